@@ -1,0 +1,3 @@
+"""Click commands, one module (or package) per pulsar-admin group, imported only when called."""
+
+OWNER = "pulsar-admin"

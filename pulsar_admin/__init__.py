@@ -1,0 +1,3 @@
+"""The command line: root group, settings, output, confirmation and the exit-code table."""
+
+OWNER = "pulsar-admin"

@@ -1,0 +1,6 @@
+"""Pulsar's and BookKeeper's bytes at rest: codecs, the ledger metadata store, read models, plans and scans.
+
+Imports neither click nor rich, never prints, prompts or exits. Errors leave as ``store.errors.StoreError``.
+"""
+
+OWNER = "pulsar-admin"

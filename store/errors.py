@@ -1,0 +1,231 @@
+"""Every error that may leave ``store``: one tree, each class with a stable ``code``.
+
+A message says what happened, where, what was expected and found; ``hint`` says what to type or do next;
+``context`` carries the same facts as plain values for JSON output. Exit codes live in ``pulsar_admin/errors.py``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StoreError(Exception):
+    """Root of the tree; never raised itself."""
+
+    code: ClassVar[str] = "store-error"
+
+    def __init__(self, message: str, *, hint: str = "", **context: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.context = context
+
+
+# -- the request is wrong ---------------------------------------------------------------------------------------------
+
+
+class InvalidValue(StoreError):
+    """A value the user typed cannot be understood (position, topic, time, duration, size …)."""
+
+    code = "invalid-value"
+
+
+class Refused(StoreError):
+    """The request is understood and will not be done as asked."""
+
+    code = "refused"
+
+
+class Cancelled(StoreError):
+    """The user said no at the prompt."""
+
+    code = "cancelled"
+
+
+class NotWritable(StoreError):
+    """The operating system does not let us write there (read-only disk, permissions)."""
+
+    code = "not-writable"
+
+
+class AlreadyExists(StoreError):
+    """The target exists and is never overwritten."""
+
+    code = "already-exists"
+
+
+# -- somebody else is there -------------------------------------------------------------------------------------------
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store's writer lock."""
+
+    code = "store-busy"
+
+
+class SourceBusy(StoreError):
+    """A running process owns the directory that was to be written or read."""
+
+    code = "source-busy"
+
+
+class StalePlan(StoreError):
+    """The store moved since the plan was made."""
+
+    code = "stale-plan"
+
+
+class UndoConflict(StoreError):
+    """A later change touched the same keys."""
+
+    code = "undo-conflict"
+
+
+# -- not there --------------------------------------------------------------------------------------------------------
+
+
+class NotFound(StoreError):
+    """Something named by the user does not exist."""
+
+    code = "not-found"
+
+
+class StoreNotFound(NotFound):
+    """The path is no store."""
+
+    code = "store-not-found"
+
+
+class SourceNotFound(NotFound):
+    """The path is no Pulsar or BookKeeper directory, or half of one."""
+
+    code = "source-not-found"
+
+
+class NamespaceNotFound(NotFound):
+    """No such tenant or namespace."""
+
+    code = "namespace-not-found"
+
+
+class TopicNotFound(NotFound):
+    """No such topic."""
+
+    code = "topic-not-found"
+
+
+class SubscriptionNotFound(NotFound):
+    """The topic has no such cursor."""
+
+    code = "subscription-not-found"
+
+
+class LedgerNotFound(NotFound):
+    """No metadata and no entries of that ledger."""
+
+    code = "ledger-not-found"
+
+
+class EntryNotFound(NotFound):
+    """The ledger has no such entry, or its bytes are lost."""
+
+    code = "entry-not-found"
+
+
+class PathNotFound(NotFound):
+    """No node at that metadata path."""
+
+    code = "path-not-found"
+
+
+class ChangeNotFound(NotFound):
+    """The audit log has no such change."""
+
+    code = "change-not-found"
+
+
+class NothingMatches(NotFound):
+    """The question has no answer in this data (for example nothing is at or after the time)."""
+
+    code = "nothing-matches"
+
+
+# -- damaged ----------------------------------------------------------------------------------------------------------
+
+
+class Corrupt(StoreError):
+    """Bytes that break their own format; ``context`` has where, expected, found."""
+
+    code = "corrupt"
+
+
+class EntryLogCorrupt(Corrupt):
+    """An entry log's header, record framing or ledgers map."""
+
+    code = "entry-log-corrupt"
+
+
+class JournalCorrupt(Corrupt):
+    """A journal's header or record framing."""
+
+    code = "journal-corrupt"
+
+
+class EntryCorrupt(Corrupt):
+    """An entry: digest, lengths, message framing, batch or compression."""
+
+    code = "entry-corrupt"
+
+
+class MetadataCorrupt(Corrupt):
+    """A metadata value: ManagedLedgerInfo, ManagedCursorInfo, LedgerMetadata, policies, RocksDB value header."""
+
+    code = "metadata-corrupt"
+
+
+class IndexCorrupt(Corrupt):
+    """A row of our own store; ``store index --rebuild`` makes derived rows again."""
+
+    code = "index-corrupt"
+
+
+class SourceChanged(Corrupt):
+    """A referenced file changed or vanished since import."""
+
+    code = "source-changed"
+
+
+# -- unsupported or missing -------------------------------------------------------------------------------------------
+
+
+class Unsupported(StoreError):
+    """A format version or form this toolkit does not know."""
+
+    code = "unsupported"
+
+
+class MissingComponent(StoreError):
+    """A codec, Java, a package or a key is not there."""
+
+    code = "missing-component"
+
+
+class EncryptedPayload(StoreError):
+    """The payload is encrypted and no key was given."""
+
+    code = "encrypted-payload"
+
+
+# -- out of room ------------------------------------------------------------------------------------------------------
+
+
+class DiskFull(StoreError):
+    """No space left where we write; the old state is intact."""
+
+    code = "disk-full"
+
+
+class LimitExceeded(StoreError):
+    """A size in the data is beyond the limit that protects memory (decompression bomb, absurd length)."""
+
+    code = "limit-exceeded"
