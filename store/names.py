@@ -1,0 +1,196 @@
+"""Names and ids: topics, namespaces, positions, and the Codec that turns names into metadata path components.
+
+Rules: upstream ``TopicName``, ``NamespaceName`` and ``Codec`` (java.net.URLEncoder), Pulsar 4.0.8.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+from urllib.parse import quote_plus, unquote_plus
+
+from store.errors import InvalidValue
+
+LedgerId = NewType("LedgerId", int)
+EntryId = NewType("EntryId", int)
+
+PARTITION_SUFFIX = "-partition-"
+MANAGED_LEDGERS = "/managed-ledgers"
+LONG_MAX = 2**63 - 1
+
+
+def encode_name(name: str) -> str:
+    """Return NAME as one metadata path component, as Java's URLEncoder writes it."""
+    return quote_plus(name, safe="*").replace("~", "%7E")
+
+
+def decode_name(component: str) -> str:
+    """Return the name behind one metadata path component (inverse of ``encode_name``)."""
+    return unquote_plus(component)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a managed ledger: ledger id, entry id and, inside a batch, the message's index (else −1)."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+
+    def __str__(self) -> str:
+        text = f"{self.ledger_id}:{self.entry_id}"
+        return text if self.batch_index < 0 else f"{text}:{self.batch_index}"
+
+    @property
+    def entry(self) -> Position:
+        """The same position without its batch index."""
+        return self if self.batch_index < 0 else Position(self.ledger_id, self.entry_id)
+
+
+EARLIEST = Position(-1, -1)
+LATEST = Position(LONG_MAX, LONG_MAX)
+
+_POSITION = re.compile(r"(-?\d{1,19}):(-?\d{1,19})(?::(-?\d{1,10}))?")
+
+
+def parse_position(text: str) -> Position:
+    """Parse ``L:E``, ``L:E:B``, ``earliest`` or ``latest``; raises InvalidValue."""
+    if text == "earliest":
+        return EARLIEST
+    if text == "latest":
+        return LATEST
+    match = _POSITION.fullmatch(text)
+    if not match:
+        raise InvalidValue(
+            f"invalid position {text!r}", hint="write LEDGER:ENTRY, LEDGER:ENTRY:BATCH, earliest or latest", value=text
+        )
+    ledger_id, entry_id, batch_index = (int(part) if part is not None else -1 for part in match.groups())
+    if ledger_id > LONG_MAX or entry_id > LONG_MAX or batch_index >= 2**31:
+        raise InvalidValue(f"position {text!r} is beyond 64 bits", hint="ids are signed 64-bit integers", value=text)
+    return Position(ledger_id, entry_id, batch_index)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamespaceName:
+    """``tenant/namespace`` (legacy ``tenant/cluster/namespace`` keeps its cluster)."""
+
+    tenant: str
+    namespace: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.tenant, self.cluster, self.namespace) if part)
+
+    @property
+    def managed_ledgers_path(self) -> str:
+        """The metadata path whose children are this namespace's topics."""
+        return f"{MANAGED_LEDGERS}/{self}/persistent"
+
+    @property
+    def policies_path(self) -> str:
+        return f"/admin/policies/{self}"
+
+
+_NAME = re.compile(r"[-=:.\w]+")
+
+
+def parse_namespace(text: str) -> NamespaceName:
+    """Parse ``tenant/namespace``; raises InvalidValue."""
+    parts = text.split("/")
+    if len(parts) not in (2, 3) or not all(_NAME.fullmatch(part) for part in parts):
+        raise InvalidValue(f"invalid namespace {text!r}", hint="write tenant/namespace", value=text)
+    if len(parts) == 2:
+        return NamespaceName(parts[0], parts[1])
+    return NamespaceName(parts[0], parts[2], parts[1])
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """A persistent topic or one partition of one."""
+
+    namespace: NamespaceName
+    local_name: str
+
+    def __str__(self) -> str:
+        return f"persistent://{self.namespace}/{self.local_name}"
+
+    @property
+    def managed_ledger_name(self) -> str:
+        """Upstream's persistence name, ``t/ns/persistent/encoded``."""
+        return f"{self.namespace}/persistent/{encode_name(self.local_name)}"
+
+    @property
+    def path(self) -> str:
+        """Metadata path of the topic's ManagedLedgerInfo; its children are the cursors."""
+        return f"{MANAGED_LEDGERS}/{self.managed_ledger_name}"
+
+    @property
+    def partitioned_path(self) -> str:
+        """Metadata path of the partitioned-topic record of this name's base topic."""
+        return f"/admin/partitioned-topics/{self.namespace}/persistent/{encode_name(self.base.local_name)}"
+
+    @property
+    def schema_path(self) -> str:
+        return f"/schemas/{self.namespace}/{encode_name(self.base.local_name)}"
+
+    @property
+    def partition_index(self) -> int:
+        """The number behind the last ``-partition-``, or −1."""
+        _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
+        return int(number) if found and number.isascii() and number.isdigit() else -1
+
+    @property
+    def base(self) -> TopicName:
+        """The topic without its partition suffix."""
+        if self.partition_index < 0:
+            return self
+        return TopicName(self.namespace, self.local_name.rpartition(PARTITION_SUFFIX)[0])
+
+    def partition(self, index: int) -> TopicName:
+        return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}")
+
+    def cursor_path(self, cursor: str) -> str:
+        """Metadata path of the cursor's ManagedCursorInfo; CURSOR in clear."""
+        return f"{self.path}/{encode_name(cursor)}"
+
+    @property
+    def is_system(self) -> bool:
+        """Whether ``topics list`` hides it (upstream SystemTopicNames)."""
+        local = self.base.local_name
+        return local.startswith(("__change_events", "__transaction_buffer_snapshot")) or local.endswith(
+            "__transaction_pending_ack"
+        )
+
+
+def parse_topic(text: str) -> TopicName:
+    """Parse ``persistent://t/ns/topic``, ``t/ns/topic`` or ``topic`` (= public/default); raises InvalidValue."""
+    rest = text
+    if "://" in text:
+        domain, rest = text.split("://", 1)
+        if domain == "non-persistent":
+            raise InvalidValue(
+                f"{text} is non-persistent: nothing of it is on disk", hint="name a persistent topic", value=text
+            )
+        if domain != "persistent":
+            raise InvalidValue(f"invalid topic domain {domain!r} in {text!r}", hint="write persistent://t/ns/topic")
+    elif "/" not in text:
+        rest = f"public/default/{text}"
+    parts = rest.split("/", 2)
+    if len(parts) != 3 or not parts[2] or not all(_NAME.fullmatch(part) for part in parts[:2]):
+        raise InvalidValue(
+            f"invalid topic name {text!r}", hint="write persistent://tenant/namespace/topic or its short form", value=text
+        )
+    return TopicName(NamespaceName(parts[0], parts[1]), parts[2])
+
+
+def topic_of_path(path: str) -> TopicName | None:
+    """Return the topic whose ManagedLedgerInfo lies at the metadata PATH, or None for any other path."""
+    parts = path.split("/")
+    if len(parts) < 6 or parts[1] != "managed-ledgers":
+        return None
+    if len(parts) == 6 and parts[4] == "persistent":
+        return TopicName(NamespaceName(parts[2], parts[3]), decode_name(parts[5]))
+    if len(parts) == 7 and parts[5] == "persistent" and parts[4] != "persistent":
+        return TopicName(NamespaceName(parts[2], parts[4], parts[3]), decode_name(parts[6]))
+    return None
