@@ -1,0 +1,1 @@
+"""Tests of the toolkit; the folders mirror the packages."""

@@ -1,0 +1,147 @@
+"""The recorded Pulsar worlds of tests/golden, unpacked once per machine, and guards that a tree did not change.
+
+A world is a folder with ``clean/``, ``mutated/`` and ``crashed/`` (data directories of one standalone Pulsar in three
+states), ``keys/`` (key pair of its encrypted topics) and ``oracle.json`` (what the live broker answered);
+``tests/golden/README.md`` says what wrote them. Unpacked worlds are shared by all tests and read-only: take a
+``scratch_copy`` to write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+CACHE = Path(__file__).resolve().parent.parent / ".cache" / "worlds"
+WORLD_NAMES = ("small", "nometa")
+STATES = ("clean", "mutated", "crashed")
+
+_CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
+
+
+@cache
+def world(name: str) -> Path:
+    """The folder of the world ``small`` or ``nometa``; unpacks it when no other test run on this machine has."""
+    archive = GOLDEN / f"pulsar-4.0.8-{name}.tar.xz"
+    with archive.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    folder = CACHE / f"{name}-{digest}"
+    if not folder.is_dir():
+        _unpack(archive, folder)
+    return folder
+
+
+@cache
+def _oracle_text(name: str) -> str:
+    return (world(name) / "oracle.json").read_text()
+
+
+def oracle(name: str) -> dict[str, Any]:
+    """A fresh copy of the world's ``oracle.json``: what its live broker answered."""
+    answers: dict[str, Any] = json.loads(_oracle_text(name))
+    return answers
+
+
+def scratch_copy(name: str, state: str, tmp_path: Path) -> Path:
+    """Copy one state of a world to ``tmp_path/<name>-<state>``: writable, same modification times, holes kept."""
+    source, target = world(name) / state, tmp_path / f"{name}-{state}"
+    copy_tree(source, target)
+    return target
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a tree of folders and regular files; every copied file is writable and as sparse as it can be."""
+    target.mkdir(parents=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            copy_tree(path, target / path.name)
+        else:
+            with path.open("rb") as stream, (target / path.name).open("wb") as out:
+                _copy_sparse(stream, out)
+            _copy_times(path, target / path.name)
+    _copy_times(source, target)
+
+
+def digest_of(path: Path) -> str:
+    """A digest over every name, every byte and every modification time of a file or a whole tree."""
+    digest = hashlib.blake2b(digest_size=16)
+    for found in [path, *sorted(path.rglob("*"))]:
+        status = found.lstat()
+        digest.update(f"{found.relative_to(path)}\0{status.st_mode:o} {status.st_mtime_ns}\0".encode())
+        if found.is_symlink():
+            digest.update(os.fsencode(found.readlink()))
+        elif found.is_file():
+            digest.update(b"%d\0" % status.st_size)
+            with found.open("rb") as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def assert_unchanged(path: Path) -> Iterator[None]:
+    """Fail unless the tree at ``path`` has the same names, bytes and modification times after the block as before."""
+    before = digest_of(path)
+    yield
+    assert digest_of(path) == before, f"{path} was changed"
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack beside the target and rename, so that a second process sees all of a world or nothing of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
+    try:
+        with tarfile.open(archive) as tar:
+            _extract(tar, scratch)
+        (inner,) = scratch.iterdir()
+        try:
+            inner.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # not the other process's finished copy: a real failure
+                raise
+    finally:
+        shutil.rmtree(scratch)
+
+
+def _extract(tar: tarfile.TarFile, scratch: Path) -> None:
+    folders = []
+    for member in tar:
+        target = (scratch / member.name).resolve()
+        assert target.is_relative_to(scratch.resolve()), f"{member.name} leaves the archive"
+        stream = tar.extractfile(member)
+        if stream is None:
+            assert member.isdir(), f"{member.name} is neither a folder nor a file"
+            target.mkdir()
+            folders.append((target, member.mtime))
+            continue
+        with target.open("wb") as out:
+            _copy_sparse(stream, out)
+        target.chmod(0o444)
+        os.utime(target, (member.mtime, member.mtime))
+    for target, mtime in folders:  # last: creating a file sets its folder's time
+        os.utime(target, (mtime, mtime))
+
+
+def _copy_sparse(stream: IO[bytes], out: IO[bytes]) -> None:
+    """Copy, leaving holes where whole chunks are zero: a journal is 16 MiB of which most is preallocated."""
+    while chunk := stream.read(_CHUNK_BYTES):
+        if chunk == _ZEROS[: len(chunk)]:
+            out.seek(len(chunk), os.SEEK_CUR)
+        else:
+            out.write(chunk)
+    out.truncate()
+
+
+def _copy_times(source: Path, target: Path) -> None:
+    status = source.stat()
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
