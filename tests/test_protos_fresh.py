@@ -1,0 +1,36 @@
+"""The checked-in protobuf code is what its sources generate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.proto.generate import FOLDER, ROOT, generate, proto_files
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("grpc_tools", reason="the dev extra is not installed")
+    folder = tmp_path_factory.mktemp("generated")
+    generate(folder)
+    return folder
+
+
+@pytest.mark.parametrize("source", proto_files(), ids=lambda path: path.name)
+def test_checked_in_code_is_fresh(source: Path, generated: Path) -> None:
+    for suffix in ("_pb2.py", "_pb2.pyi"):
+        name = source.stem + suffix
+        fresh = generated / FOLDER.relative_to(ROOT) / name
+        assert (FOLDER / name).read_text() == fresh.read_text(), f"{name}: run python -m store.proto.generate"
+
+
+@pytest.mark.parametrize("source", proto_files(), ids=lambda path: path.name)
+def test_package_names_are_ours(source: Path) -> None:
+    assert "\npackage pulsar_admin_toolkit." in source.read_text()
+
+
+def test_no_generated_file_is_left_behind() -> None:
+    stems = {path.stem for path in proto_files()}
+    for path in [*FOLDER.glob("*_pb2.py"), *FOLDER.glob("*_pb2.pyi")]:
+        assert path.stem.removesuffix("_pb2") in stems
