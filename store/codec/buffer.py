@@ -1,0 +1,99 @@
+"""A bounds-checked cursor over bytes: every read either returns all it was asked for or says what was missing.
+
+Integers are big-endian two's complement, as everywhere in BookKeeper and Pulsar, except ``varint`` (protobuf's
+little-endian base-128).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from store.errors import StoreError
+
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_U64 = struct.Struct(">Q")
+
+_VARINT_MAX_BYTES = 10
+
+
+class Reader:
+    """Reads VIEW from its start; raises ERROR, naming WHERE and the offset, when bytes are missing."""
+
+    __slots__ = ("_error", "_view", "_where", "pos")
+
+    def __init__(self, view: bytes | memoryview, where: str, error: type[StoreError]) -> None:
+        self._view = memoryview(view)
+        self._where = where
+        self._error = error
+        self.pos = 0
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return len(self._view) - self.pos
+
+    def take(self, n: int) -> memoryview:
+        """Return the next N bytes without copying them; raises when N is negative or fewer are left."""
+        return self._view[self._advance(n) : self.pos]
+
+    def u8(self) -> int:
+        """Return one unsigned byte."""
+        return self._view[self._advance(1)]
+
+    def u16(self) -> int:
+        """Return an unsigned 16-bit integer."""
+        return self._integer(_U16)
+
+    def u32(self) -> int:
+        """Return an unsigned 32-bit integer."""
+        return self._integer(_U32)
+
+    def i32(self) -> int:
+        """Return a signed 32-bit integer."""
+        return self._integer(_I32)
+
+    def i64(self) -> int:
+        """Return a signed 64-bit integer."""
+        return self._integer(_I64)
+
+    def u64(self) -> int:
+        """Return an unsigned 64-bit integer."""
+        return self._integer(_U64)
+
+    def varint(self) -> int:
+        """Return a protobuf varint of at most 64 bits."""
+        start = self.pos
+        value = 0
+        for index in range(_VARINT_MAX_BYTES):
+            byte = self.u8()
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                break
+        else:
+            value = 1 << 64
+        if value >> 64:
+            raise self._error(
+                f"{self._where} @ {start:#x}: varint is longer than 64 bits", where=self._where, offset=start
+            )
+        return value
+
+    def _integer(self, form: struct.Struct) -> int:
+        value: int = form.unpack_from(self._view, self._advance(form.size))[0]
+        return value
+
+    def _advance(self, n: int) -> int:
+        start = self.pos
+        got = len(self._view) - start
+        if not 0 <= n <= got:
+            raise self._error(
+                f"{self._where} @ {start:#x}: wanted {n} bytes, got {got}",
+                where=self._where,
+                offset=start,
+                wanted=n,
+                got=got,
+            )
+        self.pos = start + n
+        return start

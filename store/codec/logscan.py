@@ -1,0 +1,269 @@
+"""The reference scan of an entry log's records: explains every byte behind the header, believes none unchecked.
+
+Source: record framing of ``EntryLogManagerBase`` and ``directentrylogger.DirectWriter``; BookKeeper's own scans
+(``DefaultEntryLogger.scanEntryLog``, ``LogReaderScan``) step byte by byte over what they do not understand and can
+lose their place. Record:
+
+======  =======  ======================================================================================
+offset  size     field
+======  =======  ======================================================================================
+0       4        size i32: bytes behind this field
+4       8        ledgerId i64
+12      8        entryId i64
+20      size-16  rest of the entry (lastAddConfirmed i64, length i64, digest, payload)
+======  =======  ======================================================================================
+
+Ledger -1 marks what is no data: entry -2 a batch of the ledgers map, entry 0 the filler in a direct log's first block.
+
+Rules, in this order, at each position:
+
+1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
+   length >= 0. It is believed, unless what follows is no record, its digest does not prove it and a good record (rule
+   4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
+2. Ledger -1 records are stepped over by their size.
+3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
+4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record behind them starts at
+   the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
+   end follows (end, framed record, padding).
+5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
+   record that goes beyond the end, they are a torn tail.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from store.codec.entry import find_digest_type
+from store.errors import EntryLogCorrupt
+
+HEADER_BYTES = 1024
+MAX_RECORD_BYTES = 256 << 20
+
+_FRAME = struct.Struct(
+    ">i"  # size
+    "q"  #  ledgerId
+    "q"  #  entryId
+    "q"  #  lastAddConfirmed
+    "q"  #  length
+)
+_SIZE_BYTES = 4
+_LEAST_BODY_BYTES = _FRAME.size - _SIZE_BYTES
+_PADDING = 0xF0
+_CHUNK_BYTES = 1 << 16
+_CHUNKS = {byte: bytes([byte]) * _CHUNK_BYTES for byte in (0, _PADDING)}
+
+# Where a record may start in unreadable bytes. Narrower than rule 1, so that few positions need a closer look: no
+# size below 32, entry id and lastAddConfirmed below 2^48, length below 2^56.
+_CANDIDATE = re.compile(
+    rb"(?=(?!\x00\x00\x00[\x00-\x1f])[\x00-\x10].{3}[\x00-\x7f].{7}\x00\x00.{6}(?:\x00\x00|\xff\xff).{6}\x00.{7})",
+    re.DOTALL,
+)
+
+
+class Record(NamedTuple):
+    """Where one entry lies in its log; a tuple, not a dataclass, because there is one per entry.
+
+    ``offset`` is that of the size field (index locations point 4 bytes further), ``size`` counts the body behind it.
+    """
+
+    offset: int
+    size: int
+    ledger_id: int
+    entry_id: int
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind the record."""
+        return self.offset + _SIZE_BYTES + self.size
+
+    def body(self, view: bytes | memoryview) -> memoryview:
+        """Return the record's body, which starts at its ledger id, as a view into VIEW, the whole log."""
+        return memoryview(view)[self.offset + _SIZE_BYTES : self.end]
+
+
+class GapReason(StrEnum):
+    """Why bytes hold no records; the first two are no damage."""
+
+    PADDING = "padding"
+    UNWRITTEN = "unwritten"
+    ZEROS = "zeros"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """LENGTH bytes from OFFSET that hold no records."""
+
+    offset: int
+    length: int
+    reason: GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """The log ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
+
+    offset: int
+    wanted: int
+    got: int
+
+
+def iter_records(
+    view: bytes | memoryview, where: str, start: int = HEADER_BYTES, end: int | None = None
+) -> Iterator[Record | Gap | TornTail]:
+    """Yield what lies in VIEW, a whole log, from START (a record's offset) to END, in ascending order, without overlap.
+
+    Damage is yielded, not raised; only END beyond VIEW raises EntryLogCorrupt, naming WHERE. Digests are not checked
+    except where the framing leaves a doubt.
+    """
+    data = memoryview(view)
+    limit = len(data) if end is None else end
+    if limit > len(data) or start < 0:
+        raise EntryLogCorrupt(
+            f"{where}: wanted {limit} bytes, got {len(data)}", where=where, wanted=limit, got=len(data)
+        )
+    return _iter_records(data, start, limit)
+
+
+def _iter_records(data: memoryview, pos: int, limit: int) -> Iterator[Record | Gap | TornTail]:
+    # A record is held back until what follows it is known.
+    held: Record | None = None
+    while pos < limit:
+        record = _frame(data, pos, limit)
+        if record is None and held is not None:
+            good = _find_inside(data, held, limit)
+            if good is not None:
+                yield Gap(held.offset, good - held.offset, GapReason.UNREADABLE)
+                held, pos = None, good
+                continue
+        if held is not None and held.ledger_id >= 0:
+            yield held
+        held = record
+        if record is not None:
+            pos = record.end
+        else:
+            explained, pos = _explain(data, pos, limit)
+            yield explained
+    if held is not None and held.ledger_id >= 0:
+        yield held
+
+
+def _frame(data: memoryview, pos: int, limit: int) -> Record | None:
+    """Return the record framed at POS (rules 1 and 2), ledger -1 included."""
+    left = limit - pos - _SIZE_BYTES
+    if left < _LEAST_BODY_BYTES:
+        return None
+    size, ledger_id, entry_id, last_add_confirmed, length = _FRAME.unpack_from(data, pos)
+    if not _LEAST_BODY_BYTES <= size <= left or size > MAX_RECORD_BYTES:
+        return None
+    if ledger_id >= 0:
+        if entry_id < 0 or last_add_confirmed < -1 or length < 0:
+            return None
+    elif ledger_id != -1 or entry_id not in (-2, 0):
+        return None
+    return Record(pos, size, ledger_id, entry_id)
+
+
+def _find_inside(data: memoryview, held: Record, limit: int) -> int | None:
+    """Return where good records start inside HELD if its digest does not prove it, else None (rule 1)."""
+    if find_digest_type(held.body(data)) is not None:
+        return None
+    return _find_good(data, held.offset + 1, held.end, limit)
+
+
+def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, int]:
+    """Return what lies at POS, where no record is framed, and the position behind it (rules 3 to 5)."""
+    if data[pos] == _PADDING:
+        stop = _run_end(data, pos, limit, _PADDING)
+        return Gap(pos, stop - pos, GapReason.PADDING), stop
+    if data[pos] == 0:
+        stop = _run_end(data, pos, limit, 0)
+        if stop == limit:
+            return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
+        behind = _find_behind_zeros(data, pos, stop, limit)
+        if behind is not None:
+            return Gap(pos, behind - pos, GapReason.ZEROS), behind
+    good = _find_good(data, pos + 1, limit, limit)
+    if good is not None:
+        return Gap(pos, good - pos, GapReason.UNREADABLE), good
+    wanted = _torn_bytes(data, pos, limit)
+    if wanted is not None:
+        return TornTail(pos, wanted, limit - pos), limit
+    stop = _written_end(data, pos, limit)
+    return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
+
+
+def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int) -> int | None:
+    """Return where the record starts whose first bytes may belong to the zeros POS to STOP (rule 4)."""
+    framed = [
+        record
+        for start in range(max(pos + 1, stop - 3), stop + 1)
+        if (record := _frame(data, start, limit)) is not None and record.ledger_id >= 0
+    ]
+    # Shifted by whole bytes a size and its ids often stay plausible; a digest does not.
+    for record in framed:
+        if find_digest_type(record.body(data)) is not None:
+            return record.offset
+    return next((record.offset for record in framed if _is_followed(data, record.end, limit)), None)
+
+
+def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | None:
+    """Return the first position in START to STOP of a good record, or None."""
+    written = _written_end(data, start, limit)
+    for match in _CANDIDATE.finditer(data, start, written):
+        pos = match.start()
+        if pos >= stop:
+            return None
+        record = _frame(data, pos, limit)
+        if record is None or record.ledger_id < 0:
+            continue
+        if _is_followed(data, record.end, limit) or find_digest_type(record.body(data)) is not None:
+            return pos
+    return None
+
+
+def _is_followed(data: memoryview, pos: int, limit: int) -> bool:
+    return pos == limit or data[pos] == _PADDING or _frame(data, pos, limit) is not None
+
+
+def _run_end(data: memoryview, pos: int, limit: int, byte: int) -> int:
+    """Return the position of the first byte from POS on that is not BYTE, LIMIT if there is none."""
+    same = _CHUNKS[byte]
+    while pos < limit:
+        chunk = bytes(data[pos : min(pos + _CHUNK_BYTES, limit)])
+        if chunk != same[: len(chunk)]:
+            return pos + len(chunk) - len(chunk.lstrip(same[:1]))
+        pos += len(chunk)
+    return limit
+
+
+def _written_end(data: memoryview, pos: int, limit: int) -> int:
+    """Return the position behind the last byte from POS on that is not zero, POS if there is none."""
+    while pos < limit:
+        chunk = bytes(data[max(pos, limit - _CHUNK_BYTES) : limit])
+        if chunk != _CHUNKS[0][: len(chunk)]:
+            return limit - len(chunk) + len(chunk.rstrip(b"\0"))
+        limit -= len(chunk)
+    return pos
+
+
+def _torn_bytes(data: memoryview, pos: int, limit: int) -> int | None:
+    """Return how many bytes the record cut at LIMIT wanted, None if the bytes at POS are no record's head."""
+    head = bytes(data[pos : min(limit, pos + _FRAME.size)])
+    if len(head) < _SIZE_BYTES:
+        return _SIZE_BYTES
+    size = int.from_bytes(head[:_SIZE_BYTES], "big", signed=True)
+    if not _LEAST_BODY_BYTES <= size <= MAX_RECORD_BYTES or pos + _SIZE_BYTES + size <= limit:
+        return None
+    # A field cut in its middle keeps its sign, so the same limits hold for what is left of it.
+    ledger_id, entry_id, last_add_confirmed, length = (
+        int.from_bytes(head[at : at + 8], "big", signed=True) for at in range(_SIZE_BYTES, _FRAME.size, 8)
+    )
+    is_entry = ledger_id >= 0 and entry_id >= 0 and last_add_confirmed >= -1 and length >= 0
+    is_map = ledger_id == -1 and -2 <= entry_id <= 0
+    return _SIZE_BYTES + size if is_entry or is_map else None
