@@ -18,6 +18,8 @@ _U64 = struct.Struct(">Q")
 
 _VARINT_MAX_BYTES = 10
 
+_CHUNK_BYTES = 1 << 16
+
 
 class Reader:
     """Reads VIEW from its start; raises ERROR, naming WHERE and the offset, when bytes are missing."""
@@ -97,3 +99,26 @@ class Reader:
             )
         self.pos = start + n
         return start
+
+
+def run_end(data: memoryview, pos: int, limit: int, byte: int) -> int:
+    """Return the position of the first byte of DATA from POS on that is not BYTE, LIMIT if there is none before it."""
+    same = bytes([byte]) * _CHUNK_BYTES
+    while pos < limit:
+        # Copied chunks compare at memory speed, views byte by byte.
+        chunk = bytes(data[pos : min(pos + _CHUNK_BYTES, limit)])
+        if chunk != same[: len(chunk)]:
+            return pos + len(chunk) - len(chunk.lstrip(same[:1]))
+        pos += len(chunk)
+    return limit
+
+
+def written_end(data: memoryview, pos: int, limit: int) -> int:
+    """Return the position behind the last byte of DATA between POS and LIMIT that is not zero, POS if all are zero."""
+    zeros = bytes(_CHUNK_BYTES)
+    while pos < limit:
+        chunk = bytes(data[max(pos, limit - _CHUNK_BYTES) : limit])
+        if chunk != zeros[: len(chunk)]:
+            return limit - len(chunk) + len(chunk.rstrip(b"\0"))
+        limit -= len(chunk)
+    return pos

@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplicitLac:
+class LastAddConfirmed:
     """A last-add-confirmed that the writer sent outside of any entry."""
 
     ledger_id: int
@@ -112,7 +112,7 @@ def find_digest_type(body: bytes | memoryview, password: bytes = b"") -> DigestT
 
 def decode_explicit_lac(
     buffer: bytes | memoryview, digest_type: DigestType | None, *, where: str, password: bytes = b""
-) -> ExplicitLac:
+) -> LastAddConfirmed:
     """Return the explicit LAC in BUFFER (ledgerId i64, LAC i64, digest over those 16 bytes); raises EntryCorrupt.
 
     DIGEST_TYPE None finds the type as in ``decode_entry``. Bytes behind the digest are allowed and ignored.
@@ -125,11 +125,11 @@ def decode_explicit_lac(
     for kind in kinds:
         end = EXPLICIT_LAC_HEADER_BYTES + DIGEST_SIZE[kind]
         if len(view) >= end and _digest_matches(view[:end], EXPLICIT_LAC_HEADER_BYTES, kind, password):
-            return ExplicitLac(ledger_id, last_add_confirmed, kind)
+            return LastAddConfirmed(ledger_id, last_add_confirmed, kind)
     raise _digest_error(view, EXPLICIT_LAC_HEADER_BYTES, kinds[0], name, password)
 
 
-def encode_explicit_lac(lac: ExplicitLac, password: bytes = b"") -> bytes:
+def encode_explicit_lac(lac: LastAddConfirmed, password: bytes = b"") -> bytes:
     """Return the explicit LAC buffer of LAC."""
     header = _EXPLICIT_LAC.pack(lac.ledger_id, lac.last_add_confirmed)
     return header + compute_digest(lac.digest_type, header, b"", password)

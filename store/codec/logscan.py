@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from store.codec.buffer import run_end, written_end
 from store.codec.entry import find_digest_type
 from store.errors import EntryLogCorrupt
 
@@ -54,8 +55,6 @@ _FRAME = struct.Struct(
 _SIZE_BYTES = 4
 _LEAST_BODY_BYTES = _FRAME.size - _SIZE_BYTES
 _PADDING = 0xF0
-_CHUNK_BYTES = 1 << 16
-_CHUNKS = {byte: bytes([byte]) * _CHUNK_BYTES for byte in (0, _PADDING)}
 
 # Where a record may start in unreadable bytes. Narrower than rule 1, so that few positions need a closer look: no
 # size below 32, entry id and lastAddConfirmed below 2^48, length below 2^56.
@@ -106,7 +105,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
-    """The log ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
+    """The file ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
 
     offset: int
     wanted: int
@@ -179,10 +178,10 @@ def _find_inside(data: memoryview, held: Record, limit: int) -> int | None:
 def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, int]:
     """Return what lies at POS, where no record is framed, and the position behind it (rules 3 to 5)."""
     if data[pos] == _PADDING:
-        stop = _run_end(data, pos, limit, _PADDING)
+        stop = run_end(data, pos, limit, _PADDING)
         return Gap(pos, stop - pos, GapReason.PADDING), stop
     if data[pos] == 0:
-        stop = _run_end(data, pos, limit, 0)
+        stop = run_end(data, pos, limit, 0)
         if stop == limit:
             return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
         behind = _find_behind_zeros(data, pos, stop, limit)
@@ -194,7 +193,7 @@ def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, in
     wanted = _torn_bytes(data, pos, limit)
     if wanted is not None:
         return TornTail(pos, wanted, limit - pos), limit
-    stop = _written_end(data, pos, limit)
+    stop = written_end(data, pos, limit)
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
@@ -214,7 +213,7 @@ def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int) -> int
 
 def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | None:
     """Return the first position in START to STOP of a good record, or None."""
-    written = _written_end(data, start, limit)
+    written = written_end(data, start, limit)
     for match in _CANDIDATE.finditer(data, start, written):
         pos = match.start()
         if pos >= stop:
@@ -229,27 +228,6 @@ def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | Non
 
 def _is_followed(data: memoryview, pos: int, limit: int) -> bool:
     return pos == limit or data[pos] == _PADDING or _frame(data, pos, limit) is not None
-
-
-def _run_end(data: memoryview, pos: int, limit: int, byte: int) -> int:
-    """Return the position of the first byte from POS on that is not BYTE, LIMIT if there is none."""
-    same = _CHUNKS[byte]
-    while pos < limit:
-        chunk = bytes(data[pos : min(pos + _CHUNK_BYTES, limit)])
-        if chunk != same[: len(chunk)]:
-            return pos + len(chunk) - len(chunk.lstrip(same[:1]))
-        pos += len(chunk)
-    return limit
-
-
-def _written_end(data: memoryview, pos: int, limit: int) -> int:
-    """Return the position behind the last byte from POS on that is not zero, POS if there is none."""
-    while pos < limit:
-        chunk = bytes(data[max(pos, limit - _CHUNK_BYTES) : limit])
-        if chunk != _CHUNKS[0][: len(chunk)]:
-            return limit - len(chunk) + len(chunk.rstrip(b"\0"))
-        limit -= len(chunk)
-    return pos
 
 
 def _torn_bytes(data: memoryview, pos: int, limit: int) -> int | None:
