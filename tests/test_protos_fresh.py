@@ -11,7 +11,6 @@ from store.proto.generate import FOLDER, ROOT, generate, proto_files
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("grpc_tools", reason="the dev extra is not installed")
     folder = tmp_path_factory.mktemp("generated")
     generate(folder)
     return folder

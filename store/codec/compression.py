@@ -1,0 +1,154 @@
+"""The five codecs of Pulsar's messages and metadata values.
+
+Upstream: ``CompressionCodecProvider``. LZ4 is one raw block, ZLIB a zlib stream (RFC 1950), ZSTD a standard frame,
+SNAPPY a raw block. The size before compression lies beside the data, written by a client and unbounded there. It is
+compared with a limit, with what the format could at most produce from that many bytes and with the size the data itself
+states, before it sizes a buffer; a result of another size is corruption.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+
+from store.errors import Corrupt, EntryCorrupt, LimitExceeded, Unsupported
+
+NONE, LZ4, ZLIB, ZSTD, SNAPPY = range(5)
+NAMES = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
+LIMIT_BYTES = 128 * 1024 * 1024
+
+# The most output that N bytes of input can stand for. LZ4: one length byte adds 255. Snappy: a 3-byte copy of 64.
+# ZSTD: a 4-byte block repeats one byte over a whole block of at most 128 KiB. Deflate cannot pass 1032 to 1.
+_MAX_RATIO = {LZ4: 255, ZLIB: 1032, ZSTD: 128 * 1024 // 3, SNAPPY: 64}
+_MAX_OVERHEAD_BYTES = 64
+_LAZY_FROM_BYTES = 1024 * 1024
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def codec_name(kind: int) -> str:
+    """Return upstream's name of a compression type, or the number."""
+    return NAMES[kind] if 0 <= kind < len(NAMES) else str(kind)
+
+
+def compress(kind: int, data: bytes | memoryview) -> bytes:
+    """Return DATA in the stored form of KIND; raises Unsupported for a kind that is none of the five."""
+    if kind == NONE:
+        return bytes(data)
+    if kind == ZLIB:
+        return zlib.compress(data)
+    if kind not in _MAX_RATIO:
+        raise _unknown(kind, "value to write")
+    import cramjam
+
+    if kind == LZ4:
+        return bytes(cramjam.lz4.compress_block(data, store_size=False))
+    if kind == ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+def decompress(
+    kind: int,
+    data: bytes | memoryview,
+    uncompressed_size_bytes: int,
+    *,
+    where: str,
+    limit_bytes: int = LIMIT_BYTES,
+    error: type[Corrupt] = EntryCorrupt,
+) -> bytes | memoryview:
+    """Return DATA decompressed; NONE returns it as it is, whatever size is stated.
+
+    Raises LimitExceeded when the stated size passes LIMIT_BYTES, Unsupported for an unknown codec, ERROR when the data
+    does not decompress to exactly the stated size.
+    """
+    if kind == NONE:
+        return data
+    if kind not in _MAX_RATIO:
+        raise _unknown(kind, where)
+    size = uncompressed_size_bytes
+    if size > limit_bytes:
+        raise LimitExceeded(
+            f"{where}: {codec_name(kind)} payload states {size} bytes uncompressed, the limit is {limit_bytes}",
+            where=where,
+            limit_bytes=limit_bytes,
+            found=size,
+        )
+    most = _MAX_RATIO[kind] * len(data) + _MAX_OVERHEAD_BYTES
+    stated = _stated_size_bytes(kind, data)
+    if not 0 <= size <= most or stated not in (None, size):
+        raise error(
+            f"{where}: {len(data)} bytes of {codec_name(kind)} cannot be {size} bytes uncompressed",
+            where=where,
+            expected=size,
+            found=stated,
+        )
+    return _decompress_zlib(data, size, where, error) if kind == ZLIB else _decompress(kind, data, size, where, error)
+
+
+def _unknown(kind: int, where: str) -> Unsupported:
+    return Unsupported(f"{where}: compression type {kind} is not known", where=where, found=kind)
+
+
+def _mismatch(kind: int, size: int, where: str, error: type[Corrupt]) -> Corrupt:
+    return error(
+        f"{where}: {codec_name(kind)} data does not decompress to {size} bytes",
+        hint="the entry is damaged, encrypted or one chunk of a larger message",
+        where=where,
+        expected=size,
+    )
+
+
+def _decompress_zlib(data: bytes | memoryview, size: int, where: str, error: type[Corrupt]) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, size + 1)
+    except zlib.error as cause:
+        raise _mismatch(ZLIB, size, where, error) from cause
+    if len(plain) != size or not stream.eof:
+        raise _mismatch(ZLIB, size, where, error)
+    return plain
+
+
+def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, error: type[Corrupt]) -> memoryview:
+    import cramjam
+
+    # Pages of an anonymous map exist once they are written, so a large size that is a lie costs nothing.
+    output = memoryview(mmap.mmap(-1, size) if size >= _LAZY_FROM_BYTES else bytearray(size))
+    into = {
+        LZ4: cramjam.lz4.decompress_block_into,
+        ZSTD: cramjam.zstd.decompress_into,
+        SNAPPY: cramjam.snappy.decompress_raw_into,
+    }[kind]
+    try:
+        written = into(data, output)
+    except cramjam.DecompressionError as cause:
+        raise _mismatch(kind, size, where, error) from cause
+    if written != size:
+        raise _mismatch(kind, size, where, error)
+    return output
+
+
+def _stated_size_bytes(kind: int, data: bytes | memoryview) -> int | None:
+    """Return the uncompressed size that the data itself states, where its format has one; None when it has not."""
+    if kind == SNAPPY:
+        size = 0
+        for shift, byte in enumerate(data[:5]):
+            size |= (byte & 0x7F) << (7 * shift)
+            if byte < 0x80:
+                return size
+        return None
+    if kind == ZSTD and data[:4] == _ZSTD_MAGIC and len(data) > 4:
+        return _zstd_content_size_bytes(data)
+    return None
+
+
+def _zstd_content_size_bytes(data: bytes | memoryview) -> int | None:
+    """Frame_Content_Size of a zstd frame header (RFC 8878 §3.1.1.1), None when absent."""
+    descriptor = data[4]
+    size_code, single_segment = descriptor >> 6, descriptor >> 5 & 1
+    if size_code == 0 and not single_segment:
+        return None
+    start = 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    width = (1, 2, 4, 8)[size_code]
+    size = int.from_bytes(data[start : start + width], "little")
+    return size + 256 if width == 2 else size

@@ -1,0 +1,319 @@
+"""Cursors: ManagedCursorInfo (the value under a topic) and PositionInfo (the entries of a cursor ledger).
+
+Upstream: ``MLDataFormats.proto`` and ``ManagedCursorImpl`` (Pulsar 4.0.8 to 5.0; PIP-381 for the footer form).
+Ranges are open-closed: (10:2, 10:4] is the entries 3 and 4, a lower entry of −1 means "from the first entry".
+Bits of a batch's delete set: SET = the message is still unacknowledged. Words are Java longs, signed.
+The state of a cursor is in its ledger when ``cursors_ledger_id`` is not −1; the value's own position is stale then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
+from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
+from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
+from store.names import Position
+from store.proto import managed_ledger_pb2
+
+NO_CURSOR_LEDGER = -1
+RANGES_LIMIT = 2_000_000
+STATE_LIMIT_BYTES = 128 * 1024 * 1024
+
+Ranges = tuple[tuple[Position, Position], ...]
+BatchDeletes = Mapping[Position, tuple[int, ...]]
+
+_PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
+_VARINT, _LENGTH_DELIMITED = 0, 2
+_WIRE_TYPES = {1: _VARINT, 2: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
+_ALL_BITS = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CursorState:
+    """Where a cursor is: the part of it that moves, whichever of the two places it is stored in."""
+
+    mark_delete: Position
+    ranges: Ranges = ()
+    batch_deletes: BatchDeletes = field(default_factory=dict)
+    properties: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfo:
+    """A ManagedCursorInfo; ``last_active_ms`` is None when absent."""
+
+    cursors_ledger_id: int
+    mark_delete: Position | None = None
+    ranges: Ranges = ()
+    batch_deletes: BatchDeletes = field(default_factory=dict)
+    properties: Mapping[str, int] = field(default_factory=dict)
+    cursor_properties: Mapping[str, str] = field(default_factory=dict)
+    last_active_ms: int | None = None
+
+
+def decode_cursor_info(value: bytes, where: str) -> CursorInfo:
+    """Return the ManagedCursorInfo in VALUE; raises MetadataCorrupt, and what ``unwrap`` raises."""
+    return _info(_parse_info(value, where)[0], where)
+
+
+def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
+    """Return INFO as a value to store in place of BASE, whose unknown fields and wrapping are kept.
+
+    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is no ManagedCursorInfo.
+    """
+    message, wrapping = managed_ledger_pb2.ManagedCursorInfo(), PLAIN
+    if base:
+        message, wrapping = _parse_info(base, "value to replace")
+        if _info(message, "value to replace") == info:
+            return base
+    message.cursorsLedgerId = info.cursors_ledger_id
+    if info.mark_delete is None:
+        message.ClearField("markDeleteLedgerId")
+        message.ClearField("markDeleteEntryId")
+    else:
+        message.markDeleteLedgerId, message.markDeleteEntryId = info.mark_delete.ledger_id, info.mark_delete.entry_id
+    if info.last_active_ms is None:
+        message.ClearField("lastActive")
+    else:
+        message.lastActive = info.last_active_ms
+    _fill_deletions(message, info)
+    replace_pairs(message.properties, info.properties, "name")
+    replace_pairs(message.cursorProperties, info.cursor_properties, "name")
+    return wrap(message.SerializeToString(), wrapping, "cursor")
+
+
+def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState:
+    """Return the state in an entry of a cursor ledger: both range forms are read, ranges win over bitmaps.
+
+    Raises EntryCorrupt, and LimitExceeded for bitmaps that hold more than RANGES_LIMIT ranges.
+    """
+    message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, where, EntryCorrupt)
+    if len(message.individualDeletedMessages):
+        ranges = _ranges(message.individualDeletedMessages, where, EntryCorrupt)
+    else:
+        maps = sorted(message.individualDeletedMessageRanges, key=lambda found: found.key)
+        ranges = tuple(islice((item for found in maps for item in _bitmap_ranges(found)), RANGES_LIMIT + 1))
+        if len(ranges) > RANGES_LIMIT:
+            raise LimitExceeded(
+                f"{where}: more than {RANGES_LIMIT} ranges of deleted entries", where=where, limit=RANGES_LIMIT
+            )
+    return CursorState(
+        Position(message.ledgerId, message.entryId),
+        ranges,
+        _batch_deletes(message.batchedEntryDeletionIndexInfo),
+        _long_properties(message.properties, where, EntryCorrupt),
+    )
+
+
+def encode_position_info(state: CursorState, base: bytes = b"") -> bytes:
+    """Return STATE as an entry of a cursor ledger, with ranges (every broker reads them), never bitmaps.
+
+    Unknown fields of BASE, an earlier entry, are kept. Raises EntryCorrupt when BASE is no PositionInfo.
+    """
+    message = managed_ledger_pb2.PositionInfo()
+    if base:
+        message = parse_protobuf(managed_ledger_pb2.PositionInfo, base, "entry to replace", EntryCorrupt)
+    message.ClearField("individualDeletedMessageRanges")
+    message.ledgerId, message.entryId = state.mark_delete.ledger_id, state.mark_delete.entry_id
+    _fill_deletions(message, state)
+    replace_pairs(message.properties, state.properties, "name")
+    return message.SerializeToString()
+
+
+def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], where: str) -> CursorState | None:
+    """Return the state that a cursor ledger holds, from its entries in falling order; None when it has none.
+
+    The newest entry is the state, or a JSON footer whose parts precede it (PIP-381). Parts without a footer, as a crash
+    leaves them, are passed over when together they are the beginning of a PositionInfo. Entries are taken from the
+    iterable as far as they are needed. Raises Unsupported for another form, EntryCorrupt for a damaged one.
+    """
+    entries = iter(payloads_newest_first)
+    run: list[bytes] = []
+    passed_over = False
+    for payload in entries:
+        run.insert(0, bytes(payload))
+        footer = _footer(run[0]) if len(run) == 1 else None
+        if footer is not None:
+            return decode_position_info(_join_parts(entries, footer, where), where)
+        if run[0][:1] != _PLAIN_FORM:
+            continue
+        if len(run) == 1 and (state := _whole_state(run[0], where)) is not None:
+            return state
+        if not _is_beginning(b"".join(run)):
+            break
+        run.clear()
+        passed_over = True
+    if run:
+        raise Unsupported(
+            f"{where}: the newest entry is no known form of a cursor's state: {run[-1][:8].hex() or 'empty'}",
+            where=where,
+            found=run[-1][:16].hex(),
+        )
+    if passed_over:
+        raise EntryCorrupt(f"{where}: no whole state, only parts without their footer", where=where)
+    return None
+
+
+def _whole_state(payload: bytes, where: str) -> CursorState | None:
+    """Return the state in PAYLOAD, or None when it is the first part of one; raises EntryCorrupt when it is neither."""
+    try:
+        return decode_position_info(payload, where)
+    except EntryCorrupt:
+        if _is_beginning(payload):
+            return None
+        raise
+
+
+def _footer(payload: bytes) -> tuple[int, int] | None:
+    """Return the number of parts and their bytes in all, or None when PAYLOAD is no footer."""
+    if payload[:1] != b"{":
+        return None
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    parts, size_bytes = (found.get("numParts"), found.get("length")) if isinstance(found, dict) else (None, None)
+    if type(parts) is not int or type(size_bytes) is not int:
+        return None
+    return parts, size_bytes
+
+
+def _join_parts(entries: Iterator[bytes | memoryview], footer: tuple[int, int], where: str) -> bytes:
+    count, size_bytes = footer
+    if size_bytes > STATE_LIMIT_BYTES:
+        raise LimitExceeded(
+            f"{where}: a cursor state of {size_bytes} bytes, the limit is {STATE_LIMIT_BYTES}",
+            where=where,
+            limit_bytes=STATE_LIMIT_BYTES,
+            found=size_bytes,
+        )
+    parts: list[bytes] = []
+    found_bytes = 0
+    while len(parts) < count and found_bytes <= size_bytes and (part := next(entries, None)) is not None:
+        parts.append(bytes(part))
+        found_bytes += len(part)
+    if len(parts) != count or found_bytes != size_bytes:
+        raise EntryCorrupt(
+            f"{where}: the footer promises {count} parts of {size_bytes} bytes, {len(parts)} parts of {found_bytes} "
+            "are there",
+            where=where,
+            expected=[count, size_bytes],
+            found=[len(parts), found_bytes],
+        )
+    state = b"".join(reversed(parts))
+    if state[:1] != _PLAIN_FORM:
+        raise Unsupported(
+            f"{where}: a cursor state in parts that begins with {state[:4].hex()}", where=where, found=state[:16].hex()
+        )
+    return state
+
+
+def _is_beginning(data: bytes) -> bool:
+    """Whether DATA is a PositionInfo up to some byte, judged by its top-level fields."""
+    offset = 0
+    while offset < len(data):
+        number, wire_type = data[offset] >> 3, data[offset] & 7
+        if _WIRE_TYPES.get(number) != wire_type:
+            return False
+        value = 0
+        for shift in range(0, 70, 7):
+            offset += 1
+            if offset == len(data):
+                return True
+            value |= (data[offset] & 0x7F) << shift
+            if data[offset] < 0x80:
+                break
+        else:
+            return False
+        offset += 1 + (value if wire_type == _LENGTH_DELIMITED else 0)
+    return True
+
+
+def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCursorInfo, Wrapping]:
+    plain, wrapping = unwrap(value, "cursor", where)
+    return parse_protobuf_or_text(managed_ledger_pb2.ManagedCursorInfo, plain, where, MetadataCorrupt), wrapping
+
+
+def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
+    mark_delete = None
+    if message.HasField("markDeleteLedgerId"):
+        mark_delete = Position(message.markDeleteLedgerId, message.markDeleteEntryId)
+    error = MetadataCorrupt
+    return CursorInfo(
+        message.cursorsLedgerId,
+        mark_delete,
+        _ranges(message.individualDeletedMessages, where, error),
+        _batch_deletes(message.batchedEntryDeletionIndexInfo),
+        _long_properties(message.properties, where, error),
+        {text_of(pair.name, where, error): text_of(pair.value, where, error) for pair in message.cursorProperties},
+        message.lastActive if message.HasField("lastActive") else None,
+    )
+
+
+def _position(message: managed_ledger_pb2.NestedPositionInfo) -> Position:
+    return Position(message.ledgerId, message.entryId)
+
+
+def _ranges(found: Iterable[managed_ledger_pb2.MessageRange], where: str, error: type[Corrupt]) -> Ranges:
+    ranges = tuple([(_position(item.lowerEndpoint), _position(item.upperEndpoint)) for item in found])
+    for lower, upper in ranges:
+        if lower.ledger_id > upper.ledger_id or (
+            lower.ledger_id == upper.ledger_id and lower.entry_id > upper.entry_id
+        ):
+            raise error(f"{where}: the range ({lower}, {upper}] ends before it begins", where=where)
+    return ranges
+
+
+def _batch_deletes(
+    found: Iterable[managed_ledger_pb2.BatchedEntryDeletionIndexInfo],
+) -> dict[Position, tuple[int, ...]]:
+    return {_position(item.position): tuple(item.deleteSet) for item in found}
+
+
+def _long_properties(
+    found: Iterable[managed_ledger_pb2.LongProperty], where: str, error: type[Corrupt]
+) -> dict[str, int]:
+    return {text_of(pair.name, where, error): pair.value for pair in found}
+
+
+def _bitmap_ranges(found: managed_ledger_pb2.LongListMap) -> Iterator[tuple[Position, Position]]:
+    """Yield the runs of set bits as open-closed ranges of the ledger's entries."""
+    start: int | None = None
+    for index, word in enumerate(found.values):
+        bits, base = word & _ALL_BITS, 64 * index
+        if start is not None and bits == _ALL_BITS:
+            continue
+        offset = 0
+        while offset < 64:
+            rest = bits >> offset
+            if start is None:
+                if not rest:
+                    break
+                offset += (rest & -rest).bit_length() - 1
+                start = base + offset
+            clear = ~(bits >> offset)
+            offset += (clear & -clear).bit_length() - 1
+            if offset < 64:
+                yield Position(found.key, start - 1), Position(found.key, base + offset - 1)
+                start = None
+    if start is not None:
+        yield Position(found.key, start - 1), Position(found.key, 64 * len(found.values) - 1)
+
+
+def _fill_deletions(
+    message: managed_ledger_pb2.ManagedCursorInfo | managed_ledger_pb2.PositionInfo, state: CursorInfo | CursorState
+) -> None:
+    del message.individualDeletedMessages[:]
+    for lower, upper in state.ranges:
+        item = message.individualDeletedMessages.add()
+        item.lowerEndpoint.ledgerId, item.lowerEndpoint.entryId = lower.ledger_id, lower.entry_id
+        item.upperEndpoint.ledgerId, item.upperEndpoint.entryId = upper.ledger_id, upper.entry_id
+    del message.batchedEntryDeletionIndexInfo[:]
+    for position, words in state.batch_deletes.items():
+        deleted = message.batchedEntryDeletionIndexInfo.add()
+        deleted.position.ledgerId, deleted.position.entryId = position.ledger_id, position.entry_id
+        deleted.deleteSet.extend(words)

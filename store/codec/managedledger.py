@@ -1,0 +1,175 @@
+"""ManagedLedgerInfo: a topic's ledgers, the value of ``/managed-ledgers/<managed ledger>``.
+
+Upstream: ``MLDataFormats.proto``, ``MetaStoreImpl``, ``ManagedLedgerImpl`` (Pulsar 4.0.8; 2.11 to 5.0 read the same).
+The value may be empty (topic created, never opened), wrapped (``store.codec.wrapper``) or protobuf text.
+
+PIP-345 numbers ``beginPublishTimestamp`` 6 and ``endPublishTimestamp`` 7 in LedgerInfo, where merged Pulsar has
+``repeated KeyValue properties = 6``. The wire types differ, so both are read; the varints are never written, because a
+broker would fail on them or drop them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
+from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
+from store.errors import MetadataCorrupt
+from store.names import Position
+from store.proto import managed_ledger_pb2
+
+_BEGIN_PUBLISH, _END_PUBLISH = 6, 7
+_VARINT = 0
+_64_BITS = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfo:
+    """One ledger of a topic.
+
+    ``timestamp_ms`` is the time of closing, 0 while open and None when absent; an open ledger has entries and size 0.
+    ``offloaded`` means the copy in tiered storage is complete, ``offload_uuid`` is there from the first attempt on, and
+    ``bookkeeper_deleted`` with ``offloaded`` means that no bookie has the entries any more.
+    """
+
+    ledger_id: int
+    entries: int = 0
+    size_bytes: int = 0
+    timestamp_ms: int | None = 0
+    offloaded: bool = False
+    offload_uuid: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    begin_publish_ms: int | None = None
+    end_publish_ms: int | None = None
+    bookkeeper_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedger:
+    """A topic's ledgers in the stored order (ascending id), its end when terminated, and its properties."""
+
+    ledgers: tuple[LedgerInfo, ...] = ()
+    terminated: Position | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def decode_managed_ledger(value: bytes, where: str) -> ManagedLedger:
+    """Return the ManagedLedgerInfo in VALUE; an empty value is a topic without ledgers.
+
+    Raises MetadataCorrupt, and what ``unwrap`` raises.
+    """
+    return _from_message(_parse(value, where)[0], where)
+
+
+def encode_managed_ledger(managed_ledger: ManagedLedger, base: bytes = b"") -> bytes:
+    """Return MANAGED_LEDGER as a value to store in place of BASE.
+
+    Unknown fields and the offload contexts of BASE stay with their ledgers, its wrapping is used again, and a value
+    that says what BASE said is BASE. Publish times (PIP-345) are kept where BASE has them and never added.
+    Raises MetadataCorrupt when BASE is no ManagedLedgerInfo.
+    """
+    message, wrapping = _parse(base, "value to replace")
+    if base and _from_message(message, "value to replace") == managed_ledger:
+        return base
+    saved: dict[int, managed_ledger_pb2.LedgerInfo] = {}
+    for info in message.ledgerInfo:
+        saved[info.ledgerId] = copy = managed_ledger_pb2.LedgerInfo()
+        copy.CopyFrom(info)
+    del message.ledgerInfo[:]
+    for ledger in managed_ledger.ledgers:
+        _fill_ledger(message.ledgerInfo.add(), ledger, saved.get(ledger.ledger_id))
+    if managed_ledger.terminated is None:
+        message.ClearField("terminatedPosition")
+    else:
+        message.terminatedPosition.ledgerId = managed_ledger.terminated.ledger_id
+        message.terminatedPosition.entryId = managed_ledger.terminated.entry_id
+    replace_pairs(message.properties, managed_ledger.properties)
+    return wrap(message.SerializeToString(), wrapping, "managed-ledger")
+
+
+def _parse(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedLedgerInfo, Wrapping]:
+    if not value:
+        return managed_ledger_pb2.ManagedLedgerInfo(), PLAIN
+    plain, wrapping = unwrap(value, "managed-ledger", where)
+    return parse_protobuf_or_text(managed_ledger_pb2.ManagedLedgerInfo, plain, where, MetadataCorrupt), wrapping
+
+
+def _from_message(message: managed_ledger_pb2.ManagedLedgerInfo, where: str) -> ManagedLedger:
+    terminated = None
+    if message.HasField("terminatedPosition"):
+        terminated = Position(message.terminatedPosition.ledgerId, message.terminatedPosition.entryId)
+    return ManagedLedger(
+        tuple([_ledger(info, where) for info in message.ledgerInfo]),
+        terminated,
+        properties_of(message.properties, where, MetadataCorrupt),
+    )
+
+
+def _ledger(info: managed_ledger_pb2.LedgerInfo, where: str) -> LedgerInfo:
+    unknown = UnknownFieldSet(info)
+    begin_ms, end_ms = _publish_times(unknown) if len(unknown) else (None, None)
+    offloaded = bookkeeper_deleted = False
+    offload_uuid = None
+    if info.HasField("offloadContext"):
+        context = info.offloadContext
+        offloaded, bookkeeper_deleted = context.complete, context.bookkeeperDeleted
+        offload_uuid = str(UUID(int=(context.uidMsb & _64_BITS) << 64 | context.uidLsb & _64_BITS))
+    return LedgerInfo(
+        info.ledgerId,
+        info.entries,
+        info.size,
+        info.timestamp if info.HasField("timestamp") else None,
+        offloaded,
+        offload_uuid,
+        properties_of(info.properties, where, MetadataCorrupt) if len(info.properties) else {},
+        begin_ms,
+        end_ms,
+        bookkeeper_deleted,
+    )
+
+
+def _publish_times(unknown: UnknownFieldSet) -> tuple[int | None, int | None]:
+    fields = [unknown[index] for index in range(len(unknown))]
+    times = {entry.field_number: _signed(entry.data) for entry in fields if entry.wire_type == _VARINT}
+    return times.get(_BEGIN_PUBLISH), times.get(_END_PUBLISH)
+
+
+def _signed(varint: int) -> int:
+    return varint - 2**64 if varint >= 2**63 else varint
+
+
+def _fill_ledger(
+    message: managed_ledger_pb2.LedgerInfo, ledger: LedgerInfo, base: managed_ledger_pb2.LedgerInfo | None
+) -> None:
+    if base is not None:
+        message.CopyFrom(base)
+    message.ledgerId = ledger.ledger_id
+    # An open ledger is stored without entries and size, so zeros are written for a closed one only.
+    closed = bool(ledger.timestamp_ms)
+    if ledger.entries or closed or message.HasField("entries"):
+        message.entries = ledger.entries
+    if ledger.size_bytes or closed or message.HasField("size"):
+        message.size = ledger.size_bytes
+    if ledger.timestamp_ms is None:
+        message.ClearField("timestamp")
+    else:
+        message.timestamp = ledger.timestamp_ms
+    _fill_offload_context(message, ledger)
+    replace_pairs(message.properties, ledger.properties)
+
+
+def _fill_offload_context(message: managed_ledger_pb2.LedgerInfo, ledger: LedgerInfo) -> None:
+    if ledger.offload_uuid is None:
+        message.ClearField("offloadContext")
+        return
+    uuid = UUID(ledger.offload_uuid).int
+    context = message.offloadContext
+    context.uidMsb, context.uidLsb = _signed(uuid >> 64), _signed(uuid & _64_BITS)
+    if ledger.offloaded != context.complete:
+        context.complete = ledger.offloaded
+    if ledger.bookkeeper_deleted != context.bookkeeperDeleted:
+        context.bookkeeperDeleted = ledger.bookkeeper_deleted
