@@ -1,0 +1,177 @@
+"""One standalone Pulsar: started, asked over HTTP, stopped or killed; its data folder keeps its path."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+T = TypeVar("T")
+
+_START_LIMIT_SECONDS = 180
+_STOP_LIMIT_SECONDS = 90
+_POLL_SECONDS = 0.1
+
+BROKER_METADATA = {
+    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"
+    "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor"
+}
+# Small entry logs, no clean-up by age, and no refusal on a disk that is nearly full.
+BASE_SETTINGS = {
+    "defaultRetentionTimeInMinutes": "-1",
+    "defaultRetentionSizeInMB": "-1",
+    "brokerDeleteInactiveTopicsEnabled": "false",
+    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+    "backlogQuotaCheckEnabled": "false",
+    "diskUsageThreshold": "0.999",
+    "diskUsageWarnThreshold": "0.99",
+    "minUsableSizeForIndexFileCreation": "1",
+    "gcWaitTime": "3600000",
+    "zookeeperSessionExpiredPolicy": "shutdown",
+    "skipBrokerShutdownOnOOM": "true",
+    "allowLoopback": "true",
+}
+
+
+class BrokerError(Exception):
+    """The broker did not start, did not stop, or refused a request: ``status`` is its HTTP status, or 0."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def wait_until(ask: Callable[[], T | None], what: str, limit_seconds: float = 60) -> T:
+    """The first answer of ``ask`` that is neither None nor False; BrokerError when there is none in time."""
+    end = time.monotonic() + limit_seconds
+    while time.monotonic() < end:
+        answer = ask()
+        if answer is not None and answer is not False:
+            return answer
+        time.sleep(_POLL_SECONDS)
+    raise BrokerError(f"{what}: not within {limit_seconds} s")
+
+
+class Broker:
+    """A standalone Pulsar whose data lies in ``folder/data`` and whose log and configuration lie in ``folder``.
+
+    A bookie's cookie holds the path of its data, so the broker starts again only while ``folder`` stays where it is.
+    """
+
+    def __init__(self, distribution: Path, folder: Path, settings: Mapping[str, str], heap: str = "1g") -> None:
+        """``settings`` overrides the distribution's ``standalone.conf``; ports are chosen here and kept."""
+        self.distribution = distribution
+        self.folder = folder
+        self.data = folder / "data"
+        self.port, self.web_port = free_port(), free_port()
+        self.service_url = f"pulsar://127.0.0.1:{self.port}"
+        self.web_url = f"http://127.0.0.1:{self.web_port}"
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        ports = {"brokerServicePort": str(self.port), "webServicePort": str(self.web_port)}
+        self._configuration = folder / "standalone.conf"
+        original = (distribution / "conf" / "standalone.conf").read_text()
+        self._configuration.write_text(_override(original, {**settings, **ports}))
+
+    def environment(self) -> dict[str, str]:
+        """The environment for the distribution's scripts: memory, and logs beside the data."""
+        return {
+            **os.environ,
+            "PULSAR_MEM": f"-Xms{self._heap} -Xmx{self._heap} -XX:MaxDirectMemorySize=1500m",
+            "PULSAR_LOG_DIR": str(self.folder / "logs"),
+            "PULSAR_STANDALONE_CONF": str(self._configuration),
+        }
+
+    def start(self) -> float:
+        """Start and wait until the admin interface answers; the seconds it took."""
+        assert self._process is None, "already running"
+        command = [str(self.distribution / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
+        command += ["--metadata-dir", str(self.data / "metadata"), "--bookkeeper-dir", str(self.data / "bookkeeper")]
+        begin = time.monotonic()
+        with (self.folder / "pulsar.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=self.environment(), cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
+        wait_until(self._is_ready, f"start, see {self.folder / 'pulsar.log'}", _START_LIMIT_SECONDS)
+        return time.monotonic() - begin
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            self._process = None
+            raise BrokerError(f"Pulsar ended while starting, see {self.folder / 'pulsar.log'}")
+        try:
+            self.get("namespaces/public/default")
+        except (BrokerError, OSError, http.client.HTTPException):
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End it with SIGTERM, as an operator does."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a power cut does; nothing happens when it is not running."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)  # the start script has replaced itself by java: this is java's id
+            self._process.wait(_STOP_LIMIT_SECONDS)
+            self._process = None
+
+    def request(self, method: str, path: str, body: object = None) -> bytes:
+        """The answer's bytes to a request below ``/admin/v2/``. Raises BrokerError for a status of 300 or more."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.web_port, timeout=60)
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, "/admin/v2/" + path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content_bytes = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            text = content_bytes.decode("utf-8", "replace")
+            raise BrokerError(f"{method} {path}: {answer.status} {text[:300]}", answer.status)
+        return content_bytes
+
+    def get(self, path: str) -> Any:  # JSON of the broker: its shape is the caller's knowledge
+        """The decoded JSON at ``/admin/v2/<path>``; None for an empty answer."""
+        return json.loads(self.request("GET", path) or b"null")
+
+    def put(self, path: str, body: object = None) -> None:
+        """Create what ``path`` names."""
+        self.request("PUT", path, body)
+
+    def post(self, path: str, body: object = None) -> None:
+        """Change what ``path`` names."""
+        self.request("POST", path, body)
+
+    def subscribe(self, topic: str, subscription: str, at_end: bool = False) -> None:
+        """Create a subscription of ``tenant/namespace/topic`` at its beginning or end; creates the topic too."""
+        position = None if at_end else {"ledgerId": -1, "entryId": -1}
+        self.put(f"persistent/{topic}/subscription/{quote(subscription, safe='')}", position)
+
+
+def _override(configuration: str, settings: Mapping[str, str]) -> str:
+    """The text of a ``.conf`` file with these settings in place of its own; unknown ones are appended."""
+    lines = configuration.splitlines()
+    kept = [line for line in lines if line.split("=", 1)[0].strip() not in settings]
+    return "\n".join(kept + [f"{key}={value}" for key, value in settings.items()]) + "\n"
