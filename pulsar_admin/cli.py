@@ -1,0 +1,167 @@
+"""The root command: groups and commands come from the table, modules are imported when a command is called.
+
+``main`` is the console script; ``run`` is the same without ending the process, for tests. Every error passes the one
+table of ``pulsar_admin.errors``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from pulsar_admin import table
+from pulsar_admin.config import completion_instruction, preset_output
+from pulsar_admin.errors import PipeClosed, failure_of
+from pulsar_admin.options import Command, app_of, global_options
+
+if TYPE_CHECKING:
+    from pulsar_admin.context import App
+
+PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
+_PACKAGES = ("pulsar_admin", "store", "commands")
+_JSON = ("json", "jsonl")
+_CONTEXT: dict[str, Any] = {  # Any: click's settings
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+}
+
+
+class TableGroup(click.Group):
+    """A group whose commands are rows of the table; help imports none of them."""
+
+    def __init__(self, path: str) -> None:
+        name = path.rpartition(" ")[2] or PROGRAMS[0]
+        super().__init__(name, help=table.GROUPS[path], no_args_is_help=True, context_settings=_CONTEXT)
+        self.path = path
+        self.params += list(global_options(None if path == table.ROOT else ()))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*table.subgroups_of(self.path), *table.rows_of(self.path)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in table.subgroups_of(self.path):
+            return TableGroup(f"{self.path} {cmd_name}".strip())
+        row = table.find_row(self.path, cmd_name)
+        if row is None:
+            return None
+        module, _, attribute = row.target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        if isinstance(command, Command):
+            command.aliases = row.aliases
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, lines in (
+            ("Groups", table.subgroups_of(self.path)),
+            ("Commands", {name: row.help for name, row in table.rows_of(self.path).items()}),
+        ):
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(list(lines.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _suggestion(self, ctx: click.Context, name: str) -> str:
+        from difflib import get_close_matches
+
+        names = self.list_commands(ctx) + [alias for row in table.rows_of(self.path).values() for alias in row.aliases]
+        close = get_close_matches(name, names, n=3)
+        return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def root() -> TableGroup:
+    """Return the root group."""
+    return TableGroup(table.ROOT)
+
+
+def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int:
+    """Run one command line and return its exit code; results are on stdout, everything else on stderr."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    variable, instruction = completion_instruction(program)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root(), {}, program, variable, instruction)
+    try:
+        code = _invoke(arguments, program)
+        sys.stdout.flush()
+    except (PipeClosed, BrokenPipeError):
+        _silence_stdout()
+        return 0
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error gets its number
+        return _report(error, as_json=_wants_json(arguments))
+    return code
+
+
+def _invoke(arguments: list[str], program: str) -> int:
+    # Not click's main(): it turns a closed pipe into exit code 1.
+    app: App | None = None
+    code = 0
+    group = root()
+    try:
+        with group.make_context(program, arguments) as ctx:
+            try:
+                group.invoke(ctx)
+            finally:
+                app = app_of(ctx)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    return code or (app.exit_code if app is not None else 0)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Console script: run the command line and end the process with its exit code."""
+    _check_owners()
+    name = os.path.basename(sys.argv[0])
+    sys.exit(run(argv, program=name if name in PROGRAMS else PROGRAMS[0]))
+
+
+def _check_owners() -> None:
+    """Refuse to run when a package of ours was shadowed or overwritten by another of the same generic name."""
+    for name in _PACKAGES:
+        module = import_module(name)
+        if getattr(module, "OWNER", None) != "pulsar-admin":
+            place = getattr(module, "__file__", None) or list(getattr(module, "__path__", []))
+            sys.exit(
+                f"error: the Python package {name!r} at {place} is not pulsar-admin's: another distribution or a "
+                f"directory of that name hides it\nhint: install pulsar-admin-toolkit in an environment of its own "
+                f"(pipx install pulsar-admin-toolkit), or start it from another directory"
+            )
+
+
+def _report(error: BaseException, *, as_json: bool) -> int:
+    failure = failure_of(error)
+    try:
+        print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+        sys.stdout.flush()
+    except OSError:
+        _silence_stdout()
+    return failure.exit_code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether errors are to be JSON; looks at the raw words because parsing may be what failed."""
+    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        value = following if word in {"-o", "--output"} else ""
+        value = value or word.removeprefix("--output=") or ""
+        if value in _JSON or word in {"-ojson", "-ojsonl"}:
+            return True
+    return not any(word == "-o" or word.startswith("--output") for word in arguments) and preset_output() in _JSON
+
+
+def _silence_stdout() -> None:
+    """Point stdout at the null device, so that the interpreter's last flush cannot fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)

@@ -1,0 +1,179 @@
+"""Settings: what the command line, the environment (``PULSAR_ADMIN_*``) and a TOML file say, frozen.
+
+The command line wins over the environment, the environment over the file that ``PULSAR_ADMIN_CONFIG`` names. The only
+module that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+from store.errors import InvalidValue, NotFound
+from store.timespec import parse_size_bytes, parse_time, parse_tz
+
+PREFIX = "PULSAR_ADMIN_"
+FORMATS = ("table", "json", "jsonl", "csv", "plain")
+CLOCKS = ("auto", "publish", "broker", "event")
+COLORS = ("auto", "always", "never")
+
+_FLAGS = ("spark", "dry_run", "yes", "quiet", "no_progress")
+_CHOICES = {"output": FORMATS, "clock": CLOCKS, "color": COLORS, "progress": ("bar", "json", "none")}
+ENVIRONMENT_NAMES = (
+    "store",
+    "output",
+    "spark",
+    "spark_master",
+    "spark_remote",
+    "spark_conf",
+    "now",
+    "tz",
+    "clock",
+    "quiet",
+    "no_progress",
+    "progress",
+    "color",
+    "verbose",
+    "jobs",
+    "memory",
+)
+"""Settings that may come from the environment or the file; consent (``--yes``, ``--dry-run``) may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Global options, resolved. ``output`` None means the command's own default."""
+
+    store: Path
+    output: str | None
+    now_ms: int
+    tz: tzinfo | None
+    clock: str
+    spark: bool
+    spark_master: str | None
+    spark_remote: str | None
+    spark_conf: tuple[tuple[str, str], ...]
+    dry_run: bool
+    plan: Path | None
+    yes: bool
+    quiet: bool
+    progress: str
+    """``bar`` (on a terminal), ``json`` (lines on stderr) or ``none``."""
+    color: str
+    verbose: bool
+    jobs: int
+    memory_bytes: int | None
+    now_given: bool = False
+    """Whether ``--now`` fixed the clock (a reproducible run)."""
+
+
+def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
+    """Return the settings of the GIVEN command line options, the environment and the file; raises InvalidValue."""
+    values = {**_file_values(), **_environment_values(), **given}
+    for name, allowed in _CHOICES.items():
+        if values.get(name) is not None and values[name] not in allowed:
+            raise InvalidValue(f"{name} is {values[name]!r}", hint=f"one of {', '.join(allowed)}", value=values[name])
+    for name in _FLAGS:
+        values[name] = _flag(name, values.get(name, False))
+    tz = parse_tz(str(values["tz"])) if values.get("tz") else None
+    wall_ms = time.time_ns() // 1_000_000
+    now = values.get("now")
+    quiet = values["quiet"] or values["no_progress"]
+    return Settings(
+        store=Path(str(values.get("store", "pulsar-store"))),
+        output=values.get("output"),
+        now_ms=parse_time(str(now), now_ms=wall_ms, tz=tz) if now else wall_ms,
+        now_given=bool(now),
+        tz=tz,
+        clock=values.get("clock") or "auto",
+        spark=values["spark"] or bool(given.get("spark_master") or given.get("spark_remote")),
+        spark_master=values.get("spark_master"),
+        spark_remote=values.get("spark_remote"),
+        spark_conf=_pairs(values.get("spark_conf", ())),
+        dry_run=values["dry_run"],
+        plan=Path(given["plan"]) if given.get("plan") else None,
+        yes=values["yes"],
+        quiet=values["quiet"],
+        progress=values.get("progress") or ("none" if quiet else "bar"),
+        color=values.get("color") or ("never" if os.environ.get("NO_COLOR") else "auto"),
+        verbose=_flag("verbose", values.get("verbose", False)),
+        jobs=_jobs(values.get("jobs")),
+        memory_bytes=parse_size_bytes(str(values["memory"])) if values.get("memory") else None,
+    )
+
+
+def _environment_values() -> dict[str, Any]:  # Any: text, or a tuple of texts
+    found: dict[str, Any] = {}  # Any: as above
+    for name in ENVIRONMENT_NAMES:
+        text = os.environ.get(PREFIX + name.upper())
+        if text:
+            found[name] = tuple(text.split(",")) if name == "spark_conf" else text
+    return found
+
+
+def _file_values() -> dict[str, Any]:  # Any: TOML values
+    path = os.environ.get(f"{PREFIX}CONFIG")
+    if not path:
+        return {}
+    # Imported here: 5 ms, and most runs have no such file.
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            values = {key.replace("-", "_"): value for key, value in tomllib.load(file).items()}
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error.strerror}", hint=f"{PREFIX}CONFIG names it", path=path) from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidValue(f"{path} is not TOML: {error}", hint='write lines such as store = "/data/store"') from error
+    unknown = sorted(set(values) - set(ENVIRONMENT_NAMES))
+    if unknown:
+        raise InvalidValue(f"{path} sets unknown {', '.join(unknown)}", hint=f"known: {', '.join(ENVIRONMENT_NAMES)}")
+    if isinstance(values.get("spark_conf"), dict):
+        values["spark_conf"] = tuple(f"{key}={value}" for key, value in values["spark_conf"].items())
+    return values
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word not in {"1", "true", "yes", "on", "0", "false", "no", "off"}:
+        raise InvalidValue(f"{name} is {value!r}", hint="write true or false", value=str(value))
+    return word in {"1", "true", "yes", "on"}
+
+
+def _jobs(value: object) -> int:
+    if value is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    text = str(value)
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise InvalidValue(f"jobs is {text!r}", hint="write a number of processes from 1 to 1024", value=text)
+    return int(text)
+
+
+def _pairs(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    for text in texts:
+        if "=" not in text:
+            raise InvalidValue(f"spark-conf is {text!r}", hint="write key=value", value=text)
+    return tuple((text.partition("=")[0], text.partition("=")[2]) for text in texts)
+
+
+def environment_variables() -> tuple[str, ...]:
+    """Return the names of every environment variable that changes what the program does."""
+    return (*(PREFIX + name.upper() for name in ENVIRONMENT_NAMES), f"{PREFIX}CONFIG", "NO_COLOR")
+
+
+def preset_output() -> str | None:
+    """Return the output format that the environment asks for, for errors that come before any setting is built."""
+    return os.environ.get(f"{PREFIX}OUTPUT")
+
+
+def completion_instruction(program: str) -> tuple[str, str]:
+    """Return the variable by which a shell asks PROGRAM for completions, and its value; empty: it does not ask."""
+    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    return variable, os.environ.get(variable, "")

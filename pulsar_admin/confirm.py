@@ -1,0 +1,40 @@
+"""Plan → question or refusal: what can be undone needs no question, what cannot needs ``--yes`` or a terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from store.errors import Cancelled, Refused
+
+
+class Plan(Protocol):
+    """What the command line needs to know of a plan of ``store.plans``."""
+
+    @property
+    def loses(self) -> str:
+        """What is lost for good, in numbers; empty when ``store undo`` brings everything back."""
+
+    def preview(self) -> object:
+        """Return what applying would report, with ``dryRun`` true."""
+
+    def dump(self) -> bytes:
+        """Return the plan as the bytes of a plan file."""
+
+
+def confirm_loss(loses: str, *, yes: bool) -> None:
+    """Ask whether to go on although LOSES cannot be undone; nothing to lose or YES passes.
+
+    Raises Cancelled when the answer is no, Refused when nobody can be asked.
+    """
+    if not loses or yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(f"this cannot be undone: {loses}", hint="add --yes to do it, --dry-run to see it", loses=loses)
+    print(f"This cannot be undone: {loses}", file=sys.stderr)
+    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise KeyboardInterrupt
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise Cancelled("cancelled, nothing was changed", hint="--dry-run shows the change", loses=loses)

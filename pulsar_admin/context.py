@@ -1,0 +1,199 @@
+"""What a running command works with: settings, the store (opened when first used), output, consent, exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pulsar_admin.config import Settings
+from pulsar_admin.errors import NOT_FOUND, PROBLEMS, exit_code_of
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from pulsar_admin.confirm import Plan
+    from pulsar_admin.output import Column, Plain, Writer
+    from pulsar_admin.progress import Progress
+    from store.meta import Store
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class App:
+    """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._store: Store | None = None
+        self._writer: Writer | None = None
+        self._items = 0
+        self._failed: list[StoreError] = []
+        self._problems = 0
+        self._misses = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The run's one "now", in epoch milliseconds: ``--now``, else the clock when the command started."""
+        return self.settings.now_ms
+
+    @property
+    def store(self) -> Store:
+        """The store, open for reading; raises StoreNotFound. Writers go through ``apply``."""
+        if self._store is None:
+            from store.meta import open_store
+
+            self._store = open_store(self.settings.store)
+        return self._store
+
+    def close(self) -> None:
+        """Close the store; the next use of ``store`` opens it again."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
+        """Write a result in the format asked for.
+
+        A dataclass or mapping is a document (default: JSON; PLAIN's text where given; a change as text), a sequence of
+        strings is lines, any other sequence is records (default: a table of COLUMNS). None writes nothing.
+        """
+        from pulsar_admin import output
+        from pulsar_admin.changes import is_change, render_change
+
+        if result is None:
+            return
+        if isinstance(result, (str, int, float)):
+            plain = plain or str(result)
+        elif isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
+            if result and all(isinstance(item, str) for item in result):
+                output.emit_lines(self.writer, result, self._style(columns, plain))
+            else:
+                self.emit_rows(result, columns, plain)
+            return
+        elif plain is None and is_change(result):
+            plain = render_change
+        output.emit_document(self.writer, result, self._style(columns, plain))
+
+    def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
+        """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
+        from pulsar_admin.output import emit_records
+
+        emit_records(self.writer, rows, self._style(columns, plain))
+
+    def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
+        """Write names one a line as they are produced; HEADER is their column in CSV and tables."""
+        from pulsar_admin.output import Column, emit_lines
+
+        emit_lines(self.writer, lines, self._style((Column(header, str),), None))
+
+    def _style(self, columns: Sequence[Column], plain: Plain | None) -> Any:  # Any: output.Style, imported on use
+        from pulsar_admin.output import Style
+
+        return Style(self.settings.output, self.settings.color, tuple(columns), plain)
+
+    @property
+    def writer(self) -> Writer:
+        """Where results go; commands with a text form of their own write here."""
+        if self._writer is None:
+            from pulsar_admin.output import Writer
+
+            self._writer = Writer()
+        return self._writer
+
+    # -- everything that is no result ---------------------------------------------------------------------------------
+
+    def warn(self, text: str) -> None:
+        """Say on stderr what the user should know; --quiet silences it."""
+        self._say("warning", text)
+
+    def note(self, text: str) -> None:
+        """Say on stderr what --verbose asked for."""
+        if self.settings.verbose:
+            self._say("note", text)
+
+    def _say(self, kind: str, text: str) -> None:
+        if self.settings.quiet:
+            return
+        from pulsar_admin.columns import clean_text
+        from pulsar_admin.jsonify import dump_json
+
+        as_json = self.settings.output in ("json", "jsonl")
+        line = dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}"
+        print(line, file=sys.stderr)
+
+    def progress(self, total: int | None, unit: str, label: str) -> AbstractContextManager[Progress]:
+        """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``."""
+        from pulsar_admin.progress import open_progress
+
+        return open_progress(self.settings.progress, total, unit, label)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def confirm(self, plan: Plan) -> None:
+        """Return when PLAN may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
+        if self.settings.plan is not None:
+            self._save(plan)
+        if self.settings.dry_run or self.settings.plan is not None:
+            self.emit(plan.preview())
+            raise click.exceptions.Exit(self.exit_code)
+        from pulsar_admin.confirm import confirm_loss
+
+        confirm_loss(plan.loses, yes=self.settings.yes)
+
+    def _save(self, plan: Plan) -> None:
+        from store.atomic import create_file
+
+        assert self.settings.plan is not None
+        with create_file(self.settings.plan) as file:
+            file.write(plan.dump())
+
+    # -- many items, one exit code ------------------------------------------------------------------------------------
+
+    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+        """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1)."""
+        listed = list(items)
+        for item in listed:
+            try:
+                result = work(item)
+            except StoreError as error:
+                if len(listed) == 1:
+                    raise
+                self.fail(error)
+            else:
+                self._items += 1
+                yield result
+
+    def fail(self, error: StoreError) -> None:
+        """Report the error of one item among several on stderr and go on."""
+        from pulsar_admin.errors import failure_of
+
+        self._failed.append(error)
+        failure = failure_of(error)
+        as_json = self.settings.output in ("json", "jsonl")
+        print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+
+    def problems(self, count: int) -> None:
+        """Count problems found in the data: any at all make the exit code 1."""
+        self._problems += count
+
+    def nothing_matches(self) -> None:
+        """Count a question that has no answer here: exit code 5 when no question had one."""
+        self._misses += 1
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code so far."""
+        if self._failed and not self._items:
+            codes = {exit_code_of(error) for error in self._failed}
+            return codes.pop() if len(codes) == 1 else PROBLEMS
+        if self._problems or self._failed:
+            return PROBLEMS
+        if self._misses:
+            return NOT_FOUND if self._misses >= self._items else PROBLEMS
+        return 0

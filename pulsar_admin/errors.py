@@ -1,0 +1,150 @@
+"""Exit codes: one table from error class to number, and how an error looks on stderr.
+
+The table is the source of ``docs/exit-codes.md``. Codes in messages (``topic-not-found``) are finer and stable;
+numbers are what a shell script tests.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import click
+
+from store import errors
+
+DONE = 0
+PROBLEMS = 1
+USAGE = 2
+REFUSED = 3
+BUSY = 4
+NOT_FOUND = 5
+DAMAGED = 6
+UNSUPPORTED = 7
+NO_ROOM = 8
+BUG = 70
+INTERRUPTED = 130
+
+MEANINGS: dict[int, str] = {
+    DONE: "done",
+    PROBLEMS: "done, and problems were found (check, verify, doctor, part of a batch failed)",
+    USAGE: "usage: the command line cannot be understood",
+    REFUSED: "refused or cancelled",
+    BUSY: "busy, or the plan is stale",
+    NOT_FOUND: "not found (topic, subscription, ledger, or nothing matches)",
+    DAMAGED: "damaged data stopped it",
+    UNSUPPORTED: "unsupported, or a component is missing (codec, Java, key)",
+    NO_ROOM: "out of disk, memory cap or map space",
+    BUG: "a bug in this toolkit",
+    INTERRUPTED: "interrupted",
+}
+
+EXIT_CODES: dict[type[errors.StoreError], int] = {
+    errors.InvalidValue: USAGE,
+    errors.Refused: REFUSED,
+    errors.Cancelled: REFUSED,
+    errors.NotWritable: REFUSED,
+    errors.AlreadyExists: REFUSED,
+    errors.StoreBusy: BUSY,
+    errors.SourceBusy: BUSY,
+    errors.StalePlan: BUSY,
+    errors.UndoConflict: BUSY,
+    errors.NotFound: NOT_FOUND,
+    errors.StoreNotFound: NOT_FOUND,
+    errors.SourceNotFound: NOT_FOUND,
+    errors.NamespaceNotFound: NOT_FOUND,
+    errors.TopicNotFound: NOT_FOUND,
+    errors.SubscriptionNotFound: NOT_FOUND,
+    errors.LedgerNotFound: NOT_FOUND,
+    errors.EntryNotFound: NOT_FOUND,
+    errors.PathNotFound: NOT_FOUND,
+    errors.ChangeNotFound: NOT_FOUND,
+    errors.NothingMatches: NOT_FOUND,
+    errors.Corrupt: DAMAGED,
+    errors.EntryLogCorrupt: DAMAGED,
+    errors.JournalCorrupt: DAMAGED,
+    errors.EntryCorrupt: DAMAGED,
+    errors.MetadataCorrupt: DAMAGED,
+    errors.IndexCorrupt: DAMAGED,
+    errors.SourceChanged: DAMAGED,
+    errors.Unsupported: UNSUPPORTED,
+    errors.MissingComponent: UNSUPPORTED,
+    errors.EncryptedPayload: UNSUPPORTED,
+    errors.DiskFull: NO_ROOM,
+    errors.LimitExceeded: NO_ROOM,
+}
+
+OTHER_CODES: dict[str, tuple[int, str]] = {
+    "usage": (USAGE, "The command line cannot be understood: an unknown option, a missing argument."),
+    "out-of-memory": (NO_ROOM, "The process ran out of memory."),
+    "bug": (BUG, "Anything unforeseen: the traceback follows."),
+    "interrupted": (INTERRUPTED, "Ctrl-C, or the end of input at a prompt."),
+}
+"""Codes of errors that are not a ``StoreError``: number and meaning."""
+
+
+class PipeClosed(Exception):
+    """Whoever reads our stdout went away: the program ends quietly."""
+
+
+class Failure:
+    """An error as a script sees it: exit number, stable code, message, hint, facts."""
+
+    __slots__ = ("code", "context", "exit_code", "hint", "message", "plain")
+
+    def __init__(self, exit_code: int, code: str, message: str, **more: Any) -> None:  # Any: hint, context, plain below
+        self.exit_code = exit_code
+        self.code = code
+        self.message = message
+        self.hint: str = more.get("hint", "")
+        self.context: dict[str, object] = more.get("context", {})
+        self.plain: str | None = more.get("plain")  # the whole human text where it is not "error: message"
+
+    def render_text(self) -> str:
+        if self.plain is not None:
+            return self.plain
+        return f"error: {self.message}" + (f"\nhint: {self.hint}" if self.hint else "")
+
+    def render_json(self) -> str:
+        from pulsar_admin.jsonify import dump_json
+
+        body = {"code": self.code, "message": self.message, "hint": self.hint, "context": self.context}
+        return dump_json({"error": body}, pretty=False)
+
+
+def exit_code_of(error: errors.StoreError) -> int:
+    """Return the number of ERROR's class, or of the nearest class above it in the table."""
+    return next(EXIT_CODES[cls] for cls in type(error).__mro__ if cls in EXIT_CODES)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return how ERROR is reported; anything the table does not know is our bug, with its traceback."""
+    if isinstance(error, errors.StoreError):
+        return Failure(exit_code_of(error), error.code, error.message, hint=error.hint, context=error.context)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return Failure(USAGE, "usage", "a command is missing", plain=error.format_message())
+    if isinstance(error, click.ClickException):
+        return _usage_failure(error)
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return Failure(INTERRUPTED, "interrupted", "interrupted")
+    if isinstance(error, MemoryError):
+        return Failure(NO_ROOM, "out-of-memory", "out of memory", hint="lower --memory or --jobs")
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        where = error.filename or "the output"
+        return Failure(NO_ROOM, errors.DiskFull.code, f"no space left writing {where}", hint="free some space")
+    return _bug_failure(error)
+
+
+def _usage_failure(error: click.ClickException) -> Failure:
+    path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pulsar-admin"
+    return Failure(USAGE, "usage", error.format_message(), hint=f"see: {path} --help")
+
+
+def _bug_failure(error: BaseException) -> Failure:
+    import traceback
+
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    message = f"{type(error).__name__}: {error}"
+    hint = "this is a bug in pulsar-admin-toolkit, not in your data: please report it with the lines above"
+    text = f"{trace}\nerror: {message}\nhint: {hint}"
+    return Failure(BUG, "bug", message, hint=hint, context={"traceback": trace}, plain=text)

@@ -1,0 +1,320 @@
+"""How a command is declared: the ``command`` decorator, shared parameter types and the global options.
+
+::
+
+    @command(
+        "find-by-time",
+        examples=["pulsar-admin topics find-by-time public/default/orders --time @1700000000000"],
+        output="One object a topic: the position found, null when nothing is at or after the time.",
+        errors=[TopicNotFound, NothingMatches],
+    )
+    @click.argument("topic", type=TOPIC)
+    @click.option("--time", "time_ms", type=TIME_POINT, required=True, help="Point in time.")
+    @pass_app
+    def find_by_time(app: App, topic: TopicName, time_ms: int) -> None:
+        \"\"\"Find the first entry at or after a point in time.\"\"\"
+
+and one row in ``pulsar_admin/table.py``. The docstring's first sentence equals the table's help. Examples run on the
+demo store in the test suite; those in ``elsewhere`` need something it lacks and are only parsed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from store.errors import InvalidValue, StoreError
+from store.names import TopicName, parse_namespace, parse_position, parse_topic
+from store.timespec import parse_duration_ms, parse_size_bytes, parse_time, parse_time_or_ago, parse_time_point
+
+if TYPE_CHECKING:
+    from pulsar_admin.context import App
+
+    _ParamType = click.ParamType[object]
+else:
+    _ParamType = click.ParamType  # older releases of click cannot be subscripted
+
+Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+_GIVEN = "pulsar_admin.given"
+_APP = "pulsar_admin.app"
+
+
+# -- parameter types --------------------------------------------------------------------------------------------------
+
+
+class ParsedType(_ParamType):
+    """A parameter whose text a function of ``store`` parses; its InvalidValue names the parameter."""
+
+    def __init__(self, name: str, parse: Callable[[str], object], metavar: str) -> None:
+        self.name = name
+        self._parse = parse
+        self._metavar = metavar
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except InvalidValue as error:
+            where = param.get_error_hint(ctx) if param is not None else self.name
+            text = f"{where}: {error.message}"
+            raise InvalidValue(text, hint=error.hint, **error.context) from error
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        if isinstance(param, click.Argument):
+            return (param.name or self.name).upper()
+        return self._metavar
+
+
+def _in_app_time(parse: Callable[..., int]) -> Callable[[str], int]:
+    """Return a parser that takes now and the zone from the running command's settings."""
+
+    def parse_here(text: str) -> int:
+        settings = current_app().settings
+        return parse(text, now_ms=settings.now_ms, tz=settings.tz)
+
+    return parse_here
+
+
+TOPIC = ParsedType("topic", parse_topic, "TOPIC")
+NAMESPACE = ParsedType("namespace", parse_namespace, "TENANT/NAMESPACE")
+POSITION = ParsedType("position", parse_position, "LEDGER:ENTRY")
+TIME = ParsedType("time", _in_app_time(parse_time), "TIME")
+TIME_POINT = ParsedType("time", _in_app_time(parse_time_point), "TIME")
+TIME_OR_AGO = ParsedType("time", _in_app_time(parse_time_or_ago), "AGO|TIME")
+DURATION = ParsedType("duration", parse_duration_ms, "DURATION")
+DURATION_OR_MINUS = ParsedType("duration", functools.partial(parse_duration_ms, allow_negative=True), "DURATION")
+SIZE = ParsedType("size", parse_size_bytes, "SIZE")
+SIZE_OR_MINUS = ParsedType("size", functools.partial(parse_size_bytes, allow_negative=True), "SIZE")
+
+
+# -- global options ---------------------------------------------------------------------------------------------------
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: object) -> object:
+    """Keep a global option given at any level; the one nearest the command wins, repeated ones add up."""
+    source = ctx.get_parameter_source(param.name or "")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        given = ctx.meta.setdefault(_GIVEN, {})
+        if param.multiple and isinstance(value, tuple):
+            value = given.get(param.name, ()) + value
+        given[param.name] = value
+    return value
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    # Imported here: importlib.metadata costs more than the rest of --help.
+    from importlib.metadata import version
+
+    click.echo(f"pulsar-admin-toolkit {version('pulsar-admin-toolkit')}")
+    ctx.exit()
+
+
+_FORMATS = click.Choice(["table", "json", "jsonl", "csv", "plain"])
+_CLOCKS = click.Choice(["auto", "publish", "broker", "event"])
+_GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: click.Option's keywords
+    (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
+    (("-o", "--output"), {"type": _FORMATS, "help": "Output format; the default is the command's own."}),
+    (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
+    (("--tz",), {"metavar": "ZONE", "help": "Zone of times written without one, such as Europe/Berlin."}),
+    (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
+    (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
+    (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
+    (("-y", "--yes"), {"is_flag": True, "help": "Do what cannot be undone without asking."}),
+    (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr; errors stay."}),
+    (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
+    (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
+    (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
+    (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
+    (("--jobs",), {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core]."}),
+    (("--memory",), {"metavar": "SIZE", "help": "Memory cap of bulk work, such as 512M."}),
+    (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
+    (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
+    (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
+    (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
+)
+_CHANGING = ("dry_run", "plan", "yes")
+_SPARK = ("spark", "jobs")
+
+
+def _global_name(flags: tuple[str, ...]) -> str:
+    return flags[-1].lstrip("-").replace("-", "_")
+
+
+def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]:
+    """Yield fresh global options; those not in SHOWN are hidden from help (None shows all)."""
+    for flags, attributes in _GLOBALS:
+        hidden = shown is not None and _global_name(flags) not in shown
+        # Eager: settings must be complete before a time or a zone is parsed.
+        yield click.Option(
+            flags, callback=_remember, expose_value=False, is_eager=True, hidden=hidden, default=None, **attributes
+        )
+    version: dict[str, Any] = {"is_flag": True, "callback": _show_version, "expose_value": False, "is_eager": True}
+    yield click.Option(("--version",), hidden=shown is not None, help="Show the version and exit.", **version)
+
+
+def current_app() -> App:
+    """Return the running command's App, made on first use from the options given so far."""
+    from pulsar_admin.config import build_settings
+    from pulsar_admin.context import App
+
+    ctx = click.get_current_context().find_root()
+    if _APP not in ctx.meta:
+        ctx.meta[_APP] = App(build_settings(ctx.meta.get(_GIVEN, {})))
+        ctx.call_on_close(ctx.meta[_APP].close)
+    app: App = ctx.meta[_APP]
+    return app
+
+
+def app_of(ctx: click.Context) -> App | None:
+    """Return the App that the command of the root context CTX made, or None when it never needed one."""
+    return ctx.meta.get(_APP)
+
+
+def pass_app(function: Function) -> Function:
+    """Hand the App to the decorated command as its first argument."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
+        return function(current_app(), *args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """What a command's help says beside its sentence and options."""
+
+    examples: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+    output: str
+    errors: tuple[type[StoreError], ...]
+
+
+class Command(click.Command):
+    """A click command with global options, examples, and a list of the errors it meets."""
+
+    def __init__(self, *args: Any, details: Help, changes: bool, uses: Sequence[str], **kwargs: Any) -> None:
+        # Any: click's own arguments pass through
+        super().__init__(*args, **kwargs)
+        self.details = details
+        self.changes = changes
+        self.uses = tuple(uses)
+        self.aliases: tuple[str, ...] = ()
+        taken = {flag for param in self.params for flag in param.opts}
+        shown = (*(_CHANGING if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
+        self.params += [option for option in global_options(shown) if not taken.intersection(option.opts)]
+
+    def invoke(self, ctx: click.Context) -> Any:  # Any: click's signature
+        given = ctx.meta.get(_GIVEN, {})
+        if given.get("plan") and not self.changes:
+            raise click.UsageError("--plan: this command changes nothing", ctx)
+        if given.get("spark") and "spark" not in self.uses:
+            raise click.UsageError("--spark: this command has no bulk work", ctx)
+        return super().invoke(ctx)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = [f"$ {example}" for example in (*self.details.examples, *self.details.elsewhere)]
+        _write_lines(formatter, "Examples", lines)
+        if self.details.output:
+            _write_text(formatter, "Output", self.details.output)
+        if self.details.errors:
+            from pulsar_admin.errors import EXIT_CODES
+
+            named = (f"{error.code} ({EXIT_CODES[error]})" for error in self.details.errors)
+            _write_text(formatter, "Errors (exit code)", ", ".join(named))
+        if self.aliases:
+            _write_text(formatter, "Also called", ", ".join(self.aliases))
+        _write_text(formatter, "Global options", "--store, -o, --now … may stand here too: see `pulsar-admin --help`.")
+
+
+def _write_lines(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        with formatter.section(title):
+            for line in lines:
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+def _write_text(formatter: click.HelpFormatter, title: str, text: str) -> None:
+    with formatter.section(title):
+        formatter.write_text(text)
+
+
+def command(
+    name: str,
+    *,
+    examples: Sequence[str],
+    changes: bool = False,
+    uses: Sequence[str] = (),
+    **more: Any,  # Any: output=, errors=, elsewhere=, and what click.command takes
+) -> Callable[[Callable[..., Any]], Command]:
+    """Declare a command: EXAMPLES run on the demo store, CHANGES shows --dry-run, --plan and --yes.
+
+    USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
+    --jobs too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run).
+    """
+    details = Help(
+        examples=tuple(examples),
+        elsewhere=tuple(more.pop("elsewhere", ())),
+        output=more.pop("output", ""),
+        errors=tuple(more.pop("errors", ())),
+    )
+    return click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """Topics of a command that takes several: names as typed, or all of the store, or those matching a glob."""
+
+    topics: tuple[TopicName, ...]
+    all_topics: bool = False
+    pattern: str | None = None
+
+    @property
+    def single(self) -> TopicName | None:
+        """The one topic named, or None where several are meant."""
+        return self.topics[0] if len(self.topics) == 1 else None
+
+
+def topics_argument(function: Function) -> Function:
+    """Add ``[TOPICS]… --all-topics --pattern GLOB``, handed over as ``selection: TopicSelection``."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, topics: Any, all_topics: bool, pattern: str | None, **kwargs: Any) -> Any:  # Any: click's
+        if bool(topics) + all_topics + (pattern is not None) != 1:
+            raise click.UsageError("name topics, or give --all-topics, or --pattern GLOB", click.get_current_context())
+        return function(*args, selection=TopicSelection(topics, all_topics, pattern), **kwargs)
+
+    decorated: Any = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(wrapper)
+    decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)
+    decorated = click.argument("topics", type=TOPIC, nargs=-1)(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def subscription_option(function: Function) -> Function:
+    """Add the required ``-s/--subscription``, handed over as ``subscription: str``."""
+    return click.option("-s", "--subscription", required=True, help="The subscription.")(function)
+
+
+def gather(cls: type) -> Callable[[Function], Function]:
+    """Hand the options named like the fields of dataclass CLS over as one ``options: CLS``."""
+    names = [field.name for field in fields(cls)]
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
+            options = cls(**{name: kwargs.pop(name) for name in names if name in kwargs})
+            return function(*args, options=options, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
