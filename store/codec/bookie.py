@@ -1,0 +1,224 @@
+"""Small files and file names of a bookie's ``current`` directories.
+
+Source: ``Cookie``, ``LogMark``, ``LedgerDirUtil``, ``BookieStatus``, ``TransactionalEntryLogCompactor``,
+``IndexPersistenceMgr``; BookKeeper 4.14 to 4.18.
+
+=================  ============================================================================================
+file               content
+=================  ============================================================================================
+``VERSION``        cookie: decimal layout version LF, then by version: 3: bookie id LF journal directories LF
+                   ledger directories LF; 4 and 5: CookieFormat in protobuf's text format
+``lastMark``       journalId i64, offset i64 (``lastMark.<i>`` with several journal directories)
+``lastId``         newest allocated entry-log id: hex, LF
+``BOOKIE_STATUS``  ``1,READ_WRITE,<epoch ms>,<true or false>`` LF (old: without the last field), or READ_ONLY
+``DIRTY``          empty; present while the bookie runs and after an unclean stop
+=================  ============================================================================================
+
+In a cookie, journal directories are joined by commas; ledger and index directories are a count, then each directory,
+all separated by TAB.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+from store.codec.prototext import parse_text, render_text
+from store.errors import MetadataCorrupt, Unsupported
+from store.names import LONG_MAX
+from store.proto.bookkeeper_pb2 import CookieFormat
+
+COOKIE_FILE = "VERSION"
+LAST_MARK_FILE = "lastMark"
+LAST_ID_FILE = "lastId"
+STATUS_FILE = "BOOKIE_STATUS"
+DIRTY_FILE = "DIRTY"
+
+_TEXT_COOKIE_VERSION = 3
+_PROTO_COOKIE_VERSIONS = (4, 5)
+_FIRST_INDEX_DIRS_VERSION = 5
+_STATUS_LAYOUT = "1"
+_STATUSES = {"READ_WRITE": False, "READ_ONLY": True}
+
+_MARK = struct.Struct(
+    ">q"  # journalId
+    "q"  #  offset
+)
+_LAST_MARK_NAME = re.compile(r"lastMark(?:\.(\d{1,9}))?")
+_COMPACTING = re.compile(r"([0-9a-fA-F]{1,16})\.log\.compacting")
+_COMPACTED = re.compile(r"([0-9a-fA-F]{1,16})\.log\.([0-9a-fA-F]{1,16})\.compacted")
+_INDEX_PATH = re.compile(r"([0-9a-f]{1,2})/([0-9a-f]{1,2})/([0-9a-f]{1,16})\.idx(?:\.rloc)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """Who a bookie is: ``bookie_id`` is its name in ensembles; the order of ``ledger_dirs`` assigns ledgers to them."""
+
+    layout_version: int
+    bookie_id: str
+    journal_dirs: tuple[str, ...]
+    ledger_dirs: tuple[str, ...]
+    instance_id: str | None = None
+    index_dirs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogMark:
+    """Journal id and byte offset before which everything is in entry logs; of several copies the greatest holds."""
+
+    journal_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookieStatus:
+    """Persisted status; ``is_manual`` says that an operator made the bookie read-only."""
+
+    is_read_only: bool
+    updated_ms: int
+    is_manual: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFile:
+    """A file of transactional compaction into log ``log_id``; ``source_log_id`` is None while it is being copied."""
+
+    log_id: int
+    source_log_id: int | None
+
+
+def decode_cookie(data: bytes, where: str) -> Cookie:
+    """Return the cookie in DATA; raises MetadataCorrupt, or Unsupported for another layout version than 3, 4, 5."""
+    first, _, rest = data.partition(b"\n")
+    if not re.fullmatch(rb"\d{1,9}", first.strip()):
+        raise _corrupt(where, "first line of a cookie", "a layout version", first[:40].hex())
+    version = int(first)
+    if version == _TEXT_COOKIE_VERSION:
+        return _decode_text_cookie(rest, where)
+    if version not in _PROTO_COOKIE_VERSIONS:
+        raise Unsupported(f"{where}: cookie layout version {version}, known are 3 to 5", where=where, version=version)
+    message = parse_text(CookieFormat, rest, where)
+    return Cookie(
+        layout_version=version,
+        bookie_id=message.bookieHost,
+        journal_dirs=tuple(message.journalDir.split(",")),
+        ledger_dirs=_decode_dirs(message.ledgerDirs, where),
+        instance_id=message.instanceId if message.HasField("instanceId") else None,
+        index_dirs=_decode_dirs(message.indexDirs, where) if message.HasField("indexDirs") else None,
+    )
+
+
+def encode_cookie(cookie: Cookie) -> bytes:
+    """Return the bytes of COOKIE; versions 3 and 4 have no room for index directories, 3 none for the instance id."""
+    journal_dirs = ",".join(cookie.journal_dirs)
+    ledger_dirs = _encode_dirs(cookie.ledger_dirs)
+    head = b"%d\n" % cookie.layout_version
+    if cookie.layout_version == _TEXT_COOKIE_VERSION:
+        return head + f"{cookie.bookie_id}\n{journal_dirs}\n{ledger_dirs}\n".encode()
+    message = CookieFormat(bookieHost=cookie.bookie_id, journalDir=journal_dirs, ledgerDirs=ledger_dirs)
+    if cookie.instance_id is not None:
+        message.instanceId = cookie.instance_id
+    if cookie.index_dirs is not None and cookie.layout_version >= _FIRST_INDEX_DIRS_VERSION:
+        message.indexDirs = _encode_dirs(cookie.index_dirs)
+    return head + render_text(message)
+
+
+def decode_last_mark(data: bytes | memoryview, where: str) -> LogMark:
+    """Return the mark in DATA; raises MetadataCorrupt."""
+    if len(data) != _MARK.size:
+        raise _corrupt(where, "size of a mark", _MARK.size, len(data))
+    return LogMark(*_MARK.unpack(data))
+
+
+def encode_last_mark(mark: LogMark) -> bytes:
+    """Return the 16 bytes of MARK."""
+    return _MARK.pack(mark.journal_id, mark.offset)
+
+
+def decode_last_id(data: bytes, where: str) -> int:
+    """Return the newest allocated entry-log id, which may name a log of 0 bytes; raises MetadataCorrupt."""
+    line = data.partition(b"\n")[0].strip()
+    if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", line):
+        raise _corrupt(where, "last log id", "a hexadecimal number", data[:40].hex())
+    return int(line, 16)
+
+
+def encode_last_id(log_id: int) -> bytes:
+    """Return the content of ``lastId``."""
+    return b"%x\n" % log_id
+
+
+def decode_bookie_status(data: bytes, where: str) -> BookieStatus:
+    """Return the status in DATA; raises MetadataCorrupt, or Unsupported for another layout than 1."""
+    fields = data.decode("utf-8", "replace").strip().split(",")
+    if fields[0] != _STATUS_LAYOUT and fields[0].isdecimal():
+        raise Unsupported(f"{where}: bookie status layout {fields[0]}, known is 1", where=where, version=fields[0])
+    is_known = len(fields) in (3, 4) and fields[0] == _STATUS_LAYOUT and fields[1] in _STATUSES
+    if not is_known or not re.fullmatch(r"[0-9]{1,18}", fields[2]) or fields[3:] not in ([], ["true"], ["false"]):
+        raise _corrupt(where, "bookie status", "1,READ_WRITE or READ_ONLY,<ms>,<true or false>", data[:80].hex())
+    return BookieStatus(_STATUSES[fields[1]], int(fields[2]), fields[3:] == ["true"])
+
+
+def encode_bookie_status(status: BookieStatus) -> bytes:
+    """Return the content of ``BOOKIE_STATUS``."""
+    name = "READ_ONLY" if status.is_read_only else "READ_WRITE"
+    return f"{_STATUS_LAYOUT},{name},{status.updated_ms},{str(status.is_manual).lower()}\n".encode()
+
+
+def journal_index_of_mark(name: str) -> int | None:
+    """Return the journal index of a ``lastMark`` or ``lastMark.<i>`` file, None for other files."""
+    match = _LAST_MARK_NAME.fullmatch(name)
+    return None if match is None else int(match[1] or 0)
+
+
+def compaction_file_of(name: str) -> CompactionFile | None:
+    """Return what a transactional compaction file holds, None for other files.
+
+    ``D.log.compacting`` is an unfinished copy, everything in it is still in its source. ``D.log.S.compacted`` is a
+    sealed copy of log S. Upstream may leave a stray ``.log`` with the same content under D's decimal digits (#4804).
+    """
+    if match := _COMPACTING.fullmatch(name):
+        return CompactionFile(int(match[1], 16), None)
+    if match := _COMPACTED.fullmatch(name):
+        return CompactionFile(int(match[1], 16), int(match[2], 16))
+    return None
+
+
+def index_file_path(ledger_id: int) -> str:
+    """Return the path below ``current`` of the ``.idx`` file of LEDGER_ID (interleaved and sorted storage)."""
+    return f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx"
+
+
+def ledger_id_of_index_file(path: str) -> int | None:
+    """Return the ledger id of an ``.idx`` or ``.idx.rloc`` file's path below ``current``, None for other files."""
+    match = _INDEX_PATH.fullmatch(path)
+    if match is None:
+        return None
+    ledger_id = int(match[3], 16)
+    is_there = path.removesuffix(".rloc") == index_file_path(ledger_id)
+    return ledger_id if is_there and ledger_id <= LONG_MAX else None
+
+
+def _decode_text_cookie(rest: bytes, where: str) -> Cookie:
+    lines = rest.decode("utf-8", "replace").split("\n")
+    if len(lines) < 3:
+        raise _corrupt(where, "lines of a cookie", 3, len(lines))
+    return Cookie(_TEXT_COOKIE_VERSION, lines[0], tuple(lines[1].split(",")), _decode_dirs(lines[2], where))
+
+
+def _decode_dirs(text: str, where: str) -> tuple[str, ...]:
+    count, *dirs = text.split("\t")
+    if not count.isdecimal() or len(dirs) != int(count):
+        raise _corrupt(where, "directories", f"{count} of them", dirs)
+    return tuple(dirs)
+
+
+def _encode_dirs(dirs: tuple[str, ...]) -> str:
+    return "\t".join((str(len(dirs)), *dirs))
+
+
+def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
+    )

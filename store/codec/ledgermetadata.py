@@ -1,0 +1,281 @@
+"""Ledger metadata: the value of a ledger's node in the metadata store, and the node's path.
+
+Source: ``LedgerMetadataSerDe``, ``LedgerMetadataImpl``, ``HierarchicalLedgerManager``,
+``LongHierarchicalLedgerManager``, ``FlatLedgerManager``, ``StringUtils``; BookKeeper 4.9 to 4.18.
+
+Value: ``BookieMetadataFormatVersion`` TAB version LF, then by version:
+
+=======  ==============================================================================================
+version  rest
+=======  ==============================================================================================
+1        text lines: write quorum; ensemble size; length; a line per segment (``firstEntry TAB bookie TAB …``);
+         ``lastEntryId TAB CLOSED``, or ``-102 TAB CLOSED`` = in recovery, or nothing = open
+2        LedgerMetadataFormat in protobuf's text format
+3        varint byte count, LedgerMetadataFormat in binary
+=======  ==============================================================================================
+
+Paths below the root: ``00/0001/L2345`` (``%010d`` cut 2-4-4, ids below 2147483647), ``000/0000/0042/9496/L7296``
+(``%019d`` cut 3-4-4-4-4), or flat ``L%010d``. We write version 3 and the hierarchical paths only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from google.protobuf.message import Message
+
+from store.codec.buffer import Reader
+from store.codec.digest import DigestType
+from store.codec.protobuf import parse_protobuf, text_of
+from store.codec.prototext import parse_text
+from store.errors import MetadataCorrupt, Unsupported
+from store.names import LONG_MAX
+from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
+
+LEDGERS_ROOT = "/ledgers"
+
+_VERSION_KEY = b"BookieMetadataFormatVersion\t"
+_VERSION_LINE = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
+_IN_RECOVERY_V1: Final = -102
+_LONG_PATH_FROM = 2**31 - 1
+
+_SHORT = re.compile(r"/(\d{2})/(\d{4})/L(\d{4})")
+_LONG = re.compile(r"/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})")
+_FLAT = re.compile(r"/L(\d{10,19})")
+
+
+class LedgerState(IntEnum):
+    """``LedgerMetadataFormat.State``."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The ensemble that holds the entries from ``first_entry_id`` on; members are bookie ids."""
+
+    first_entry_id: int
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """A ledger as its creator and its closer described it.
+
+    ``length`` (payload bytes) and ``last_entry_id`` mean something when CLOSED and are 0 and -1 otherwise.
+    ``digest_type`` is None without a password, as upstream ignores it then. ``ctoken`` is None when absent.
+    """
+
+    version: int
+    write_quorum: int
+    ensemble_size: int
+    ack_quorum: int
+    length: int
+    last_entry_id: int
+    state: LedgerState
+    segments: tuple[Segment, ...]
+    digest_type: DigestType | None = None
+    password: bytes | None = None
+    ctime_ms: int | None = None
+    custom: Mapping[str, bytes] = field(default_factory=dict)
+    ctoken: int | None = None
+
+    def bookies_of(self, entry_id: int) -> tuple[str, ...]:
+        """Return the bookies that were to store entry ENTRY_ID, the first replica first."""
+        segment = next((s for s in reversed(self.segments) if s.first_entry_id <= entry_id), self.segments[0])
+        size = len(segment.members)
+        return tuple(segment.members[(entry_id + replica) % size] for replica in range(self.write_quorum))
+
+
+def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
+    """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
+    line = _VERSION_LINE.match(value)
+    if line is None:
+        raise _corrupt(where, "first line", _VERSION_KEY.decode() + "<version>", value[:40].hex())
+    version = int(line[1])
+    rest = value[line.end() :]
+    if version == 1:
+        metadata = _decode_text_v1(rest, where)
+    elif version in (2, 3):
+        metadata = _from_message(_parse_message(version, rest, where), version, where)
+    else:
+        raise Unsupported(f"{where}: ledger metadata version {version}, known are 1 to 3", where=where, version=version)
+    _check(metadata, where)
+    return metadata
+
+
+def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) -> bytes:
+    """Return METADATA as a version 3 value, whatever its ``version``.
+
+    BASE is the value it replaces: fields there that this toolkit does not know survive. Raises MetadataCorrupt when
+    BASE is no ledger metadata.
+    """
+    message = LedgerMetadataFormat()
+    if base is not None:
+        version = decode_ledger_metadata(base, "base").version
+        if version > 1:
+            message = _parse_message(version, base.partition(b"\n")[2], "base")
+    _fill_message(message, metadata)
+    packed = message.SerializeToString()
+    return b"%s3\n%s%s" % (_VERSION_KEY, _varint(len(packed)), packed)
+
+
+def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
+    """Return the path of LEDGER_ID's node below ROOT under the hierarchical manager, Pulsar's."""
+    if ledger_id < _LONG_PATH_FROM:
+        digits = f"{ledger_id:010d}"
+        return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+    digits = f"{ledger_id:019d}"
+    return f"{root}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+
+
+def ledger_id_of_path(path: str, root: str = LEDGERS_ROOT) -> int | None:
+    """Return the ledger id of a node below ROOT (hierarchical, long or flat), None for every other node."""
+    if not path.startswith(root):
+        return None
+    rest = path[len(root) :]
+    match = _SHORT.fullmatch(rest) or _LONG.fullmatch(rest) or _FLAT.fullmatch(rest)
+    if match is None:
+        return None
+    ledger_id = int("".join(match.groups()))
+    return ledger_id if ledger_id <= LONG_MAX else None
+
+
+def _parse_message(version: int, rest: bytes, where: str) -> LedgerMetadataFormat:
+    if version == 2:
+        return parse_text(LedgerMetadataFormat, rest, where)
+    reader = Reader(rest, where, MetadataCorrupt)
+    size = reader.varint()
+    packed = reader.take(size)
+    if reader.remaining:
+        raise _corrupt(where, "bytes behind the metadata", 0, reader.remaining)
+    return parse_protobuf(LedgerMetadataFormat, packed, where, MetadataCorrupt)
+
+
+def _from_message(message: LedgerMetadataFormat, version: int, where: str) -> LedgerMetadata:
+    state = LedgerState(message.state)
+    is_closed = state is LedgerState.CLOSED
+    if is_closed and not message.HasField("lastEntryId"):
+        raise _corrupt(where, "closed ledger", "lastEntryId", None)
+    password = message.password if message.HasField("password") else None
+    has_digest = password is not None and message.HasField("digestType")
+    return LedgerMetadata(
+        version=version,
+        write_quorum=message.quorumSize,
+        ensemble_size=message.ensembleSize,
+        ack_quorum=message.ackQuorumSize if message.HasField("ackQuorumSize") else message.quorumSize,
+        length=message.length if is_closed else 0,
+        last_entry_id=message.lastEntryId if is_closed else -1,
+        state=state,
+        segments=tuple(
+            Segment(s.firstEntryId, tuple(text_of(member, where, MetadataCorrupt) for member in s.ensembleMember))
+            for s in message.segment
+        ),
+        digest_type=DigestType(message.digestType) if has_digest else None,
+        password=password,
+        ctime_ms=message.ctime if message.HasField("ctime") else None,
+        custom={text_of(e.key, where, MetadataCorrupt): e.value for e in message.customMetadata},
+        ctoken=message.cToken if message.HasField("cToken") else None,
+    )
+
+
+def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
+    """Make MESSAGE say what METADATA says, leaving alone what already does, so that unknown fields survive."""
+    is_closed = metadata.state is LedgerState.CLOSED
+    message.quorumSize = metadata.write_quorum
+    message.ensembleSize = metadata.ensemble_size
+    message.ackQuorumSize = metadata.ack_quorum
+    message.length = metadata.length if is_closed else 0
+    message.lastEntryId = metadata.last_entry_id if is_closed else -1
+    message.state = LedgerMetadataFormat.State.ValueType(metadata.state)
+    _fill_segments(message, metadata)
+    _fill_custom(message, metadata)
+    _set_optional(message, "digestType", metadata.digest_type)
+    _set_optional(message, "password", metadata.password)
+    _set_optional(message, "ctime", metadata.ctime_ms)
+    _set_optional(message, "cToken", metadata.ctoken)
+
+
+def _set_optional(message: Message, name: str, value: int | bytes | None) -> None:
+    if value is None:
+        message.ClearField(name)
+    else:
+        setattr(message, name, value)
+
+
+def _fill_segments(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
+    segments = [(s.firstEntryId, tuple(s.ensembleMember)) for s in message.segment]
+    if segments != [(s.first_entry_id, s.members) for s in metadata.segments]:
+        del message.segment[:]
+        for segment in metadata.segments:
+            message.segment.add(firstEntryId=segment.first_entry_id, ensembleMember=segment.members)
+
+
+def _fill_custom(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
+    if {e.key: e.value for e in message.customMetadata} != metadata.custom:
+        del message.customMetadata[:]
+        for key, value in metadata.custom.items():
+            message.customMetadata.add(key=key, value=value)
+
+
+def _decode_text_v1(rest: bytes, where: str) -> LedgerMetadata:
+    try:
+        lines = rest.decode("utf-8").split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        write_quorum, ensemble_size, length = (int(line) for line in lines[:3])
+        rows = [line.split("\t") for line in lines[3:]]
+        state, last_entry_id = LedgerState.OPEN, -1
+        if rows and rows[-1][1:] == ["CLOSED"]:
+            last_entry_id = int(rows.pop()[0])
+            state = LedgerState.CLOSED
+            if last_entry_id == _IN_RECOVERY_V1:
+                state, last_entry_id = LedgerState.IN_RECOVERY, -1
+        segments = tuple(Segment(int(row[0]), tuple(row[1:])) for row in rows)
+    except ValueError as cause:
+        raise _corrupt(where, "version 1 text", "numbers and segments", rest[:200].hex()) from cause
+    return LedgerMetadata(
+        version=1,
+        write_quorum=write_quorum,
+        ensemble_size=ensemble_size,
+        ack_quorum=write_quorum,
+        length=length if state is LedgerState.CLOSED else 0,
+        last_entry_id=last_entry_id,
+        state=state,
+        segments=segments,
+    )
+
+
+def _check(metadata: LedgerMetadata, where: str) -> None:
+    quorums = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    if not quorums[0] >= quorums[1] >= quorums[2] >= 0 or quorums[1] < 1:
+        raise _corrupt(where, "quorums", "ensemble size >= write quorum >= ack quorum", quorums)
+    if metadata.length < 0 or metadata.last_entry_id < -1:
+        raise _corrupt(where, "length, last entry", ">= 0, >= -1", [metadata.length, metadata.last_entry_id])
+    sizes = {len(segment.members) for segment in metadata.segments}
+    if sizes != {metadata.ensemble_size}:
+        raise _corrupt(where, "members of each segment", metadata.ensemble_size, sorted(sizes))
+    starts = [segment.first_entry_id for segment in metadata.segments]
+    if starts[0] < 0 or starts != sorted(set(starts)):
+        raise _corrupt(where, "first entries of the segments", "ascending", starts)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{where}: {what}: expected {expected}, found {found}", where=where, expected=expected, found=found
+    )
