@@ -10,12 +10,13 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from store.errors import InvalidValue, NotFound
-from store.timespec import parse_size_bytes, parse_time, parse_tz
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+    from pathlib import Path
 
 PREFIX = "PULSAR_ADMIN_"
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
@@ -74,6 +75,11 @@ class Settings:
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
     """Return the settings of the GIVEN command line options, the environment and the file; raises InvalidValue."""
+    # Imported here: --help builds no settings and needs none of them.
+    from pathlib import Path
+
+    from store.timespec import parse_size_bytes, parse_time, parse_tz
+
     values = {**_file_values(), **_environment_values(), **given}
     for name, allowed in _CHOICES.items():
         if values.get(name) is not None and values[name] not in allowed:

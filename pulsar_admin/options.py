@@ -23,16 +23,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from store.errors import InvalidValue, StoreError
-from store.names import TopicName, parse_namespace, parse_position, parse_topic
-from store.timespec import parse_duration_ms, parse_size_bytes, parse_time, parse_time_or_ago, parse_time_point
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
+    from store.names import TopicName
 
     _ParamType = click.ParamType[object]
 else:
@@ -70,26 +70,36 @@ class ParsedType(_ParamType):
         return self._metavar
 
 
-def _in_app_time(parse: Callable[..., int]) -> Callable[[str], int]:
-    """Return a parser that takes now and the zone from the running command's settings."""
+def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object]:
+    """Return MODULE's FUNCTION, imported when a value is parsed: help needs no parser."""
 
-    def parse_here(text: str) -> int:
+    def parse(text: str) -> object:
+        return getattr(import_module(module), function)(text, **fixed)
+
+    return parse
+
+
+def _time_parser(function: str) -> Callable[[str], object]:
+    """Return a parser of ``store.timespec`` that takes now and the zone from the running command's settings."""
+
+    def parse(text: str) -> object:
         settings = current_app().settings
-        return parse(text, now_ms=settings.now_ms, tz=settings.tz)
+        return getattr(import_module("store.timespec"), function)(text, now_ms=settings.now_ms, tz=settings.tz)
 
-    return parse_here
+    return parse
 
 
-TOPIC = ParsedType("topic", parse_topic, "TOPIC")
-NAMESPACE = ParsedType("namespace", parse_namespace, "TENANT/NAMESPACE")
-POSITION = ParsedType("position", parse_position, "LEDGER:ENTRY")
-TIME = ParsedType("time", _in_app_time(parse_time), "TIME")
-TIME_POINT = ParsedType("time", _in_app_time(parse_time_point), "TIME")
-TIME_OR_AGO = ParsedType("time", _in_app_time(parse_time_or_ago), "AGO|TIME")
-DURATION = ParsedType("duration", parse_duration_ms, "DURATION")
-DURATION_OR_MINUS = ParsedType("duration", functools.partial(parse_duration_ms, allow_negative=True), "DURATION")
-SIZE = ParsedType("size", parse_size_bytes, "SIZE")
-SIZE_OR_MINUS = ParsedType("size", functools.partial(parse_size_bytes, allow_negative=True), "SIZE")
+_TIMESPEC = "store.timespec"
+TOPIC = ParsedType("topic", _parser("store.names", "parse_topic"), "TOPIC")
+NAMESPACE = ParsedType("namespace", _parser("store.names", "parse_namespace"), "TENANT/NAMESPACE")
+POSITION = ParsedType("position", _parser("store.names", "parse_position"), "LEDGER:ENTRY")
+TIME = ParsedType("time", _time_parser("parse_time"), "TIME")
+TIME_POINT = ParsedType("time", _time_parser("parse_time_point"), "TIME")
+TIME_OR_AGO = ParsedType("time", _time_parser("parse_time_or_ago"), "AGO|TIME")
+DURATION = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms"), "DURATION")
+DURATION_OR_MINUS = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms", allow_negative=True), "DURATION")
+SIZE = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes"), "SIZE")
+SIZE_OR_MINUS = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes", allow_negative=True), "SIZE")
 
 
 # -- global options ---------------------------------------------------------------------------------------------------
