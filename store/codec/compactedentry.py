@@ -1,0 +1,75 @@
+"""An entry of a compacted ledger: ``u32 a | MessageIdData(a) | u32 b | entry(b)``.
+
+Upstream: ``RawMessageImpl.serialize`` (Pulsar 2.11 to 4.2). The id is the message's original one; the ids of the
+compacted ledger itself only order it. The inner entry is framed as in ``store.codec.message``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from store.codec.protobuf import parse_protobuf
+from store.errors import EntryCorrupt
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageIdData
+
+_SIZE = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedEntry:
+    """The original position (without batch index) and id of an entry, and the entry itself, as a view."""
+
+    position: Position
+    message_id: MessageIdData
+    headers_and_payload: memoryview
+
+
+def decode_compacted_entry(payload: bytes | memoryview, where: str) -> CompactedEntry:
+    """Return the parts of an entry of a compacted ledger; raises EntryCorrupt."""
+    view = memoryview(payload)
+    id_begin, id_end = _sized(view, 0, where)
+    begin, end = _sized(view, id_end, where)
+    if end != len(view):
+        raise EntryCorrupt(
+            f"{where}: {len(view) - end} bytes behind the compacted entry", where=where, expected=end, found=len(view)
+        )
+    message_id = parse_protobuf(MessageIdData, view[id_begin:id_end], where, EntryCorrupt)
+    return CompactedEntry(Position(message_id.ledgerId, message_id.entryId), message_id, view[begin:end])
+
+
+def encode_compacted_entry(message_id: MessageIdData, headers_and_payload: bytes | memoryview) -> bytes:
+    """Return an entry for a compacted ledger."""
+    header = message_id.SerializeToString()
+    return b"".join((_SIZE.pack(len(header)), header, _SIZE.pack(len(headers_and_payload)), headers_and_payload))
+
+
+def original_id(position: Position, partition: int = -1) -> MessageIdData:
+    """Return the id that the broker writes in front of the entry at POSITION: with its partition, also when −1."""
+    return MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, partition=partition)
+
+
+def decode_compacted_to(value: bytes, where: str) -> Position:
+    """Return the position in the compacted ledger's metadata ``pulsar/compactedTo``; raises EntryCorrupt."""
+    message_id = parse_protobuf(MessageIdData, value, where, EntryCorrupt)
+    return Position(message_id.ledgerId, message_id.entryId)
+
+
+def encode_compacted_to(position: Position) -> bytes:
+    """Return the value of ``pulsar/compactedTo`` for the last position that compaction read."""
+    return MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, batch_size=0).SerializeToString()
+
+
+def _sized(view: memoryview, offset: int, where: str) -> tuple[int, int]:
+    """Return begin and end of the part whose 4-byte size lies at OFFSET."""
+    begin = offset + _SIZE.size
+    end = begin + _SIZE.unpack_from(view, offset)[0] if begin <= len(view) else begin
+    if end > len(view):
+        raise EntryCorrupt(
+            f"{where}: compacted entry of {len(view)} bytes, its framing asks for {end}",
+            where=where,
+            expected=end,
+            found=len(view),
+        )
+    return begin, end

@@ -1,0 +1,105 @@
+"""Snapshots of delayed-delivery buckets.
+
+Upstream: ``BucketDelayedDeliveryTracker``, ``BookkeeperBucketSnapshotStorage`` (Pulsar 3.0 to 5.0). A cursor property
+``#pulsar.internal.delayed.bucket_<first ledger>_<last ledger>`` names the bucket's ledger. Its entry 0 is the
+SnapshotMetadata, entry i ≥ 1 the segment that ``metadata[i - 1]`` describes. Bitmaps are portable RoaringBitmaps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store.codec.protobuf import parse_protobuf
+from store.errors import EntryCorrupt
+from store.proto import delayed_bucket_pb2
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
+_KEY = re.compile(r"#pulsar\.internal\.delayed\.bucket_(\d{1,19})_(\d{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMetadata:
+    """What a segment holds: its earliest and latest delivery time (ms) and, per ledger, a bitmap of entry ids."""
+
+    min_schedule_ms: int
+    max_schedule_ms: int
+    bitmaps: Mapping[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedIndex:
+    """An entry to be delivered at ``timestamp_ms``."""
+
+    timestamp_ms: int
+    ledger_id: int
+    entry_id: int
+
+
+def bucket_key(first_ledger_id: int, last_ledger_id: int) -> str:
+    """Return the cursor property that points to the bucket of these ledgers."""
+    return f"#pulsar.internal.delayed.bucket_{first_ledger_id}_{last_ledger_id}"
+
+
+def parse_bucket_key(name: str) -> tuple[int, int] | None:
+    """Return first and last ledger id of a bucket's cursor property, None for any other property."""
+    match = _KEY.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def decode_snapshot_metadata(payload: bytes | memoryview, where: str) -> tuple[SegmentMetadata, ...]:
+    """Return the segments' metadata in entry 0 of a bucket's ledger; raises EntryCorrupt."""
+    message = parse_protobuf(delayed_bucket_pb2.SnapshotMetadata, payload, where, EntryCorrupt)
+    return tuple(
+        SegmentMetadata(item.min_schedule_timestamp, item.max_schedule_timestamp, dict(item.delayed_index_bit_map))
+        for item in message.metadata_list
+    )
+
+
+def encode_snapshot_metadata(segments: Iterable[SegmentMetadata]) -> bytes:
+    """Return entry 0 of a bucket's ledger; equal segments give equal bytes."""
+    message = delayed_bucket_pb2.SnapshotMetadata()
+    for segment in segments:
+        item = message.metadata_list.add(
+            max_schedule_timestamp=segment.max_schedule_ms, min_schedule_timestamp=segment.min_schedule_ms
+        )
+        for ledger_id, bitmap in segment.bitmaps.items():
+            item.delayed_index_bit_map[ledger_id] = bitmap
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_snapshot_segment(payload: bytes | memoryview, where: str) -> tuple[DelayedIndex, ...]:
+    """Return the indexes of a segment in their stored order, ascending by time; raises EntryCorrupt."""
+    message = parse_protobuf(delayed_bucket_pb2.SnapshotSegment, payload, where, EntryCorrupt)
+    return tuple([DelayedIndex(item.timestamp, item.ledger_id, item.entry_id) for item in message.indexes])
+
+
+def encode_snapshot_segment(indexes: Iterable[DelayedIndex]) -> bytes:
+    """Return an entry i ≥ 1 of a bucket's ledger."""
+    message = delayed_bucket_pb2.SnapshotSegment()
+    for index in indexes:
+        message.indexes.add(timestamp=index.timestamp_ms, ledger_id=index.ledger_id, entry_id=index.entry_id)
+    return message.SerializeToString()
+
+
+def decode_entry_ids(bitmap: bytes, where: str) -> BitMap:
+    """Return the entry ids in one bitmap; raises EntryCorrupt when it is no portable RoaringBitmap."""
+    from pyroaring import BitMap
+
+    try:
+        return BitMap.deserialize(bitmap)
+    except (ValueError, IndexError) as cause:
+        raise EntryCorrupt(f"{where}: no RoaringBitmap: {cause}", where=where, found=bitmap[:16].hex()) from cause
+
+
+def encode_entry_ids(entry_ids: Iterable[int]) -> bytes:
+    """Return entry ids as a portable RoaringBitmap."""
+    from pyroaring import BitMap
+
+    bitmap = BitMap(entry_ids)
+    bitmap.run_optimize()
+    return bytes(bitmap.serialize())

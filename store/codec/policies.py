@@ -1,0 +1,224 @@
+"""JSON of namespaces and partitioned topics, read for a few fields and rewritten with all the others as they were.
+
+Upstream: ``Policies``, ``RetentionPolicies``, ``DelayedDeliveryPolicies``, ``BacklogQuotaImpl`` and
+``PartitionedTopicMetadata`` (Pulsar 4.0.8), written by Jackson: no blanks, no keys for null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from store.errors import MetadataCorrupt
+
+JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedDelivery:
+    """``delayed_delivery_policies``; a maximum delay of 0 is none."""
+
+    active: bool
+    tick_time_ms: int
+    max_delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """``retention_policies`` in upstream's own units; −1 is infinite."""
+
+    time_minutes: int
+    size_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogQuota:
+    """One value of ``backlog_quota_map``; −1 is no limit."""
+
+    limit_size_bytes: int
+    limit_time_seconds: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a namespace that this toolkit reads or changes; None = not set.
+
+    ``backlog_quotas`` is keyed by upstream's type, ``destination_storage`` or ``message_age``.
+    """
+
+    delayed_delivery: DelayedDelivery | None = None
+    message_ttl_seconds: int | None = None
+    retention: Retention | None = None
+    backlog_quotas: Mapping[str, BacklogQuota] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedTopic:
+    """The value at ``/admin/partitioned-topics/…``."""
+
+    partitions: int
+    deleted: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def decode_json_object(value: bytes, where: str) -> JsonObject:
+    """Return the JSON object in VALUE with its keys in their order; raises MetadataCorrupt."""
+    try:
+        found = json.loads(value, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as cause:
+        raise MetadataCorrupt(f"{where}: no JSON: {cause}", where=where, found=bytes(value[:32]).hex()) from cause
+    if not isinstance(found, dict):
+        raise MetadataCorrupt(f"{where}: JSON, but no object", where=where, found=type(found).__name__)
+    return found
+
+
+def encode_json_object(found: JsonObject) -> bytes:
+    """Return a JSON object as Jackson writes it: UTF-8, no blanks."""
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can spell and UTF-8 cannot
+        return json.dumps(found, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decode_policies(value: bytes, where: str) -> Policies:
+    """Return the policies of a namespace; raises MetadataCorrupt."""
+    return _policies(decode_json_object(value, where), where)
+
+
+def encode_policies(policies: Policies, base: bytes = b"") -> bytes:
+    """Return POLICIES as a value to store in place of BASE: every other key stays, in its place.
+
+    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is no JSON object.
+    """
+    found = decode_json_object(base, "value to replace") if base else {}
+    before = _policies(found, "value to replace")
+    if base and before == policies:
+        return base
+    if policies.delayed_delivery != before.delayed_delivery:
+        _put(found, "delayed_delivery_policies", policies.delayed_delivery, _delayed_delivery_json)
+    if policies.message_ttl_seconds != before.message_ttl_seconds:
+        _put(found, "message_ttl_in_seconds", policies.message_ttl_seconds, None)
+    if policies.retention != before.retention:
+        _put(found, "retention_policies", policies.retention, _retention_json)
+    if policies.backlog_quotas != before.backlog_quotas:
+        quotas = found["backlog_quota_map"] = found.get("backlog_quota_map") or {}
+        for kind in {**before.backlog_quotas, **policies.backlog_quotas}:
+            if policies.backlog_quotas.get(kind) != before.backlog_quotas.get(kind):
+                _put(quotas, kind, policies.backlog_quotas.get(kind), _backlog_quota_json)
+    return encode_json_object(found)
+
+
+def decode_partitioned_topic(value: bytes, where: str) -> PartitionedTopic:
+    """Return the metadata of a partitioned topic; raises MetadataCorrupt."""
+    return _partitioned_topic(decode_json_object(value, where), where)
+
+
+def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> bytes:
+    """Return TOPIC as a value to store in place of BASE, whose other keys stay; raises MetadataCorrupt."""
+    found = decode_json_object(base, "value to replace") if base else {}
+    if base and _partitioned_topic(found, "value to replace") == topic:
+        return base
+    found |= {"partitions": topic.partitions, "deleted": topic.deleted}
+    if topic.properties or "properties" in found:
+        found["properties"] = dict(topic.properties)
+    return encode_json_object(found)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def _put(found: JsonObject, key: str, value: ValueT | None, to_json: Callable[[ValueT], JsonObject] | None) -> None:
+    """Set, update in place or (for None) remove one key."""
+    if value is None:
+        found.pop(key, None)
+    elif to_json is None:
+        found[key] = value
+    elif isinstance(found.get(key), dict):
+        found[key].update(to_json(value))
+    else:
+        found[key] = to_json(value)
+
+
+def _policies(found: JsonObject, where: str) -> Policies:
+    delayed = _get(found, "delayed_delivery_policies", dict, None, where)
+    retention = _get(found, "retention_policies", dict, None, where)
+    quotas = _get(found, "backlog_quota_map", dict, None, where) or {}
+    return Policies(
+        _delayed_delivery(delayed, where) if delayed is not None else None,
+        _get(found, "message_ttl_in_seconds", int, None, where),
+        _retention(retention, where) if retention is not None else None,
+        {kind: _backlog_quota(quotas, kind, where) for kind in quotas if quotas[kind] is not None},
+    )
+
+
+def _delayed_delivery(found: JsonObject, where: str) -> DelayedDelivery:
+    return DelayedDelivery(
+        _get(found, "active", bool, False, where),
+        _get(found, "tickTime", int, 0, where),
+        _get(found, "maxDeliveryDelayInMillis", int, 0, where),
+    )
+
+
+def _delayed_delivery_json(value: DelayedDelivery) -> JsonObject:
+    return {"tickTime": value.tick_time_ms, "active": value.active, "maxDeliveryDelayInMillis": value.max_delay_ms}
+
+
+def _retention(found: JsonObject, where: str) -> Retention:
+    return Retention(
+        _get(found, "retentionTimeInMinutes", int, 0, where), _get(found, "retentionSizeInMB", int, 0, where)
+    )
+
+
+def _retention_json(value: Retention) -> JsonObject:
+    return {"retentionTimeInMinutes": value.time_minutes, "retentionSizeInMB": value.size_mb}
+
+
+def _backlog_quota(quotas: JsonObject, kind: str, where: str) -> BacklogQuota:
+    found = _get(quotas, kind, dict, {}, where)
+    # "limit" is the name before 2.9.1; newer brokers write both and read limitSize first.
+    limit = _get(found, "limit", int, 0, where)
+    return BacklogQuota(
+        _get(found, "limitSize", int, limit, where),
+        _get(found, "limitTime", int, 0, where),
+        _get(found, "policy", str, "", where),
+    )
+
+
+def _backlog_quota_json(value: BacklogQuota) -> JsonObject:
+    size = value.limit_size_bytes
+    return {"limit": size, "limitSize": size, "limitTime": value.limit_time_seconds, "policy": value.policy}
+
+
+def _partitioned_topic(found: JsonObject, where: str) -> PartitionedTopic:
+    properties = _get(found, "properties", dict, None, where) or {}
+    return PartitionedTopic(
+        _get(found, "partitions", int, 0, where),
+        _get(found, "deleted", bool, False, where),
+        {key: _get(properties, key, str, "", where) for key in properties},
+    )
+
+
+def _get(found: JsonObject, key: str, kind: type, default: Any, where: str) -> Any:
+    """Return a value of exactly KIND, or DEFAULT when it is absent or null; raises MetadataCorrupt."""
+    value = found.get(key)
+    if value is None:
+        return default
+    if type(value) is not kind:
+        raise MetadataCorrupt(
+            f"{where}: {key} is {type(value).__name__}, expected {kind.__name__}",
+            where=where,
+            key=key,
+            expected=kind.__name__,
+            found=type(value).__name__,
+        )
+    return value

@@ -1,0 +1,124 @@
+"""The schema registry at rest: the locator in the metadata and the entries of schema ledgers.
+
+Upstream: ``BookkeeperSchemaStorage``, ``SchemaRegistryServiceImpl`` (Pulsar 4.0.8). A locator lists, per version, the
+position of a SchemaEntry, which wraps a SchemaInfo. Entries are bare protobuf (first byte 0x12), not framed messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from store.codec.protobuf import parse_protobuf, properties_of, text_of
+from store.errors import EntryCorrupt, MetadataCorrupt
+from store.names import Position
+from store.proto import schema_pb2
+
+_TYPE_NAMES = {1: "NONE", 2: "STRING", 3: "JSON", 4: "PROTOBUF", 5: "AVRO"}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """Where a version of a schema lies (−1:−1 = in the entry itself) and the SHA-256 of its definition."""
+
+    version: int
+    position: Position
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLocator:
+    """The value at ``/schemas/<tenant>/<namespace>/<topic>``: the newest version, and every version."""
+
+    newest: IndexEntry
+    index: tuple[IndexEntry, ...]
+
+    @property
+    def ledger_ids(self) -> tuple[int, ...]:
+        """The schema ledgers, each once, in the order of versions."""
+        ids = (entry.position.ledger_id for entry in (*self.index, self.newest))
+        return tuple(dict.fromkeys(ledger_id for ledger_id in ids if ledger_id >= 0))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEntry:
+    """One version of a schema; ``type`` is upstream's number, see ``type_name``."""
+
+    schema_id: str
+    user: str
+    type: int
+    definition: bytes
+    timestamp_ms: int
+    deleted: bool
+    properties: Mapping[str, str] = field(default_factory=dict)
+    index: tuple[IndexEntry, ...] = ()
+
+    @property
+    def type_name(self) -> str:
+        """Upstream's name of the type, or its number."""
+        return _TYPE_NAMES.get(self.type, str(self.type))
+
+
+def decode_schema_locator(value: bytes, where: str) -> SchemaLocator:
+    """Return the locator in a metadata value; raises MetadataCorrupt."""
+    message = parse_protobuf(schema_pb2.SchemaLocator, value, where, MetadataCorrupt)
+    return SchemaLocator(_index_entry(message.info), _index(message.index))
+
+
+def encode_schema_locator(locator: SchemaLocator, base: bytes = b"") -> bytes:
+    """Return LOCATOR as a value to store in place of BASE, whose unknown fields stay; raises MetadataCorrupt."""
+    message = schema_pb2.SchemaLocator()
+    if base:
+        message = parse_protobuf(schema_pb2.SchemaLocator, base, "value to replace", MetadataCorrupt)
+    _fill_index_entry(message.info, locator.newest)
+    del message.index[:]
+    for entry in locator.index:
+        _fill_index_entry(message.index.add(), entry)
+    return message.SerializeToString()
+
+
+def decode_schema_entry(payload: bytes | memoryview, where: str) -> SchemaEntry:
+    """Return the schema in an entry of a schema ledger; raises EntryCorrupt."""
+    outer = parse_protobuf(schema_pb2.SchemaEntry, payload, where, EntryCorrupt)
+    info = parse_protobuf(schema_pb2.SchemaInfo, outer.schema_data, where, EntryCorrupt)
+    return SchemaEntry(
+        text_of(info.schema_id, where, EntryCorrupt),
+        text_of(info.user, where, EntryCorrupt),
+        info.type,
+        info.schema,
+        info.timestamp,
+        info.deleted,
+        properties_of(info.props, where, EntryCorrupt),
+        _index(outer.index),
+    )
+
+
+def encode_schema_entry(entry: SchemaEntry) -> bytes:
+    """Return ENTRY as an entry of a schema ledger."""
+    info = schema_pb2.SchemaInfo(
+        schema_id=entry.schema_id,
+        user=entry.user,
+        type=entry.type,
+        schema=entry.definition,
+        timestamp=entry.timestamp_ms,
+        deleted=entry.deleted,
+    )
+    for key, value in entry.properties.items():
+        info.props.add(key=key, value=value)
+    outer = schema_pb2.SchemaEntry(schema_data=info.SerializeToString())
+    for item in entry.index:
+        _fill_index_entry(outer.index.add(), item)
+    return outer.SerializeToString()
+
+
+def _index(entries: Iterable[schema_pb2.IndexEntry]) -> tuple[IndexEntry, ...]:
+    return tuple([_index_entry(entry) for entry in entries])
+
+
+def _index_entry(entry: schema_pb2.IndexEntry) -> IndexEntry:
+    return IndexEntry(entry.version, Position(entry.position.ledgerId, entry.position.entryId), entry.hash)
+
+
+def _fill_index_entry(message: schema_pb2.IndexEntry, entry: IndexEntry) -> None:
+    message.version, message.hash = entry.version, entry.hash
+    message.position.ledgerId, message.position.entryId = entry.position.ledger_id, entry.position.entry_id
