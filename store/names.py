@@ -179,7 +179,9 @@ def parse_topic(text: str) -> TopicName:
     parts = rest.split("/", 2)
     if len(parts) != 3 or not parts[2] or not all(_NAME.fullmatch(part) for part in parts[:2]):
         raise InvalidValue(
-            f"invalid topic name {text!r}", hint="write persistent://tenant/namespace/topic or its short form", value=text
+            f"invalid topic name {text!r}",
+            hint="write persistent://tenant/namespace/topic or its short form",
+            value=text,
         )
     return TopicName(NamespaceName(parts[0], parts[1]), parts[2])
 

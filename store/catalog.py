@@ -1,0 +1,101 @@
+"""The catalogue of files: which entry logs and journals this store knows, and what was found in them.
+
+Row (database ``logs``): key file id u32 big-endian; value JSON, the fields of ``LogFile`` in camelCase.
+Row (database ``damage``): key file id u32, offset u64; value JSON of one problem.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from store.meta import Txn
+
+_FILE_KEY = struct.Struct(">I")
+_DAMAGE_KEY = struct.Struct(">IQ")
+_FINGERPRINT_BYTES = 4096
+# Bytes 8 to 19 of an entry log's header are patched when it is sealed.
+_HEADER_BYTES = 1024
+DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file that holds entries."""
+
+    file_id: int
+    path: str  # absolute, or relative to the store for copied, linked and own files
+    kind: str  # "entry-log" or "journal"
+    log_id: int  # the number its name spells
+    origin: str  # the path it was imported from; "" for logs this toolkit wrote
+    mode: str  # "referenced", "linked", "copied" or "own"
+    size_bytes: int
+    mtime_ns: int
+    fingerprint: str  # of the first bytes behind the header
+    next_offset: int  # where a scan of the grown file goes on
+    records: int
+    problems: int
+    torn: bool
+    sealed: bool
+
+    def locate(self, store_path: Path) -> Path:
+        """Return where the file lies now."""
+        return store_path / self.path
+
+
+def fingerprint(descriptor: int, size_bytes: int) -> str:
+    """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only (it may have grown)."""
+    count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
+    return sha256(os.pread(descriptor, count, _HEADER_BYTES)).hexdigest()[:32]
+
+
+def put_log(txn: Txn, log: LogFile) -> None:
+    fields = asdict(log)
+    file_id = fields.pop("file_id")
+    txn.put("logs", _FILE_KEY.pack(file_id), json.dumps(fields).encode())
+
+
+def find_log(txn: Txn, file_id: int) -> LogFile | None:
+    row = txn.get("logs", _FILE_KEY.pack(file_id))
+    return None if row is None else LogFile(file_id, **json.loads(row))
+
+
+def iter_logs(txn: Txn) -> Iterator[LogFile]:
+    """Yield the catalogued files in the order of their ids, which is the order they were scanned in."""
+    for key, row in txn.items("logs"):
+        yield LogFile(_FILE_KEY.unpack(key)[0], **json.loads(bytes(row)))
+
+
+def next_file_id(txn: Txn) -> int:
+    last = txn.last("logs")
+    return 1 if last is None else _FILE_KEY.unpack(last[0])[0] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a file that are no good record."""
+
+    file_id: int
+    offset: int
+    length_bytes: int
+    reason: str
+    ledger_id: int
+    entry_id: int
+
+
+def put_damage(txn: Txn, damage: Damage) -> None:
+    value = [damage.length_bytes, damage.reason, damage.ledger_id, damage.entry_id]
+    txn.put("damage", _DAMAGE_KEY.pack(damage.file_id, damage.offset), json.dumps(value).encode())
+
+
+def iter_damage(txn: Txn, file_id: int | None = None) -> Iterator[Damage]:
+    """Yield the known damage, of one file or of all."""
+    prefix = b"" if file_id is None else _FILE_KEY.pack(file_id)
+    for key, row in txn.items("damage", prefix):
+        found_id, offset = _DAMAGE_KEY.unpack(key)
+        yield Damage(found_id, offset, *json.loads(bytes(row)))

@@ -1,0 +1,216 @@
+"""Our own index rows: where each entry lies, and when.  Format: docs/formats/store.md.
+
+**Location block** (database ``entries``): up to 1,024 entries of one ledger. Key: ledger id i64, block number i64
+(big-endian; block = entry id >> 10). Value, little-endian:
+
+| off | size | field |
+|---|---|---|
+| 0 | 2 | entries in this block, n |
+| 2 | 2 | flags: 1 = slots column, 2 = files column, 4 = messages column |
+| 4 | 4 | file id (all entries, unless flag 2) |
+| 8 | 8 + 8 | messages, payload bytes (sums) |
+| 24 | 8 × 6 | publish, broker and automatic time, min and max each, ms (min > max: no entry has one); the automatic clock is the
+broker time of an entry that has one, else its publish time |
+| 72 | 2 × 4 | entries with broker time, digest bytes, entries without a message header, slot of the first entry |
+| 80 | 4·n | offsets of the records' size fields (u32) |
+| … | 4·n | size fields (u32) |
+| … | 4·n | flag 4: messages (u32) |
+| … | 4·n | flag 2: file ids (u32) |
+| … | 2·n | flag 1: slots, entry id & 1023 (u16); without it entries are consecutive from the first slot |
+
+**Time row** (database ``times``): one a ledger. Key: ledger id i64 big-endian. Value: ``_TIMES`` below, then columns of i64, one value a
+block, from the first block on: publish time running maximum (through this block), running minimum (from this block on), and, when an
+entry has a broker time, the same two of the automatic clock (broker time where the entry has one, else publish time): 32 bytes per
+1,024 entries. A block without entries repeats its neighbour.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from store.errors import IndexCorrupt
+
+BLOCK_BITS = 10
+BLOCK_ENTRIES = 1 << BLOCK_BITS
+NO_MIN = 2**63 - 1
+NO_MAX = -(2**63)
+
+SLOTS, FILES, MESSAGES = 1, 2, 4
+BLOCK_HEADER = struct.Struct("<HHIQQqqqqqqHHHH")
+_KEY = struct.Struct(">qq")
+_LEDGER_KEY = struct.Struct(">q")
+
+
+def block_key(ledger_id: int, block: int) -> bytes:
+    """Return the key of a location block."""
+    return _KEY.pack(ledger_id, block)
+
+
+def block_of_key(key: bytes) -> tuple[int, int]:
+    """Return (ledger id, block number)."""
+    ledger_id, block = _KEY.unpack(key)
+    return ledger_id, block
+
+
+def ledger_key(ledger_id: int) -> bytes:
+    """Return the key of a ledger's time row; also the prefix of its location blocks."""
+    return _LEDGER_KEY.pack(ledger_id)
+
+
+def ledger_of_key(key: bytes) -> int:
+    return int(_LEDGER_KEY.unpack_from(key)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """The sums and bounds of one location block."""
+
+    count: int
+    flags: int
+    file_id: int
+    messages: int
+    payload_bytes: int
+    publish_min_ms: int
+    publish_max_ms: int
+    broker_min_ms: int
+    broker_max_ms: int
+    auto_min_ms: int
+    auto_max_ms: int
+    broker_count: int
+    digest_bytes: int
+    unframed: int
+    first_slot: int
+
+    def pack(self) -> bytes:
+        return BLOCK_HEADER.pack(*(getattr(self, name) for name in self.__slots__))
+
+
+class Block:
+    """A decoded location block; columns are views into the given bytes."""
+
+    __slots__ = ("_files", "_first", "_messages", "_offsets", "_sizes", "_slots", "header", "ledger_id")
+
+    def __init__(self, key: bytes, value: bytes | memoryview) -> None:
+        self.ledger_id, block = block_of_key(key)
+        view = memoryview(value)
+        if len(view) < BLOCK_HEADER.size:
+            raise _damaged(self.ledger_id, block, f"{len(view)} bytes")
+        header = self.header = BlockHeader(*BLOCK_HEADER.unpack_from(view))
+        n, flags = header.count, header.flags
+        wide = 2 + bool(flags & FILES) + bool(flags & MESSAGES)
+        expected = BLOCK_HEADER.size + 4 * n * wide + (2 * n if flags & SLOTS else 0)
+        if not 0 < n <= BLOCK_ENTRIES or len(view) != expected:
+            raise _damaged(self.ledger_id, block, f"{len(view)} bytes for {n} entries, expected {expected}")
+        columns = view[BLOCK_HEADER.size : BLOCK_HEADER.size + 4 * n * wide].cast("I")
+        self._offsets, self._sizes = columns[:n], columns[n : 2 * n]
+        self._messages = columns[2 * n : 3 * n] if flags & MESSAGES else None
+        self._files = columns[(wide - 1) * n :] if flags & FILES else None
+        self._slots = view[BLOCK_HEADER.size + 4 * n * wide :].cast("H") if flags & SLOTS else None
+        self._first = block << BLOCK_BITS
+
+    def __len__(self) -> int:
+        return self.header.count
+
+    def entry_id(self, index: int) -> int:
+        """Return the entry id of the INDEX-th entry of this block."""
+        slot = self.header.first_slot + index if self._slots is None else self._slots[index]
+        return self._first + slot
+
+    def index_of(self, entry_id: int) -> int:
+        """Return the index of ENTRY_ID or, when it is not here, of the first entry behind it (may be len)."""
+        slot = min(max(entry_id - self._first, 0), BLOCK_ENTRIES)
+        if self._slots is None:
+            return min(max(slot - self.header.first_slot, 0), self.header.count)
+        return bisect_left(self._slots, slot)
+
+    def place(self, index: int) -> tuple[int, int, int]:
+        """Return (file id, offset of the size field, size field) of the INDEX-th entry."""
+        file_id = self.header.file_id if self._files is None else self._files[index]
+        return file_id, self._offsets[index], self._sizes[index]
+
+    def messages(self, index: int) -> int:
+        return 1 if self._messages is None else self._messages[index]
+
+    def payload_bytes(self, index: int) -> int:
+        """Return the entry's payload size, as LedgerInfo.size counts it (headers and digest not included)."""
+        return max(self._sizes[index] - 32 - self.header.digest_bytes, 0)
+
+
+def _damaged(ledger_id: int, block: int, found: str) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"location block {block} of ledger {ledger_id} is damaged: {found}",
+        hint="rebuild the index with: pulsar-admin store index --rebuild",
+        ledgerId=ledger_id,
+        block=block,
+    )
+
+
+# version, flags, blocks; then the integers of LedgerTimes in their order, without ``blocks``
+_TIMES = struct.Struct("<HHI13q")
+TIMES_VERSION = 1
+HAS_AUTO = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSums:
+    """One ledger in numbers: PIP-345's begin and end times among them. Times in ms, min > max when none is known."""
+
+    first_block: int
+    entries: int
+    first_entry: int
+    last_entry: int
+    messages: int
+    payload_bytes: int
+    publish_min_ms: int
+    publish_max_ms: int
+    broker_min_ms: int
+    broker_max_ms: int
+    broker_count: int  # entries that carry a broker time
+    unframed: int  # entries without a message header
+    max_lac: int  # largest last-add-confirmed that a writer put into an entry
+
+    @property
+    def begin_publish_ms(self) -> int | None:
+        """PIP-345's beginPublishTimestamp: the smallest publish time, None when no entry is a message."""
+        return self.publish_min_ms if self.publish_min_ms <= self.publish_max_ms else None
+
+    @property
+    def end_publish_ms(self) -> int | None:
+        """PIP-345's endPublishTimestamp: the largest publish time, None when no entry is a message."""
+        return self.publish_max_ms if self.publish_min_ms <= self.publish_max_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerTimes:
+    """A ledger's sums and the running time bounds of its blocks (views: valid as long as the row's memory)."""
+
+    sums: LedgerSums
+    blocks: int
+    publish_max: memoryview  # i64 a block: running maximum through the block
+    publish_min: memoryview  # i64 a block: running minimum from the block on
+    auto_max: memoryview  # the same of the automatic clock; equal to publish when no entry has a broker time
+    auto_min: memoryview
+
+
+def encode_times(sums: LedgerSums, columns: list[bytes]) -> bytes:
+    """Return a time row; COLUMNS: packed little-endian i64 arrays, two (publish) or four (and automatic clock)."""
+    flags = HAS_AUTO if len(columns) == 4 else 0
+    values = (getattr(sums, name) for name in sums.__slots__)
+    return _TIMES.pack(TIMES_VERSION, flags, len(columns[0]) // 8, *values) + b"".join(columns)
+
+
+def decode_times(ledger_id: int, row: bytes | memoryview) -> LedgerTimes:
+    """Return the time row of LEDGER_ID; raises IndexCorrupt."""
+    view = memoryview(row)
+    if len(view) < _TIMES.size:
+        raise _damaged(ledger_id, -1, f"time row of {len(view)} bytes")
+    version, flags, blocks, *values = _TIMES.unpack_from(view)
+    columns = 4 if flags & HAS_AUTO else 2
+    if version != TIMES_VERSION or len(view) != _TIMES.size + 8 * blocks * columns:
+        raise _damaged(ledger_id, -1, f"time row version {version}, {len(view)} bytes for {blocks} blocks")
+    rest = view[_TIMES.size :].cast("q")
+    parts = [rest[i * blocks : (i + 1) * blocks] for i in range(columns)]
+    auto_max, auto_min = parts[2:] if columns == 4 else parts[:2]
+    return LedgerTimes(LedgerSums(*values), blocks, parts[0], parts[1], auto_max, auto_min)

@@ -1,0 +1,295 @@
+"""The store's LMDB environment: opening, transactions, the writer lock. The only module that imports lmdb.
+
+A store is a directory: ``store.json`` (format, sources), ``meta/`` (one LMDB environment, the databases of ``DATABASES``),
+``entries/`` (entry logs that were copied, linked or written by this toolkit) and ``lock`` (held by the one writer).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lmdb
+
+from store.atomic import open_lock_file, replace_file
+from store.errors import (
+    AlreadyExists,
+    DiskFull,
+    IndexCorrupt,
+    NotWritable,
+    Refused,
+    StoreBusy,
+    StoreNotFound,
+    Unsupported,
+)
+
+FORMAT_VERSION = 1
+DATABASES = ("tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state")
+_FIRST_MAP_BYTES = 1 << 28
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """``store.json``: format version, creation time and what was imported from where."""
+
+    format_version: int
+    created_ms: int
+    state: str  # "ready", or "importing" until an import has run to its end
+    sources: tuple[dict[str, Any], ...]  # Any: JSON objects, one a source; shape in store/importer.py
+
+
+class Txn:
+    """One LMDB transaction; keys and values are bytes, ``view`` alone hands out memory of the map."""
+
+    __slots__ = ("_store", "_txn", "id")
+
+    def __init__(self, store: Store, txn: lmdb.Transaction) -> None:
+        self._store = store
+        self._txn = txn
+        self.id: int = txn.id()
+
+    def get(self, database: str, key: bytes) -> bytes | None:
+        value = self._txn.get(key, db=self._store.handle(database))
+        return None if value is None else bytes(value)
+
+    def view(self, database: str, key: bytes) -> memoryview | None:
+        """Return the value without a copy. Valid only until the transaction ends: later it shows other data."""
+        value = self._txn.get(key, db=self._store.handle(database))
+        return None if value is None else memoryview(value)
+
+    def put(self, database: str, key: bytes, value: bytes) -> None:
+        self._txn.put(key, value, db=self._store.handle(database))
+
+    def delete(self, database: str, key: bytes) -> bool:
+        return bool(self._txn.delete(key, db=self._store.handle(database)))
+
+    def items(
+        self, database: str, prefix: bytes = b"", start: bytes | None = None
+    ) -> Iterator[tuple[bytes, memoryview]]:
+        """Yield (key, value view) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            first = prefix if start is None else start
+            found = cursor.set_range(first) if first else cursor.first()
+            while found:
+                key = bytes(cursor.key())
+                if not key.startswith(prefix):
+                    return
+                yield key, memoryview(cursor.value())
+                found = cursor.next()
+
+    def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
+        """Return the last (key, value) whose key begins with PREFIX, or None."""
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            after = prefix.rstrip(b"\xff")
+            after = after[:-1] + bytes([after[-1] + 1]) if after else b""
+            found = (cursor.set_range(after) and cursor.prev()) if after else False
+            if not found and not (after and cursor.key()):
+                found = cursor.last()
+            if not found or not bytes(cursor.key()).startswith(prefix):
+                return None
+            return bytes(cursor.key()), bytes(cursor.value())
+
+    def count(self, database: str) -> int:
+        return int(self._txn.stat(self._store.handle(database))["entries"])
+
+    def clear(self, database: str) -> None:
+        self._txn.drop(self._store.handle(database), delete=False)
+
+
+class Store:
+    """An open store. Reading needs no lock; writing holds ``lock`` for the life of the object."""
+
+    def __init__(self, path: Path, *, writable: bool) -> None:
+        self.path = path
+        self.writable = writable
+        self.info = read_store_info(path)
+        self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handle
+        self._lock = take_writer_lock(path) if writable else None
+        try:
+            self._env = self._open_environment()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_environment(self) -> lmdb.Environment:
+        options: dict[str, Any] = {"create": False, "max_dbs": len(DATABASES) + 4, "subdir": True, "max_readers": 512}
+        data_bytes = (self.path / "meta" / "data.mdb").stat().st_size if (self.path / "meta").is_dir() else 0
+        options["map_size"] = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
+        with _translated(self.path):
+            if not self.writable:
+                # A read-only disk has no room for LMDB's reader table; nobody can write there either.
+                lock = os.access(self.path / "meta" / "lock.mdb", os.W_OK)
+                env = lmdb.open(str(self.path / "meta"), readonly=True, lock=lock, **options)
+            else:
+                env = lmdb.open(str(self.path / "meta"), readonly=False, **options)
+            self._env = env
+            for name in DATABASES:
+                try:
+                    self._handles[name] = env.open_db(name.encode(), create=self.writable)
+                except lmdb.NotFoundError as error:
+                    raise IndexCorrupt(
+                        f"{self.path} lacks the database {name!r}", hint="import again into a new store"
+                    ) from error
+        return env
+
+    def handle(self, database: str) -> Any:  # Any: lmdb's opaque database handle
+        return self._handles[database]
+
+    @contextmanager
+    def read(self) -> Iterator[Txn]:
+        """Open a snapshot for reading."""
+        with _translated(self.path):
+            try:
+                txn = self._env.begin(buffers=True)
+            except lmdb.MapResizedError:
+                self._env.set_mapsize(0)
+                txn = self._env.begin(buffers=True)
+            with txn:
+                yield Txn(self, txn)
+
+    def write(self, work: Callable[[Txn], _T]) -> _T:
+        """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full."""
+        if not self.writable:
+            raise NotWritable(f"{self.path} was opened for reading")
+        while True:
+            try:
+                with (
+                    _translated(self.path, passing=lmdb.MapFullError),
+                    self._env.begin(write=True, buffers=True) as txn,
+                ):
+                    return work(Txn(self, txn))
+            except lmdb.MapFullError:
+                self._env.set_mapsize(self._env.info()["map_size"] * 2)
+
+    def last_txn_id(self) -> int:
+        return int(self._env.info()["last_txnid"])
+
+    def update_info(self, **changes: Any) -> None:  # Any: JSON values of StoreInfo's fields
+        """Replace ``store.json`` atomically with CHANGES applied."""
+        values = {field: getattr(self.info, field) for field in StoreInfo.__slots__} | changes
+        self.info = StoreInfo(**values)
+        _write_info(self.path, self.info)
+
+    def close(self) -> None:
+        env = getattr(self, "_env", None)
+        if env is not None:
+            env.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_store_info(path: Path) -> StoreInfo:
+    """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""
+    file = path / "store.json"
+    try:
+        fields = json.loads(file.read_bytes())
+        info = StoreInfo(fields["formatVersion"], fields["created"], fields["state"], tuple(fields["sources"]))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreNotFound(
+            f"{path} is not a store (no store.json there)",
+            hint="make one with: pulsar-admin --store DIR store import standalone DATA, or name another with --store",
+            path=str(path),
+        ) from error
+    except PermissionError as error:
+        raise NotWritable(f"{file} may not be read: {error.strerror}", path=str(file)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise IndexCorrupt(f"{file} is damaged: {error}", hint="import again into a new store") from error
+    if info.format_version > FORMAT_VERSION:
+        raise Unsupported(
+            f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",
+            hint="use the toolkit that wrote it",
+        )
+    return info
+
+
+def _write_info(path: Path, info: StoreInfo) -> None:
+    document = {
+        "formatVersion": info.format_version,
+        "created": info.created_ms,
+        "state": info.state,
+        "sources": list(info.sources),
+    }
+    replace_file(path / "store.json", json.dumps(document, indent=2).encode() + b"\n")
+
+
+def create_store(path: Path, *, now_ms: int, state: str = "ready") -> None:
+    """Make an empty store at PATH, which must not exist (an empty directory is accepted)."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
+    try:
+        (path / "entries").mkdir(parents=True, exist_ok=True)
+        (path / "meta").mkdir(exist_ok=True)
+    except OSError as error:
+        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+    with _translated(path):
+        env = lmdb.open(str(path / "meta"), map_size=_FIRST_MAP_BYTES, max_dbs=len(DATABASES) + 4)
+        with env.begin(write=True) as txn:
+            for name in DATABASES:
+                env.open_db(name.encode(), txn=txn)
+        env.close()
+    _write_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, ()))
+
+
+def open_store(path: Path, *, writable: bool = False, unfinished: bool = False) -> Store:
+    """Open the store at PATH. A half-done import is refused unless UNFINISHED. Close it, or use it in ``with``."""
+    info = read_store_info(path)
+    if info.state == "importing" and not unfinished:
+        raise Refused(
+            f"the import into {path} did not run to its end",
+            hint="run the same `store import` command again: it goes on where it was",
+            path=str(path),
+        )
+    return Store(path, writable=writable)
+
+
+def take_writer_lock(path: Path) -> int:
+    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming the holder."""
+    descriptor = open_lock_file(path / "lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
+        os.close(descriptor)
+        raise StoreBusy(
+            f"{path} is being written by {holder}",
+            hint="wait for it to end, then run the command again",
+            path=str(path),
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+@contextmanager
+def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+    """Turn lmdb's errors into ours; PASSING goes through."""
+    try:
+        yield
+    except passing:
+        raise
+    except lmdb.Error as error:
+        text = str(error)
+        if os.strerror(errno.ENOSPC) in text:
+            raise DiskFull(
+                f"no space left for {path}/meta", hint="free space, then run it again: nothing changed"
+            ) from error
+        if any(os.strerror(number) in text for number in (errno.EACCES, errno.EROFS, errno.EPERM)):
+            raise NotWritable(f"{path}/meta: {text}", path=str(path)) from error
+        if isinstance(error, lmdb.ReadonlyError):
+            raise NotWritable(f"{path} is open for reading only") from error
+        raise IndexCorrupt(f"{path}/meta: {text}", hint="import again into a new store", path=str(path)) from error

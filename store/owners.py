@@ -1,0 +1,102 @@
+"""Which ledger belongs to whom: ledger id → references from the metadata (database ``owners``, derived)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from store.codec.cursor import decode_cursor_info
+from store.codec.index import ledger_key
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.schema import decode_schema_locator
+from store.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
+from store.entrylogs import EntryFiles
+from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, SourceChanged, Unsupported
+from store.ledgers import EntryReader
+from store.meta import Store, Txn
+from store.names import MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
+from store.topics import read_topic
+from store.tree import Node, iter_nodes
+
+COMPACTED_LEDGER = "CompactedTopicLedger"
+BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One reference to a ledger. ``kind``: managed-ledger, cursor, compacted, schema or delayed-bucket."""
+
+    kind: str
+    topic: str
+    cursor: str = ""
+
+
+def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
+    """Return who references LEDGER_ID; empty when nobody does."""
+    row = txn.get("owners", ledger_key(ledger_id))
+    return () if row is None else tuple(Owner(**fields) for fields in json.loads(row))
+
+
+def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
+    """Set who references LEDGER_ID; nobody removes the row."""
+    if owners:
+        txn.put("owners", ledger_key(ledger_id), json.dumps([asdict(owner) for owner in owners]).encode())
+    else:
+        txn.delete("owners", ledger_key(ledger_id))
+
+
+def index_owners(store: Store, txn: Txn) -> None:
+    """Write all rows of ``owners`` anew from the tree. A node that cannot be decoded references nothing."""
+    found: dict[int, list[Owner]] = {}
+    with EntryFiles(store, txn) as files:
+        reader = EntryReader(files, txn)
+        for prefix in (MANAGED_LEDGERS + "/", "/schemas/"):
+            for node in iter_nodes(txn, prefix):
+                for ledger_id, owner in references(txn, reader, node):
+                    found.setdefault(ledger_id, []).append(owner)
+    txn.clear("owners")
+    for ledger_id in sorted(found):
+        put_owners(txn, ledger_id, tuple(found[ledger_id]))
+
+
+def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int, Owner]]:
+    """Yield (ledger id, owner) for every ledger that NODE names; nothing for a value that cannot be decoded."""
+    try:
+        yield from _references(txn, reader, node)
+    except (MetadataCorrupt, Unsupported, SourceChanged, EntryCorrupt, EntryNotFound):
+        return
+
+
+def _references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int, Owner]]:
+    if node.path.startswith("/schemas/"):
+        topic = "persistent://" + node.path.removeprefix("/schemas/")
+        for entry in decode_schema_locator(node.value, node.path).index:
+            yield entry.position.ledger_id, Owner("schema", topic)
+        return
+    name = topic_of_path(node.path)
+    if name is not None:
+        for ledger in decode_managed_ledger(node.value, node.path).ledgers:
+            yield ledger.ledger_id, Owner("managed-ledger", str(name))
+        return
+    parent, _, component = node.path.rpartition("/")
+    name = topic_of_path(parent)
+    if name is not None:
+        yield from _cursor_references(txn, reader, name, decode_name(component), node)
+
+
+def _cursor_references(
+    txn: Txn, reader: EntryReader, name: TopicName, cursor: str, node: Node
+) -> Iterator[tuple[int, Owner]]:
+    info = decode_cursor_info(node.value, node.path)
+    if info.cursors_ledger_id >= 0:
+        yield info.cursors_ledger_id, Owner("cursor", str(name), cursor)
+    for key, value in info.cursor_properties.items():
+        if key.startswith(BUCKET_PREFIX) and value.isdigit():
+            yield int(value), Owner("delayed-bucket", str(name), cursor)
+    if cursor == COMPACTION_CURSOR:
+        properties = info.properties
+        if info.cursors_ledger_id >= 0:
+            properties = read_cursor(txn, reader, read_topic(txn, name), cursor).state.properties
+        if COMPACTED_LEDGER in properties:
+            yield properties[COMPACTED_LEDGER], Owner("compacted", str(name))

@@ -1,0 +1,252 @@
+"""Scanning one file, an entry log or a journal, into batches of records, in bounded memory.
+
+A ``Slice`` is plain data that any process can run. The kernel reads what validates; where it stops, the reference readers of
+``store.codec`` explain the bytes and say where to go on. Offsets are absolute.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from store.codec import journal
+from store.codec.buffer import run_end
+from store.codec.digest import DIGEST_SIZE, DigestType
+from store.codec.entry import find_digest_type
+from store.codec.entrylog import HEADER_BYTES, decode_header
+from store.codec.logscan import Gap, GapReason, Record, TornTail, iter_records
+from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged
+from store.scan import kernel
+
+Records = np.ndarray[Any, np.dtype[np.void]]
+LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int16]]]
+
+WINDOW_BYTES = 8 << 20
+RECORD_MAX_BYTES = 256 << 20
+BATCH_RECORDS = 1 << 18
+_JOURNAL_ALIGNMENT_BYTES = 512  # every journalAlignmentSize is a multiple of it
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes START to END of one file; a record belongs to the slice in which it begins."""
+
+    path: str
+    kind: Literal["entry-log", "journal"]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Bytes that are no good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
+
+    offset: int
+    length_bytes: int
+    reason: str
+    ledger_id: int = -1
+    entry_id: int = -1
+
+
+@dataclass(slots=True)
+class FileScan:
+    """One run over a slice; after ``batches()`` is exhausted the other fields tell how it ended."""
+
+    slice: Slice
+    ledgers: LedgerDigests
+    verify: bool = True
+    problems: list[Problem] = field(default_factory=list)
+    next_offset: int = 0  # where a later scan of the grown file goes on
+    torn: bool = False  # the file ends inside a record
+    records: int = 0
+
+    def batches(self) -> Iterator[Records]:
+        """Yield record arrays in file order; each is overwritten by the next: copy what is kept."""
+        with open(self.slice.path, "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            self.next_offset = self.slice.start
+            if self.next_offset == 0 and size:
+                self.next_offset = self._first_record(file, size)
+            yield from self._scan(_Window(file, min(self.slice.end, size), size))
+
+    def _first_record(self, file: Any, size: int) -> int:
+        head = os.pread(file.fileno(), HEADER_BYTES, 0)
+        if self.slice.kind == "journal":
+            return journal.decode_header(head, self.slice.path).header_bytes
+        try:
+            decode_header(head, self.slice.path)
+        except EntryLogCorrupt as error:
+            # The header is a hint; the records are the truth.
+            self.problems.append(Problem(0, min(size, HEADER_BYTES), error.message))
+        return HEADER_BYTES
+
+    def _scan(self, window: _Window) -> Iterator[Records]:
+        rows = np.zeros(BATCH_RECORDS, kernel.RECORD)
+        while self.next_offset < window.stop:
+            window.move_to(self.next_offset)
+            count, at, why = self._run_kernel(window, rows)
+            batch = rows[:count]
+            batch["offset"] += window.base
+            self.next_offset = window.base + at
+            if why == kernel.STRANGE:
+                batch = self._step_over(batch, window)
+            self._note_bad_digests(batch, window)
+            self.records += len(batch)
+            if len(batch):
+                yield batch
+            if why == kernel.MORE:
+                window.widen(self.next_offset)
+            elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(window):
+                return
+
+    def _run_kernel(self, window: _Window, rows: Records) -> tuple[int, int, int]:
+        start = self.next_offset - window.base
+        behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
+        if self.slice.kind == "journal":
+            result = kernel.scan_journal(window.data, start, behind, self.ledgers, self.verify, rows)
+        else:
+            stop = window.stop - window.base
+            result = kernel.scan_log(window.data, start, stop, behind, self.ledgers, self.verify, rows)
+        count, at, why = result
+        return count, at, why
+
+    def _step_over(self, batch: Records, window: _Window) -> Records:
+        """Ask the reference reader what lies at ``next_offset``; move behind it and return the records to keep."""
+        if len(batch) and batch[-1]["flags"] & kernel.BAD_DIGEST:
+            # Its size field may be what is wrong: let the reference reader look from there.
+            self.next_offset = int(batch[-1]["offset"])
+            batch = batch[:-1]
+        with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            if self.slice.kind == "journal":
+                self._step_over_in_journal(view, window)
+            else:
+                self._step_over_in_log(view, window)
+        return batch
+
+    def _step_over_in_log(self, view: mmap.mmap, window: _Window) -> None:
+        with memoryview(view) as data:
+            items = iter_records(data, self.slice.path, self.next_offset)
+            for item in items:
+                if isinstance(item, Record) and not self._is_same_place(item):
+                    self.next_offset = item.offset
+                    break
+                self._note(item)
+            else:
+                self.next_offset = window.file_bytes
+            del items
+
+    def _is_same_place(self, item: Record) -> bool:
+        return item.offset == self.next_offset
+
+    def _note(self, item: Record | Gap | TornTail) -> None:
+        if isinstance(item, TornTail):
+            self.torn = True
+            self.problems.append(Problem(item.offset, item.got, f"torn tail: {item.got} of {item.wanted} bytes"))
+        elif isinstance(item, Gap) and item.reason is GapReason.UNREADABLE:
+            self.problems.append(Problem(item.offset, item.length, "unreadable bytes"))
+        elif isinstance(item, Record):
+            self.problems.append(Problem(item.offset, 4 + item.size, "digest mismatch", item.ledger_id, item.entry_id))
+
+    def _step_over_in_journal(self, view: mmap.mmap, window: _Window) -> None:
+        start = self.next_offset
+        with memoryview(view) as data:
+            reason = "unreadable bytes"
+            try:
+                item = next(journal.iter_records(data, self.slice.path, start), None)
+                if isinstance(item, TornTail):
+                    reason, self.torn = f"torn tail: {item.got} of {item.wanted} bytes", True
+            except JournalCorrupt as error:
+                reason = error.message
+            found = _find_journal_record(data, start + 1)
+        self.next_offset = window.file_bytes if found is None else found
+        if found is not None:
+            self.torn = False
+        self.problems.append(Problem(start, self.next_offset - start, reason))
+
+    def _goes_on(self, window: _Window) -> bool:
+        """Whether records follow the zero length at ``next_offset`` (lost pages); moves there and notes the gap."""
+        start = self.next_offset
+        with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
+            written = run_end(data, start, len(data), 0)
+            found = (
+                _find_journal_record(data, written - written % _JOURNAL_ALIGNMENT_BYTES)
+                if written < len(data)
+                else None
+            )
+        if found is None:
+            return False
+        self.problems.append(Problem(start, found - start, "lost pages: zeros before more records"))
+        self.next_offset = found
+        return True
+
+    def _note_bad_digests(self, batch: Records, window: _Window) -> None:
+        """Give records whose digest is of another type a second chance; note the others as problems."""
+        for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
+            row = batch[index]
+            at = int(row["offset"]) - window.base
+            body = memoryview(window.data.data)[at + 4 : at + 4 + int(row["size"])]
+            kind = find_digest_type(body)
+            if kind is DigestType.HMAC:
+                known = (row["ledger_id"].reshape(1), np.array([DIGEST_SIZE[kind]], np.int16))
+                kernel.read_bodies(
+                    window.data, np.array([at]), np.array([len(body)]), known, False, batch[index : index + 1]
+                )
+                batch[index]["offset"] = at + window.base
+                continue
+            self.problems.append(
+                Problem(at + window.base, 4 + len(body), "digest mismatch", int(row["ledger_id"]), int(row["entry_id"]))
+            )
+
+
+def _find_journal_record(data: memoryview, start: int) -> int | None:
+    """Return the first place from START on where a flushed batch begins with an entry that its digest proves."""
+    first = -(-start // _JOURNAL_ALIGNMENT_BYTES) * _JOURNAL_ALIGNMENT_BYTES
+    for offset in range(first, len(data) - 36, _JOURNAL_ALIGNMENT_BYTES):
+        size = int.from_bytes(data[offset : offset + 4], "big")
+        if 36 <= size <= min(RECORD_MAX_BYTES, len(data) - offset - 4) and find_digest_type(
+            data[offset + 4 : offset + 4 + size]
+        ):
+            return offset
+    return None
+
+
+class _Window:
+    """A part of a file in memory: ``data`` are its bytes from ``base`` on."""
+
+    def __init__(self, file: Any, stop: int, file_bytes: int) -> None:
+        self.file = file
+        self.stop = stop
+        self.file_bytes = file_bytes
+        self.base = 0
+        self._buffer = np.empty(WINDOW_BYTES, np.uint8)
+        self.data = self._buffer[:0]
+
+    def move_to(self, offset: int) -> None:
+        """Make OFFSET lie in the window, reading on unless it already does."""
+        if not self.base <= offset < self.base + len(self.data):
+            self._fill(offset)
+
+    def widen(self, offset: int) -> None:
+        """Read from OFFSET on; a second time at the same place reads twice as much."""
+        if offset == self.base and len(self.data) == len(self._buffer):
+            self._buffer = np.empty(2 * len(self._buffer), np.uint8)
+        self._fill(offset)
+
+    def _fill(self, offset: int) -> None:
+        wanted = min(len(self._buffer), self.file_bytes - offset)
+        view = memoryview(self._buffer.data)[:wanted]
+        got = 0
+        while got < wanted:
+            count = os.preadv(self.file.fileno(), [view[got:]], offset + got)
+            if count == 0:
+                raise SourceChanged(
+                    f"{self.file.name} became shorter while it was read: expected {self.file_bytes} bytes, found {offset + got}",
+                    hint="run it again when nothing writes there",
+                )
+            got += count
+        self.base, self.data = offset, self._buffer[:wanted]
