@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pulsar_admin import table
-from pulsar_admin.config import completion_instruction, preset_output
-from pulsar_admin.errors import PipeClosed, failure_of
-from pulsar_admin.options import Command, app_of, global_options
+from pulsar_admin.owners import check_owners
+
+check_owners()  # before any import from packages that may not be ours
+
+from pulsar_admin import table  # noqa: E402
+from pulsar_admin.config import completion_instruction, preset_output  # noqa: E402
+from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
+from pulsar_admin.options import Command, app_of, global_options  # noqa: E402
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
 
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
-_PACKAGES = ("pulsar_admin", "store", "commands")
 _JSON = ("json", "jsonl")
 _CONTEXT: dict[str, Any] = {  # Any: click's settings
     "help_option_names": ["-h", "--help"],
@@ -122,22 +125,8 @@ def _invoke(arguments: list[str], program: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console script: run the command line and end the process with its exit code."""
-    _check_owners()
     name = os.path.basename(sys.argv[0])
     sys.exit(run(argv, program=name if name in PROGRAMS else PROGRAMS[0]))
-
-
-def _check_owners() -> None:
-    """Refuse to run when a package of ours was shadowed or overwritten by another of the same generic name."""
-    for name in _PACKAGES:
-        module = import_module(name)
-        if getattr(module, "OWNER", None) != "pulsar-admin":
-            place = getattr(module, "__file__", None) or list(getattr(module, "__path__", []))
-            sys.exit(
-                f"error: the Python package {name!r} at {place} is not pulsar-admin's: another distribution or a "
-                f"directory of that name hides it\nhint: install pulsar-admin-toolkit in an environment of its own "
-                f"(pipx install pulsar-admin-toolkit), or start it from another directory"
-            )
 
 
 def _report(error: BaseException, *, as_json: bool) -> int:

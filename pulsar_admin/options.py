@@ -228,7 +228,8 @@ class Command(click.Command):
         given = ctx.meta.get(_GIVEN, {})
         if given.get("plan") and not self.changes:
             raise click.UsageError("--plan: this command changes nothing", ctx)
-        if given.get("spark") and "spark" not in self.uses:
+        wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
+        if wants_spark and "spark" not in self.uses:
             raise click.UsageError("--spark: this command has no bulk work", ctx)
         return super().invoke(ctx)
 

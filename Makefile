@@ -1,0 +1,63 @@
+# Needs Python 3.11+ and make. `make demo` and `make test` set everything up themselves, in .venv.
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11 python,$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PACKAGES := pulsar_admin store commands
+
+.PHONY: help setup test check docs demo test-live test-deep bench constraints wheel clean
+
+help:
+	@echo "make demo       the main job on a small real data set, step by step"
+	@echo "make test       the whole test suite"
+	@echo "make check      lint, format, types, architecture, generated docs and protos"
+	@echo "make docs       write the generated pages of docs/ again"
+	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
+	@echo "make test-deep  the slow properties and crash tests"
+	@echo "make bench      measure, beside Pulsar's own tools"
+	@echo "make clean      remove what make made"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3" >&2; exit 7; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment: install its venv package (python3-venv)" >&2; exit 7; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
+
+test: setup
+	$(BIN)/python -m pytest -m "not live and not deep"
+
+check: setup
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest tests/test_architecture.py tests/test_docs.py tests/test_protos_fresh.py
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+demo: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash docs/demo.sh
+
+test-live: setup
+	$(BIN)/python -m pytest -m live tests/live
+
+test-deep: setup
+	$(BIN)/python -m pytest -m deep
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+constraints: setup
+	$(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt.new
+	mv constraints.txt.new constraints.txt
+
+wheel: setup
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .demo .cache
+	find $(PACKAGES) tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,121 @@
+"""Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table.
+
+``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from pulsar_admin import errors, table  # noqa: E402 - works on a checkout that is not installed
+from pulsar_admin.cli import TableGroup, root  # noqa: E402
+from store.errors import StoreError  # noqa: E402
+
+WIDTH = 100
+NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
+
+
+def all_pages() -> dict[str, str]:
+    """Return every generated page: path below ``docs/`` → text."""
+    pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
+    for name in table.subgroups_of(table.ROOT):
+        pages[f"cli/{name}.md"] = group_page(name)
+    return pages
+
+
+def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
+    """Yield (path, context) of every command in group PATH and the groups in it, in the table's order."""
+    context = group_context(path)
+    group = context.command
+    assert isinstance(group, TableGroup)
+    for name in table.rows_of(path):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{path} {name}".strip(), click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
+    if path != table.ROOT:
+        for name in table.subgroups_of(path):
+            yield from commands_of(f"{path} {name}")
+
+
+def group_context(path: str) -> click.Context:
+    """Return the click context of group PATH, as it is when the group is called."""
+    context = click.Context(root(), info_name="pulsar-admin", terminal_width=WIDTH)
+    for name in path.split():
+        group = context.command
+        assert isinstance(group, TableGroup)
+        command = group.get_command(context, name)
+        assert command is not None
+        context = click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
+    return context
+
+
+def root_page() -> str:
+    """Return the page of the program itself: global options and the commands without a group."""
+    text = f"{NOTE}# pulsar-admin\n\n{_help(group_context(table.ROOT))}"
+    groups = table.subgroups_of(table.ROOT)
+    if groups:
+        text += "\n## Groups\n\n" + "".join(f"- [`{name}`]({name}.md): {line}\n" for name, line in groups.items())
+    return text + _command_sections(table.ROOT)
+
+
+def group_page(path: str) -> str:
+    """Return the page of one group."""
+    text = f"{NOTE}# {path}\n\n{table.GROUPS[path]}\n\n| command | |\n|---|---|\n"
+    for name, context in commands_of(path):
+        line = context.command.get_short_help_str(200)
+        text += f"| [`{name}`](#{name.replace(' ', '-')}) | {line} |\n"
+    return text + _command_sections(path)
+
+
+def _command_sections(path: str) -> str:
+    return "".join(f"\n## {name}\n\n{_help(context)}" for name, context in commands_of(path))
+
+
+def _help(context: click.Context) -> str:
+    return f"```text\n{context.get_help()}\n```\n"
+
+
+def exit_codes_page() -> str:
+    """Return the page of exit codes and error codes."""
+    text = (
+        f"{NOTE}# Exit codes and error codes\n\nA script tests the exit code. The error code, finer and stable, is in the "
+        'JSON that `-o json` writes to stderr: `{"error":{"code":…,"message":…,"hint":…,"context":{…}}}`.\n\n'
+        "| exit | meaning | error codes |\n|---|---|---|\n"
+    )
+    rows = [*error_rows(), *((code, number, meaning) for code, (number, meaning) in errors.OTHER_CODES.items())]
+    for number, meaning in errors.MEANINGS.items():
+        codes = ", ".join(f"`{code}`" for code, exit_code, _ in rows if exit_code == number)
+        text += f"| {number} | {meaning} | {codes} |\n"
+    text += "\nOutput cut short by the reader (`| head`) ends quietly with 0.\n"
+    text += "\n## Error codes\n\n| code | exit | when |\n|---|---|---|\n"
+    return text + "".join(f"| `{code}` | {number} | {meaning} |\n" for code, number, meaning in sorted(rows))
+
+
+def error_rows() -> Iterator[tuple[str, int, str]]:
+    """Yield (code, exit code, first sentence) of every error class."""
+    for cls, number in errors.EXIT_CODES.items():
+        assert issubclass(cls, StoreError)
+        yield cls.code, number, " ".join((cls.__doc__ or "").split("\n\n")[0].split()).replace("|", "\\|")
+
+
+def main() -> None:
+    """Write all pages and remove those of commands that are gone."""
+    docs = ROOT / "docs"
+    pages = all_pages()
+    (docs / "cli").mkdir(exist_ok=True)
+    for name, text in pages.items():
+        (docs / name).write_text(text)
+    for path in (docs / "cli").glob("*.md"):
+        if f"cli/{path.name}" not in pages:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+"""The command line itself: groups, global options, settings, consent, exit codes. Commands are samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_admin import table
+from pulsar_admin.table import Row
+from tests.conftest import Cli
+from tests.sample_commands import SAMPLE_TABLE
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark", "rocksdict", "rich", "lmdb", "google.protobuf", "cramjam")
+
+
+@pytest.fixture(autouse=True)
+def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table.GROUPS, "sample", "Samples.")
+    monkeypatch.setitem(table.COMMANDS, "sample", SAMPLE_TABLE)
+
+
+# -- help -------------------------------------------------------------------------------------------------------------
+
+
+def _modules_after(*arguments: str) -> set[str]:
+    code = (
+        "import sys\nfrom tests.sample_program import main\n"
+        f"try:\n    main({list(arguments)!r})\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        "print('\\0'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return set(done.stderr.strip().split("\0"))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sample", "--help"], ["sample", "names", "a/b"]], ids=str)
+def test_quick_commands_import_nothing_heavy(arguments: list[str]) -> None:
+    loaded = _modules_after(*arguments)
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_help_imports_no_command_module() -> None:
+    for arguments in (["--help"], ["sample", "--help"]):
+        code = (
+            "import sys\nfrom pulsar_admin import table\nfrom pulsar_admin.table import Row\n"
+            "table.GROUPS['sample'] = 'Samples.'\ntable.COMMANDS['sample'] = {'x': Row('no.such:module', 'Text of x.')}\n"
+            f"from pulsar_admin.cli import run\nsys.exit(run({arguments!r}))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        assert "sample" in done.stdout
+
+
+def test_root_help_lists_groups_that_hold_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table.GROUPS, "hollow", "Nothing in here.")
+    monkeypatch.setitem(table.COMMANDS, "hollow", {})
+    text = cli("--help").stdout
+    assert "sample" in text
+    assert "hollow" not in text
+
+
+def test_command_help_shows_examples_output_errors_and_aliases(cli: Cli) -> None:
+    text = cli("sample", "alias-of-rows", "--help").stdout
+    assert "$ pulsar-admin sample rows a b\n" in text
+    assert "topic-not-found (5)" in text
+    assert "Also called:\n  alias-of-rows" in text
+    assert "--dry-run" not in text
+    assert "--spark" not in text
+
+
+def test_only_changing_commands_show_consent_options(cli: Cli) -> None:
+    text = cli("sample", "change", "--help").stdout
+    assert all(flag in text for flag in ("--dry-run", "--plan FILE", "-y, --yes"))
+
+
+def test_bulk_commands_show_spark(cli: Cli) -> None:
+    assert "--spark" in cli("sample", "each", "--help").stdout
+
+
+def test_nested_groups(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table.GROUPS, "sample inner", "Inner group.")
+    monkeypatch.setitem(table.COMMANDS, "sample inner", {"list": Row("tests.sample_commands:names", "Print names.")})
+    assert "Inner group." in cli("sample", "--help").stdout
+    assert cli("sample", "inner", "list", "a/b").exit_code == 0
+
+
+def test_group_without_command_shows_help_and_is_a_usage_error(cli: Cli) -> None:
+    result = cli("sample")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+
+
+def test_unknown_command_suggests(cli: Cli) -> None:
+    result = cli("sample", "row")
+    assert result.exit_code == 2
+    assert "Did you mean rows" in result.stderr
+
+
+# -- global options ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--store", "/a", "-o", "json", "--now", "@1000", "sample", "parse", "--time", "-1s"],
+        ["sample", "--store", "/a", "-o", "json", "--now", "@1000", "parse", "--time", "-1s"],
+        ["sample", "parse", "--time", "-1s", "--store", "/a", "-o", "json", "--now", "@1000"],
+        [
+            "--store",
+            "/other",
+            "sample",
+            "--store",
+            "/third",
+            "parse",
+            "--time",
+            "now-1s",
+            "--store=/a",
+            "--now",
+            "@1000",
+        ],
+    ],
+    ids=["before", "between", "after", "nearest-wins"],
+)
+def test_global_options_at_every_level(cli: Cli, arguments: list[str]) -> None:
+    document = cli(*arguments).json
+    assert document["store"] == "/a"
+    assert document["options"]["time"] == 999_000
+
+
+def test_zone_after_the_time_that_needs_it(cli: Cli) -> None:
+    result = cli("sample", "parse", "--time", "2023-11-14T23:13:20", "--tz", "Europe/Berlin")
+    assert result.json["options"]["time"] == 1_700_000_000_000
+
+
+def test_command_may_use_a_short_flag_of_its_own(cli: Cli) -> None:
+    options = cli("sample", "parse", "-t", "1h", "-d", "1700000000000", "--now", "@1700003600", "-m", "10:4:7").json[
+        "options"
+    ]
+    assert options["ago"] == options["point"] == 1_700_000_000_000
+    assert options["position"] == {"ledgerId": 10, "entryId": 4, "partitionIndex": -1, "batchIndex": 7}
+
+
+def test_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.metadata
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: {"pulsar-admin-toolkit": "1.2.3"}[name])
+    assert cli("--version").stdout == "pulsar-admin-toolkit 1.2.3\n"
+    assert cli("sample", "names", "--version").stdout == "pulsar-admin-toolkit 1.2.3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sample", "parse", "--plan", "x"], "changes nothing"),
+        (["--plan", "x", "sample", "parse"], "changes nothing"),
+        (["sample", "parse", "--spark"], "no bulk work"),
+        (["sample", "parse", "--spark-master", "local[2]"], "no bulk work"),
+        (["-o", "yaml", "sample", "parse"], "yaml"),
+        (["--tz", "Mars/Base", "sample", "parse"], "Mars/Base"),
+        (["--now", "yesterdayish", "sample", "parse"], "yesterdayish"),
+        (["--memory", "lots", "sample", "parse"], "lots"),
+        (["--jobs", "0", "sample", "parse"], "0"),
+        (["sample", "each", "a", "--spark", "--spark-conf", "novalue"], "key=value"),
+        (["sample", "parse", "--nonsense"], "--nonsense"),
+        (["sample", "names"], "NAMESPACE"),
+        (["sample", "rows"], "--all-topics"),
+        (["sample", "rows", "a", "--pattern", "*"], "--pattern"),
+        (["sample", "parse", "-m", "10"], "'-m' / '--messageId': invalid position '10'"),
+    ],
+    ids=str,
+)
+def test_usage_errors(cli: Cli, arguments: list[str], words: str) -> None:
+    result = cli(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert "hint: " in result.stderr
+
+
+# -- environment and file ---------------------------------------------------------------------------------------------
+
+
+def test_environment_and_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('store = "/file"\nclock = "broker"\n')
+    monkeypatch.setenv("PULSAR_ADMIN_CONFIG", str(tmp_path / "config.toml"))
+    assert (cli("sample", "parse").json["store"], cli("sample", "parse").json["clock"]) == ("/file", "broker")
+    monkeypatch.setenv("PULSAR_ADMIN_STORE", "/environment")
+    assert cli("sample", "parse").json["store"] == "/environment"
+    assert cli("sample", "parse", "--store", "/line").json["store"] == "/line"
+
+
+def test_consent_does_not_come_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULSAR_ADMIN_YES", "1")
+    assert cli("sample", "change", "-s", "w", "--lossy").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PULSAR_ADMIN_OUTPUT", "yaml", "one of table, json"),
+        ("PULSAR_ADMIN_CLOCK", "wall", "one of auto, publish"),
+        ("PULSAR_ADMIN_QUIET", "maybe", "true or false"),
+        ("PULSAR_ADMIN_JOBS", "many", "1 to 1024"),
+    ],
+)
+def test_bad_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str) -> None:
+    monkeypatch.setenv(name, value)
+    result = cli("sample", "parse")
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [("store = [", 2, "not TOML"), ("stroe = 1", 2, "unknown stroe"), (None, 5, "cannot read")],
+    ids=["broken", "unknown", "missing"],
+)
+def test_bad_file(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, code: int, words: str
+) -> None:
+    if text is not None:
+        (tmp_path / "c.toml").write_text(text)
+    monkeypatch.setenv("PULSAR_ADMIN_CONFIG", str(tmp_path / "c.toml"))
+    result = cli("sample", "parse")
+    assert result.exit_code == code
+    assert words in result.stderr
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_change_says_what_it_did(cli: Cli) -> None:
+    assert cli("sample", "change", "-s", "w").stdout == (
+        "change 17: persistent://public/default/a workers\n"
+        "  markDeletePosition: 10:3 -> 12:5\n"
+        "  new: none -> 1:2\n"
+        "  1,203 entries, 1 message, 1,234,567 bytes\n"
+        "  undo: pulsar-admin store undo 17\n"
+    )
+
+
+def test_change_in_json(cli: Cli) -> None:
+    document = cli("sample", "change", "-s", "w", "-o", "json").json
+    assert (document["change"], document["undo"]) == (17, "pulsar-admin store undo 17")
+
+
+def test_dry_run_shows_and_stops(cli: Cli) -> None:
+    assert cli("sample", "change", "-s", "w", "--lossy", "--dry-run").stdout.startswith(
+        "dry run, nothing was written: "
+    )
+    assert cli("--dry-run", "sample", "change", "-s", "w", "-o", "json").json["dryRun"] is True
+
+
+def test_plan_file_is_new_and_never_overwritten(cli: Cli, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    assert cli("sample", "change", "-s", "w", "--plan", plan, "-o", "json").json["dryRun"] is True
+    assert plan.read_bytes() == b"plan\n"
+    result = cli("sample", "change", "-s", "w", "--plan", plan)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "exists already" in result.stderr
+
+
+def test_loss_needs_yes_without_a_terminal(cli: Cli) -> None:
+    refused = cli("sample", "change", "-s", "w", "--lossy")
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert "3 ledgers" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert cli("sample", "change", "-s", "w", "--lossy", "-y").exit_code == 0
+
+
+# -- several items, one exit code -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "rows"),
+    [
+        (["a"], 0, 1),
+        (["a", "--problems", "2"], 1, 1),
+        (["missing"], 5, 0),
+        (["a", "missing"], 1, 1),
+        (["missing1", "missing2"], 5, 0),
+        (["empty"], 5, 1),
+        (["empty", "empty2"], 5, 2),
+        (["a", "empty"], 1, 2),
+    ],
+    ids=str,
+)
+def test_exit_code_of_several(cli: Cli, arguments: list[str], code: int, rows: int) -> None:
+    result = cli("sample", "each", *arguments, "-o", "jsonl")
+    assert (result.exit_code, len(result.json_lines)) == (code, rows)
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_error_as_text(cli: Cli) -> None:
+    result = cli("sample", "fail", "nothing")
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert result.stderr == "warning: about to fail\nerror: nothing is at or after the time\nhint: look earlier\n"
+    assert "warning" not in cli("sample", "fail", "nothing", "-q").stderr
+
+
+def test_error_as_json(cli: Cli) -> None:
+    result = cli("sample", "fail", "nothing", "-o", "json")
+    assert json.loads(result.stderr.splitlines()[0]) == {"warning": {"message": "about to fail"}}
+    assert result.error == {
+        "code": "nothing-matches",
+        "message": "nothing is at or after the time",
+        "hint": "look earlier",
+        "context": {"time": 5, "data": "01"},
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-o", "json", "nonsense"],
+        ["--output=json", "nonsense"],
+        ["-ojsonl", "nonsense"],
+        ["sample", "rows", "-o", "json"],
+    ],
+    ids=str,
+)
+def test_usage_error_as_json_wherever_it_was_asked(cli: Cli, arguments: list[str]) -> None:
+    result = cli(*arguments)
+    assert (result.exit_code, result.error["code"]) == (2, "usage")
+
+
+def test_error_as_json_by_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULSAR_ADMIN_OUTPUT", "json")
+    assert cli("nonsense").error["code"] == "usage"
+    assert cli("nonsense", "-o", "table").stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "name"),
+    [("interrupt", 130, "interrupted"), ("memory", 8, "out-of-memory"), ("full", 8, "disk-full"), ("bug", 70, "bug")],
+)
+def test_other_errors(cli: Cli, kind: str, code: int, name: str) -> None:
+    assert cli("sample", "fail", kind, bug=True).exit_code == code
+    assert cli("sample", "fail", kind, "-o", "json", bug=True).error["code"] == name
+
+
+def test_bug_shows_traceback_and_says_so(cli: Cli) -> None:
+    result = cli("sample", "fail", "bug", bug=True)
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "this is a bug in pulsar-admin-toolkit" in result.stderr
+
+
+# -- as a process -----------------------------------------------------------------------------------------------------
+
+
+def _process(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:  # Any: subprocess.run's keywords
+    command = [sys.executable, "-m", "tests.sample_program", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, text=True, stderr=subprocess.PIPE, check=False, **more)
+
+
+def test_closed_pipe_is_quiet() -> None:
+    for arguments in (
+        ["sample", "rows", "a", "-o", "jsonl", "--count", "20000"],
+        ["sample", "names", "a/b"],
+        ["--help"],
+    ):
+        read, write = os.pipe()
+        os.close(read)
+        done = _process(*arguments, stdout=write)
+        os.close(write)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_full_disk_under_stdout() -> None:
+    with open("/dev/full", "w") as full:
+        done = _process("sample", "rows", "a", "-o", "jsonl", stdout=full)
+    assert done.returncode == 8
+    assert done.stderr.startswith("error: no space left writing the output")
+
+
+def test_ascii_terminal_gets_escapes() -> None:
+    done = _process(
+        "sample",
+        "names",
+        "a/\u00e9",
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    )
+    assert done.stdout.splitlines()[0] == "persistent://a/\\xe9/a"
+
+
+def test_shadowed_package_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "__init__.py").write_text("")
+    code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(REPOSITORY)!r}]; import pulsar_admin.cli"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"'store' at {tmp_path}" in done.stderr
+    assert "environment of its own" in done.stderr

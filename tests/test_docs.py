@@ -1,0 +1,107 @@
+"""Generated pages are fresh, every command explains itself, and the examples in help work on the demo store."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pulsar_admin import table
+from pulsar_admin.errors import EXIT_CODES
+from pulsar_admin.options import Command
+from tests.conftest import Cli
+from tests.worlds import assert_unchanged
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _generator()
+PAGES: dict[str, str] = generate.all_pages()
+COMMANDS: dict[str, Command] = {
+    name: context.command
+    for group in [table.ROOT, *table.subgroups_of(table.ROOT)]
+    for name, context in generate.commands_of(group)
+}
+EXAMPLES = [(name, example) for name, command in COMMANDS.items() for example in command.details.examples]
+ELSEWHERE = [(name, example) for name, command in COMMANDS.items() for example in command.details.elsewhere]
+FORMATS = ("table", "json", "jsonl", "csv", "plain")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_fresh(name: str) -> None:
+    assert (DOCS / name).read_text() == PAGES[name], "run make docs"
+
+
+def test_no_page_without_a_group() -> None:
+    assert {f"cli/{path.name}" for path in (DOCS / "cli").glob("*.md")} == {name for name in PAGES if "/" in name}
+
+
+def test_every_error_class_is_documented() -> None:
+    assert all(f"| `{cls.code}` | {number} |" in PAGES["exit-codes.md"] for cls, number in EXIT_CODES.items())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_explains_itself(name: str) -> None:
+    command = COMMANDS[name]
+    group, _, short = name.rpartition(" ")
+    row = table.rows_of(group)[short]
+    sentence = " ".join((command.help or "").split("\n\n")[0].split())
+    assert command.name == short
+    assert sentence == row.help
+    assert sentence.endswith(".")
+    assert command.details.examples or command.details.elsewhere
+    assert command.details.output
+    assert command.details.errors
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES + ELSEWHERE, ids=lambda value: str(value))
+def test_example_calls_its_command(name: str, example: str) -> None:
+    words = shlex.split(example)
+    names = {name, *(f"{name.rpartition(' ')[0]} {alias}".strip() for alias in COMMANDS[name].aliases)}
+    rest = " ".join(words[1:])
+    assert words[0] == "pulsar-admin"
+    assert any(f" {one} " in f" {rest} " for one in names)
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=lambda value: str(value))
+def test_example_works(name: str, example: str, cli: Cli, demo_copy: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(demo_copy)
+    result = cli(*_arguments(example))
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=lambda value: str(value))
+def test_example_in_every_format(
+    name: str, example: str, form: str, cli: Cli, demo_folder: Path, demo_copy: Path, monkeypatch: Any
+) -> None:
+    changes = COMMANDS[name].changes
+    folder = demo_copy if changes else demo_folder
+    monkeypatch.chdir(folder)
+    arguments = [*_arguments(example), "-o", form]
+    with assert_unchanged(folder / "pulsar-store" / "meta" / "data.mdb"):
+        result = cli(*arguments, *(["--dry-run"] if changes else []))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip()
+    if form == "json":
+        assert result.json is not None
+    if form == "jsonl":
+        assert result.json_lines
+
+
+def _arguments(example: str) -> list[str]:
+    """Return the arguments of an example; what stands behind a pipe is the shell's."""
+    return shlex.split(example.partition(" | ")[0])[1:]
