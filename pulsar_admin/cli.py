@@ -90,7 +90,7 @@ def root() -> TableGroup:
 
 def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int:
     """Run one command line and return its exit code; results are on stdout, everything else on stderr."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = tuple(sys.argv[1:] if argv is None else argv)
     variable, instruction = completion_instruction(program)
     if instruction:
         from click.shell_completion import shell_complete
@@ -107,13 +107,13 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
     return code
 
 
-def _invoke(arguments: list[str], program: str) -> int:
+def _invoke(arguments: Sequence[str], program: str) -> int:
     # Not click's main(): it turns a closed pipe into exit code 1.
     app: App | None = None
     code = 0
     group = root()
     try:
-        with group.make_context(program, arguments) as ctx:
+        with group.make_context(program, list(arguments)) as ctx:
             try:
                 group.invoke(ctx)
             finally:

@@ -376,7 +376,7 @@ def test_full_disk_under_stdout() -> None:
     with open("/dev/full", "w") as full:
         done = _process("sample", "rows", "a", "-o", "jsonl", stdout=full)
     assert done.returncode == 8
-    assert done.stderr.startswith("error: no space left writing the output")
+    assert json.loads(done.stderr)["error"]["code"] == "disk-full"
 
 
 def test_ascii_terminal_gets_escapes() -> None:
