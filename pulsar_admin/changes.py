@@ -12,8 +12,10 @@ _KEYS = {"change", "before", "after", "dryRun"}
 
 
 def is_change(document: object) -> bool:
-    """Return whether DOCUMENT, as JSON, is the report of a change."""
+    """Return whether DOCUMENT, as JSON, is the report of a change, or a list of such reports."""
     value = to_json(document)
+    if isinstance(value, list):
+        return bool(value) and all(is_change(item) for item in value)
     return isinstance(value, dict) and value.keys() >= _KEYS
 
 
@@ -23,12 +25,13 @@ def render_change(document: object) -> str:
     head = "dry run, nothing was written" if value["dryRun"] else f"change {value['change']}"
     what = [render_cell(value[key]) for key in ("kind", "namespace", "topic", "subscription") if value.get(key)]
     lines = [f"{head}: {' '.join(what)}" if what else head]
-    lines += [f"  {line}" for line in _differences(value["before"], value["after"])]
+    lines += [f"  {line}" for line in _differences(value["before"], value["after"])] or ["  nothing to change"]
     counts = [
         f"{value[key]:,} {one if value[key] == 1 else many}" for key, one, many in _COUNTS if _counted(value, key)
     ]
     if counts:
         lines.append(f"  {', '.join(counts)}")
+    lines += [f"  warning: {clean_text(text)}" for text in value.get("warnings", ())]
     if value.get("undo"):
         lines.append(f"  undo: {clean_text(value['undo'])}")
     return "\n".join(lines)
