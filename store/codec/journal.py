@@ -31,9 +31,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.codec.buffer import run_end
+from store.codec.buffer import run_end, written_end
 from store.codec.entry import ENTRY_HEADER_BYTES, find_digest_type
-from store.codec.logscan import TornTail
+from store.codec.logscan import TornTail as TornTail
 from store.errors import JournalCorrupt, Unsupported
 
 MAGIC = b"BKLG"
@@ -126,7 +126,10 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Bytes behind the zero that ends the journal: BookKeeper never reads them (lost pages, or a reused file)."""
+    """First to last non-zero byte behind the zero that ends the journal: lost pages, or a reused file.
+
+    BookKeeper never reads them. A record there starts up to 3 bytes before ``offset``.
+    """
 
     offset: int
     length: int
@@ -266,7 +269,7 @@ def _end(data: memoryview, pos: int, limit: int) -> Iterator[TornTail | Leftover
     if limit - pos < _LEN.size:
         yield TornTail(pos, _LEN.size, limit - pos)
     else:
-        yield Leftover(written, limit - written)
+        yield Leftover(written, written_end(data, written, limit) - written)
 
 
 def _corrupt(where: str, offset: int, what: str, expected: object, found: object) -> JournalCorrupt:

@@ -18,13 +18,13 @@ Ledger -1 marks what is no data: entry -2 a batch of the ledgers map, entry 0 th
 Rules, in this order, at each position:
 
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
-   length >= 0. It is believed, unless what follows is no record, its digest does not prove it and a good record (rule
-   4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
+   length >= 0. It is believed, unless what follows is no record, its digest (a map's count) does not prove it and a
+   good record (rule 4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
 2. Ledger -1 records are stepped over by their size.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
 4. Zeros up to the end were never written. Zeros before other bytes are lost pages: the record behind them starts at
    the first of x-3, x-2, x-1, x (x: first byte not zero) that is *good*: framed, and its digest is right or a good
-   end follows (end, framed record, padding).
+   end follows (end, framed record, start of padding).
 5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
    record that goes beyond the end, they are a torn tail.
 """
@@ -169,8 +169,8 @@ def _frame(data: memoryview, pos: int, limit: int) -> Record | None:
 
 
 def _find_inside(data: memoryview, held: Record, limit: int) -> int | None:
-    """Return where good records start inside HELD if its digest does not prove it, else None (rule 1)."""
-    if find_digest_type(held.body(data)) is not None:
+    """Return where a good record starts inside HELD if nothing proves HELD itself, else None (rule 1)."""
+    if _is_map(data, held) or find_digest_type(held.body(data)) is not None:
         return None
     return _find_good(data, held.offset + 1, held.end, limit)
 
@@ -227,7 +227,17 @@ def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | Non
 
 
 def _is_followed(data: memoryview, pos: int, limit: int) -> bool:
-    return pos == limit or data[pos] == _PADDING or _frame(data, pos, limit) is not None
+    if pos == limit or _frame(data, pos, limit) is not None:
+        return True
+    # Only where padding starts: any wrong size is likely to end somewhere inside a long one.
+    return data[pos] == _PADDING and data[pos - 1] != _PADDING
+
+
+def _is_map(data: memoryview, record: Record) -> bool:
+    if (record.ledger_id, record.entry_id) != (-1, -2):
+        return False
+    count = int.from_bytes(data[record.offset + 20 : record.offset + 24], "big")
+    return record.size == 20 + 16 * count
 
 
 def _torn_bytes(data: memoryview, pos: int, limit: int) -> int | None:

@@ -1,0 +1,191 @@
+"""A bookie's small files and file names."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.bookie import (
+    BookieStatus,
+    CompactionFile,
+    Cookie,
+    LogMark,
+    compaction_file_of,
+    decode_bookie_status,
+    decode_cookie,
+    decode_last_id,
+    decode_last_mark,
+    encode_bookie_status,
+    encode_cookie,
+    encode_last_id,
+    encode_last_mark,
+    index_file_path,
+    journal_index_of_mark,
+    ledger_id_of_index_file,
+)
+from store.errors import MetadataCorrupt, Unsupported
+from tests.codec.bookkeeper_vectors import FIXED, refusal
+
+COOKIE_V5 = rb"""5
+bookieHost: "10.0.0.1:3181"
+journalDir: "/j0,/j1"
+ledgerDirs: "2\t/l0\t/l1"
+instanceId: "df0d0a12-4906-401f-a364-f0dec27a8e10"
+indexDirs: "1\t/i0"
+"""
+
+names = st.text(st.characters(blacklist_characters="\t\n,", blacklist_categories=["Cs"]), min_size=1, max_size=12)
+dirs = st.lists(names, min_size=1, max_size=3).map(tuple)
+
+
+def test_cookie_versions() -> None:
+    dirs = (("/j0", "/j1"), ("/l0", "/l1"))
+    instance = "df0d0a12-4906-401f-a364-f0dec27a8e10"
+    assert decode_cookie(COOKIE_V5, "VERSION") == Cookie(5, "10.0.0.1:3181", *dirs, instance, ("/i0",))
+    version_4 = b"4" + COOKIE_V5[1 : COOKIE_V5.index(b"indexDirs")]
+    assert decode_cookie(version_4, "VERSION") == Cookie(4, "10.0.0.1:3181", *dirs, instance)
+    version_3 = b"3\n10.0.0.1:3181\n/j0,/j1\n2\t/l0\t/l1\n"
+    assert decode_cookie(version_3, "VERSION") == Cookie(3, "10.0.0.1:3181", *dirs)
+    for data in (COOKIE_V5, version_4, version_3):
+        assert encode_cookie(decode_cookie(data, "VERSION")) == data
+
+
+@FIXED
+@given(names, dirs, dirs, st.none() | names, st.none() | dirs, st.sampled_from([3, 4, 5]))
+def test_cookie_round_trip(
+    bookie_id: str,
+    journal_dirs: tuple[str, ...],
+    ledger_dirs: tuple[str, ...],
+    instance_id: str | None,
+    index_dirs: tuple[str, ...] | None,
+    version: int,
+) -> None:
+    cookie = Cookie(
+        version,
+        bookie_id,
+        journal_dirs,
+        ledger_dirs,
+        instance_id if version > 3 else None,
+        index_dirs if version > 4 else None,
+    )
+    assert decode_cookie(encode_cookie(cookie), "VERSION") == cookie
+
+
+@pytest.mark.parametrize("version", [b"0", b"2", b"6"])
+def test_unknown_cookies_are_unsupported(version: bytes) -> None:
+    with pytest.raises(Unsupported):
+        decode_cookie(version + COOKIE_V5[1:], "VERSION")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"x\n",
+        b"5\n",
+        b"5",
+        b"3\na\nb",
+        b"3\na\nb\n2\t/l0\n",
+        b"3\na\nb\n\n",
+        COOKIE_V5.replace(b"2\\t", b"3\\t"),
+        COOKIE_V5.replace(b"bookieHost", b"bookieHos"),
+        COOKIE_V5 + b"\xff",
+        COOKIE_V5.replace(b"10.0.0.1", b"\\377"),
+    ],
+)
+def test_damaged_cookies_are_refused(data: bytes) -> None:
+    with pytest.raises(MetadataCorrupt):
+        decode_cookie(data, "VERSION")
+
+
+def test_last_mark_vector() -> None:
+    data = bytes.fromhex("0000018795c6b58c 0000000000000400")
+    assert decode_last_mark(data, "lastMark") == LogMark(0x18795C6B58C, 1024)
+    assert encode_last_mark(LogMark(0x18795C6B58C, 1024)) == data
+    assert LogMark(2, 0) > LogMark(1, 99)
+    for size in range(16):
+        with pytest.raises(MetadataCorrupt):
+            decode_last_mark(data[:size], "lastMark")
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("lastMark", 0), ("lastMark.1", 1), ("lastMark.12", 12), ("lastMark.", None), ("lastId", None)]
+)
+def test_mark_names(name: str, index: int | None) -> None:
+    assert journal_index_of_mark(name) == index
+
+
+def test_last_id() -> None:
+    assert decode_last_id(b"1f4\n", "lastId") == 500
+    assert decode_last_id(b"0", "lastId") == 0
+    assert encode_last_id(500) == b"1f4\n"
+    for data in (b"", b"\n", b"x\n", b"-1\n", b"1_0\n"):
+        with pytest.raises(MetadataCorrupt):
+            decode_last_id(data, "lastId")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"1,READ_WRITE,1700000000000,false\n", BookieStatus(False, 1700000000000, False)),
+        (b"1,READ_ONLY,1700000000000,true\n", BookieStatus(True, 1700000000000, True)),
+        (b"1,READ_ONLY,1700000000000\n", BookieStatus(True, 1700000000000, False)),
+    ],
+)
+def test_status(data: bytes, status: BookieStatus) -> None:
+    assert decode_bookie_status(data, "BOOKIE_STATUS") == status
+    if data.count(b",") == 3:
+        assert encode_bookie_status(status) == data
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"1,READ_WRITE\n", b"1,BUSY,1,false\n", b"1,READ_ONLY,x,false\n", b"1,READ_ONLY,1,no\n", b"\xff"]
+)
+def test_damaged_statuses_are_refused(data: bytes) -> None:
+    with pytest.raises(MetadataCorrupt):
+        decode_bookie_status(data, "BOOKIE_STATUS")
+
+
+def test_unknown_status_layout_is_unsupported() -> None:
+    with pytest.raises(Unsupported):
+        decode_bookie_status(b"2,READ_ONLY,1,true\n", "BOOKIE_STATUS")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("1f4.log.compacting", CompactionFile(0x1F4, None)),
+        ("1f4.log.78.compacted", CompactionFile(0x1F4, 0x78)),
+        ("1f4.log", None),
+        ("1f4.log.compacted", None),
+        ("x.log.compacting", None),
+    ],
+)
+def test_compaction_names(name: str, file: CompactionFile | None) -> None:
+    assert compaction_file_of(name) == file
+
+
+@pytest.mark.parametrize(
+    ("path", "ledger_id"),
+    [("12/34/1234.idx", 0x1234), ("0/5/5.idx", 5), ("0/1/1.idx", 1), ("ff/ff/fffff.idx", 0xFFFFF)],
+)
+def test_index_paths(path: str, ledger_id: int) -> None:
+    assert index_file_path(ledger_id) == path
+    assert ledger_id_of_index_file(path) == ledger_id
+    assert ledger_id_of_index_file(path + ".rloc") == ledger_id
+
+
+@pytest.mark.parametrize("path", ["1.idx", "0/1/2.idx", "0/01/1.idx", "0/1/1.log", "a/0/1/1.idx", "0/1/1.idx.bak"])
+def test_other_paths_are_no_index_files(path: str) -> None:
+    assert ledger_id_of_index_file(path) is None
+
+
+@FIXED
+@given(st.binary(max_size=60), st.sampled_from([b"3\n", b"4\n", b"5\n", b"1,", b""]))
+def test_arbitrary_bytes_raise_only_our_errors(data: bytes, head: bytes) -> None:
+    for decode in (decode_cookie, decode_last_mark, decode_last_id, decode_bookie_status):
+        error = refusal(partial(decode, head + data, "x"))
+        assert error is None or error.context["where"] == "x"

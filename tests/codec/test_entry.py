@@ -1,0 +1,150 @@
+"""Entry bodies: vectors, round trips, damage."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.digest import DIGEST_SIZE, DigestType
+from store.codec.entry import (
+    Entry,
+    LastAddConfirmed,
+    decode_entry,
+    decode_explicit_lac,
+    encode_entry,
+    encode_explicit_lac,
+    find_digest_type,
+)
+from store.errors import EntryCorrupt
+from tests.codec.bookkeeper_vectors import FIXED, KNOWN, SEALED_LOG, Known, header_bytes_of, refusal
+
+SECRET = b"secret"
+LONG_MAX = 2**63 - 1
+
+entries = st.builds(
+    Entry,
+    ledger_id=st.integers(0, LONG_MAX),
+    entry_id=st.integers(0, LONG_MAX),
+    last_add_confirmed=st.integers(-1, LONG_MAX),
+    length=st.integers(0, LONG_MAX),
+    digest_type=st.sampled_from(DigestType),
+    payload=st.binary(max_size=80).map(memoryview),
+)
+
+
+def _body(known: Known) -> bytes:
+    return SEALED_LOG[known.offset + 4 : known.offset + 4 + known.size]
+
+
+@pytest.mark.parametrize("digest_type", [DigestType.CRC32C, None])
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: f"{known.ledger_id}:{known.entry_id}")
+def test_sample_log(known: Known, digest_type: DigestType | None) -> None:
+    entry = decode_entry(_body(known), digest_type, where="1.log")
+    assert entry == Entry(
+        known.ledger_id,
+        known.entry_id,
+        known.last_add_confirmed,
+        known.length,
+        DigestType.CRC32C,
+        memoryview(known.payload),
+    )
+    assert encode_entry(entry) == _body(known)
+
+
+@pytest.mark.parametrize(
+    ("digest_type", "password", "tail"),
+    [
+        (DigestType.CRC32, b"", "0000000078544baa61"),
+        (DigestType.HMAC, b"", "57dcc4d6d02ccd44a8ef58f411bc2fa212201e5361"),
+        (DigestType.HMAC, SECRET, "a0f978d790a5fa13ab2e3534cd29aa2d1a9dd7ce61"),
+        (DigestType.DUMMY, b"", "61"),
+    ],
+)
+def test_other_digests_of_entry_1_0(digest_type: DigestType, password: bytes, tail: str) -> None:
+    body = header_bytes_of(KNOWN[0]) + bytes.fromhex(tail)
+    entry = decode_entry(body, digest_type, where="x", password=password)
+    assert (bytes(entry.payload), entry.digest_type) == (b"a", digest_type)
+    assert encode_entry(entry, password) == body
+    found = None if digest_type is DigestType.DUMMY else digest_type
+    assert find_digest_type(body, password) == found
+
+
+def test_inference_fails_without_the_password_and_says_so() -> None:
+    body = header_bytes_of(KNOWN[0]) + bytes.fromhex("a0f978d790a5fa13ab2e3534cd29aa2d1a9dd7ce61")
+    with pytest.raises(EntryCorrupt, match="x: entry 1:0: CRC32C digest is a0f978d7, computed "):
+        decode_entry(body, None, where="x")
+
+
+def test_a_wrong_digest_names_where_expected_and_found() -> None:
+    body = _body(KNOWN[0])[:-1] + b"`"
+    with pytest.raises(EntryCorrupt) as caught:
+        decode_entry(body, DigestType.CRC32C, where="1.log @ 0x400")
+    assert caught.value.context["where"] == "1.log @ 0x400: entry 1:0"
+    assert caught.value.context["found"] == "504955ed"
+    assert caught.value.context["expected"] != "504955ed"
+    assert bytes(decode_entry(body, DigestType.CRC32C, where="x", verify=False).payload) == b"`"
+
+
+@pytest.mark.parametrize("digest_type", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
+def test_every_flipped_bit_is_detected(digest_type: DigestType) -> None:
+    entry = Entry(1, 2, 1, 3, digest_type, memoryview(b"abc"))
+    body = encode_entry(entry)
+    for bit in range(8 * len(body)):
+        damaged = bytearray(body)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(EntryCorrupt):
+            decode_entry(bytes(damaged), digest_type, where="x")
+        with pytest.raises(EntryCorrupt):
+            decode_entry(bytes(damaged), None, where="x")
+
+
+def test_every_truncation_is_detected() -> None:
+    body = _body(KNOWN[3])
+    for size in range(len(body)):
+        with pytest.raises(EntryCorrupt):
+            decode_entry(body[:size], DigestType.CRC32C, where="x")
+    with pytest.raises(EntryCorrupt, match="wanted 52 bytes, got 42"):
+        decode_entry(body, DigestType.HMAC, where="x", verify=False)
+
+
+@FIXED
+@given(entries, st.sampled_from([b"", SECRET]))
+def test_decode_inverts_encode(entry: Entry, password: bytes) -> None:
+    body = encode_entry(entry, password)
+    assert len(body) == 32 + DIGEST_SIZE[entry.digest_type] + len(entry.payload)
+    assert decode_entry(memoryview(body), entry.digest_type, where="x", password=password) == entry
+
+
+@FIXED
+@given(st.binary(max_size=120), st.sampled_from([None, *DigestType]), st.booleans())
+def test_arbitrary_bytes_raise_only_our_error(body: bytes, digest_type: DigestType | None, verify: bool) -> None:
+    error = refusal(partial(decode_entry, body, digest_type, where="x", verify=verify))
+    assert error is None or (type(error) is EntryCorrupt and error.context["where"])
+
+
+def test_explicit_lac_vector() -> None:
+    buffer = bytes.fromhex("0000000000000001 0000000000000002 57753c55")
+    expected = LastAddConfirmed(1, 2, DigestType.CRC32C)
+    assert decode_explicit_lac(buffer, DigestType.CRC32C, where="x") == expected
+    assert decode_explicit_lac(buffer, None, where="x") == expected
+    assert encode_explicit_lac(expected) == buffer
+
+
+def test_explicit_lac_ignores_bytes_behind_its_digest_and_refuses_damage() -> None:
+    buffer = bytes.fromhex("0000000000000001 0000000000000002 57753c55")
+    assert decode_explicit_lac(buffer + b"more", DigestType.CRC32C, where="x").last_add_confirmed == 2
+    for size in range(len(buffer)):
+        with pytest.raises(EntryCorrupt):
+            decode_explicit_lac(buffer[:size], DigestType.CRC32C, where="x")
+    with pytest.raises(EntryCorrupt):
+        decode_explicit_lac(buffer[:-1] + b"\x54", None, where="x")
+
+
+@FIXED
+@given(st.integers(0, LONG_MAX), st.integers(-1, LONG_MAX), st.sampled_from(DigestType))
+def test_explicit_lac_round_trip(ledger_id: int, lac: int, kind: DigestType) -> None:
+    value = LastAddConfirmed(ledger_id, lac, kind)
+    assert decode_explicit_lac(encode_explicit_lac(value, SECRET), kind, where="x", password=SECRET) == value

@@ -1,0 +1,177 @@
+"""Entry-log headers, ledgers maps, locations and names."""
+
+from __future__ import annotations
+
+import random
+import struct
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.entrylog import (
+    EntryLogHeader,
+    decode_header,
+    decode_ledgers_map,
+    decode_location,
+    encode_header,
+    encode_ledgers_map,
+    encode_location,
+    log_file_name,
+    log_id_of,
+)
+from store.errors import EntryLogCorrupt, Unsupported
+from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LEDGERS_MAP, LOG_HEADER, SEALED_LOG, refusal
+
+SEALED = EntryLogHeader(1, 1280, 2)
+
+
+def test_header_vector() -> None:
+    assert decode_header(SEALED_LOG, "1.log") == SEALED
+    assert encode_header(SEALED) == LOG_HEADER
+    assert SEALED.has_map
+    assert not EntryLogHeader(1, 0, 0).has_map
+    assert not EntryLogHeader(0, 1280, 2).has_map
+
+
+def test_garbage_in_unused_header_bytes_is_ignored() -> None:
+    header = LOG_HEADER[:20] + random.Random(1).randbytes(1004)
+    assert decode_header(header, "1.log") == SEALED
+
+
+def test_header_without_magic_or_cut_is_refused() -> None:
+    with pytest.raises(EntryLogCorrupt, match=r"1\.log: starts with 424b4c45, not 424b4c4f \(BKLO\)"):
+        decode_header(b"BKLE" + LOG_HEADER[4:], "1.log")
+    for size in range(1024):
+        with pytest.raises(EntryLogCorrupt, match="wanted 1024 bytes"):
+            decode_header(LOG_HEADER[:size], "1.log")
+
+
+@pytest.mark.parametrize("version", [-1, 2, 2**31 - 1])
+def test_unknown_versions_are_unsupported(version: int) -> None:
+    with pytest.raises(Unsupported):
+        decode_header(LOG_HEADER[:4] + struct.pack(">i", version) + LOG_HEADER[8:], "1.log")
+
+
+def test_ledgers_map_vector() -> None:
+    assert decode_ledgers_map(SEALED_LOG, SEALED, "1.log") == {1: 126, 7: 130}
+    assert encode_ledgers_map({1: 126, 7: 130}) == LEDGERS_MAP
+
+
+def test_direct_log_map_ends_at_its_padding() -> None:
+    header = decode_header(DIRECT_LOG, "1.log")
+    assert header == EntryLogHeader(1, 0x2000, 2)
+    assert decode_ledgers_map(DIRECT_LOG, header, "1.log") == {1: 126, 7: 130}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        EntryLogHeader(0, 1280, 2),
+        EntryLogHeader(1, 0, 2),
+        EntryLogHeader(1, 1280, 0),
+        EntryLogHeader(1, 1280, 3),
+        EntryLogHeader(1, 1280, -1932430239),
+        EntryLogHeader(1, 1023, 2),
+        EntryLogHeader(1, -1280, 2),
+        EntryLogHeader(1, 1336, 2),
+        EntryLogHeader(1, 2**62, 2),
+        EntryLogHeader(1, 1024, 2),
+        EntryLogHeader(1, 1279, 2),
+        EntryLogHeader(1, 1334, 2),
+    ],
+    ids=str,
+)
+def test_impossible_headers_have_no_map(header: EntryLogHeader) -> None:
+    with pytest.raises(EntryLogCorrupt):
+        decode_ledgers_map(SEALED_LOG, header, "1.log")
+
+
+@pytest.mark.parametrize(
+    ("offset", "field"),
+    [
+        (1280, struct.pack(">i", 51)),
+        (1280, struct.pack(">i", 2**31 - 1)),
+        (1284, struct.pack(">q", 1)),
+        (1292, struct.pack(">q", 0)),
+        (1300, struct.pack(">i", 3)),
+        (1300, struct.pack(">i", 2**31 - 1)),
+        (1300, struct.pack(">i", -1)),
+        (1304, struct.pack(">q", -1)),
+        (1304, struct.pack(">q", 7)),
+        (1312, struct.pack(">q", 0)),
+    ],
+)
+def test_damaged_maps_are_refused(offset: int, field: bytes) -> None:
+    damaged = SEALED_LOG[:offset] + field + SEALED_LOG[offset + len(field) :]
+    assert damaged != SEALED_LOG
+    with pytest.raises(EntryLogCorrupt):
+        decode_ledgers_map(damaged, SEALED, "1.log")
+
+
+def test_every_cut_of_the_map_is_refused() -> None:
+    for size in range(1280, len(SEALED_LOG)):
+        with pytest.raises(EntryLogCorrupt):
+            decode_ledgers_map(SEALED_LOG[:size], SEALED, "1.log")
+
+
+@pytest.mark.parametrize("ledgers", [1, 9_999, 10_000, 10_001, 25_000])
+def test_maps_of_many_batches(ledgers: int) -> None:
+    sizes = {ledger_id: ledger_id + 40 for ledger_id in range(ledgers)}
+    packed = encode_ledgers_map(sizes)
+    batches = -(-ledgers // 10_000)
+    assert len(packed) == batches * 24 + 16 * ledgers
+    log = LOG_HEADER + packed
+    assert decode_ledgers_map(log, EntryLogHeader(1, 1024, ledgers), "1.log") == sizes
+
+
+@FIXED
+@given(
+    st.dictionaries(st.integers(0, 2**63 - 1), st.integers(1, 2**40), min_size=1, max_size=20), st.binary(max_size=9)
+)
+def test_map_round_trip(sizes: dict[int, int], before: bytes) -> None:
+    log = LOG_HEADER + before + encode_ledgers_map(sizes)
+    header = EntryLogHeader(1, 1024 + len(before), len(sizes))
+    assert decode_ledgers_map(log, header, "1.log") == sizes
+    assert decode_header(encode_header(header), "1.log") == header
+
+
+@FIXED
+@given(
+    st.binary(max_size=1100), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.binary(max_size=99)
+)
+def test_arbitrary_bytes_raise_only_our_errors(data: bytes, offset: int, count: int, tail: bytes) -> None:
+    for log in (data, LOG_HEADER + tail):
+        for header in (EntryLogHeader(1, offset, count), EntryLogHeader(1, 1024, count)):
+            with pytest.raises(EntryLogCorrupt):
+                decode_ledgers_map(log, header, "x")
+        error = refusal(partial(decode_header, log, "x"))
+        assert error is None or error.context["where"] == "x"
+
+
+def test_locations_of_the_sample_log() -> None:
+    for known in KNOWN:
+        assert encode_location(1, known.offset + 4) == known.location
+        assert decode_location(known.location) == (1, known.offset + 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "log_id"),
+    [
+        ("0.log", 0),
+        ("1f4.log", 500),
+        ("7fffffff.log", 2**31 - 1),
+        ("1F4.log", 500),
+        ("1f4.log.compacting", None),
+        ("1f4.log.78.compacted", None),
+        ("1f4.txn", None),
+        (".log", None),
+        ("x.log", None),
+        ("1.log\n", None),
+    ],
+)
+def test_log_names(name: str, log_id: int | None) -> None:
+    assert log_id_of(name) == log_id
+    if log_id is not None:
+        assert log_file_name(log_id) == name.lower()
