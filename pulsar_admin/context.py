@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
     from store.meta import Store
+    from store.plans.base import Plan as StorePlan
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,14 +72,23 @@ class App:
         if isinstance(result, (str, int, float)):
             plain = plain or str(result)
         elif isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
-            if result and all(isinstance(item, str) for item in result):
-                output.emit_lines(self.writer, result, self._style(columns, plain))
-            else:
-                self.emit_rows(result, columns, plain)
+            self._emit_sequence(result, columns, plain)
             return
         elif plain is None and is_change(result):
             plain = render_change
         output.emit_document(self.writer, result, self._style(columns, plain))
+
+    def _emit_sequence(self, result: Sequence[object], columns: Sequence[Column], plain: Plain | None) -> None:
+        from pulsar_admin import output
+        from pulsar_admin.changes import is_change, render_change
+
+        if result and all(isinstance(item, str) for item in result):
+            output.emit_lines(self.writer, (str(item) for item in result), self._style(columns, plain))
+        elif not columns and plain is None and is_change(result):
+            form = self.settings.output or "plain"
+            output.emit_records(self.writer, result, output.Style(form, self.settings.color, (), render_change))
+        else:
+            self.emit_rows(result, columns, plain)
 
     def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
@@ -145,6 +155,16 @@ class App:
         from pulsar_admin.confirm import confirm_loss
 
         confirm_loss(plan.loses, yes=self.settings.yes)
+
+    def apply(self, plan: StorePlan) -> object:
+        """Apply PLAN in one transaction and return its report; raises StalePlan, StoreBusy."""
+        from store.meta import open_store
+        from store.plans.base import apply_plan
+
+        # LMDB forbids a process to open one environment twice.
+        self.close()
+        with open_store(self.settings.store, writable=True) as store:
+            return apply_plan(store, plan, self.now_ms)
 
     def _save(self, plan: Plan) -> None:
         from store.atomic import create_file
