@@ -19,6 +19,7 @@ T = TypeVar("T")
 _START_LIMIT_SECONDS = 180
 _STOP_LIMIT_SECONDS = 90
 _POLL_SECONDS = 0.1
+_RENEWALS_OF_A_GOOD_START = 20  # at most 1 was seen; without end it is about 200 a second
 
 BROKER_METADATA = {
     "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"
@@ -84,6 +85,7 @@ class Broker:
         self.web_url = f"http://127.0.0.1:{self.web_port}"
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "pulsar-0.log"
         folder.mkdir(parents=True, exist_ok=True)
         ports = {"brokerServicePort": str(self.port), "webServicePort": str(self.web_port)}
         self._configuration = folder / "standalone.conf"
@@ -100,23 +102,40 @@ class Broker:
         }
 
     def start(self) -> float:
-        """Start and wait until the admin interface answers; the seconds it took."""
+        """Start and wait until the admin interface answers; the seconds it took.
+
+        After SIGKILL, Pulsar 4.0.8 on RocksDB sometimes takes the dead process's registration of the bookie for a rival
+        and deletes and renews its own without end, so that the bookie comes and goes. A clean stop removes the
+        registration; no topic was loaded by then, so nothing but system topics notices.
+        """
+        begin = time.monotonic()
+        self._launch()
+        if self._renews_registration_forever():
+            self.stop()
+            self._launch()
+            assert not self._renews_registration_forever(), f"the bookie comes and goes, see {self._log}"
+        return time.monotonic() - begin
+
+    def _launch(self) -> None:
         assert self._process is None, "already running"
         command = [str(self.distribution / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
         command += ["--metadata-dir", str(self.data / "metadata"), "--bookkeeper-dir", str(self.data / "bookkeeper")]
-        begin = time.monotonic()
-        with (self.folder / "pulsar.log").open("ab") as log:
+        self._log = self.folder / f"pulsar-{len(list(self.folder.glob('pulsar-*.log')))}.log"
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, env=self.environment(), cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
-        wait_until(self._is_ready, f"start, see {self.folder / 'pulsar.log'}", _START_LIMIT_SECONDS)
-        return time.monotonic() - begin
+        wait_until(self._is_ready, f"start, see {self._log}", _START_LIMIT_SECONDS)
+
+    def _renews_registration_forever(self) -> bool:
+        renewals = self._log.read_bytes().count(b"Lock on resource /ledgers/available/")
+        return renewals > _RENEWALS_OF_A_GOOD_START
 
     def _is_ready(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
             self._process = None
-            raise BrokerError(f"Pulsar ended while starting, see {self.folder / 'pulsar.log'}")
+            raise BrokerError(f"Pulsar ended while starting, see {self._log}")
         try:
             self.get("namespaces/public/default")
         except (BrokerError, OSError, http.client.HTTPException):
