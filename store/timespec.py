@@ -32,16 +32,17 @@ _TIME_HINT = (
 )
 _SIZE_SHIFT = {"k": 10, "m": 20, "g": 30, "t": 40}
 
-_PART = re.compile(r"(\d+)(ms|[a-z])")
-_ISO_DURATION = re.compile(r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?")
+_PART = re.compile(r"(\d+)(ms|[a-z])", re.ASCII)
+_ISO_DURATION = re.compile(r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?", re.ASCII)
 _RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S+)|(\S+)\s+ago")
-_EPOCH = re.compile(r"@(-?\d{1,19})")
+_EPOCH = re.compile(r"@(-?\d{1,19})", re.ASCII)
 _DATE_TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s?([Zz]|[+-]\d\d(?::?\d\d)?)?)?"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
 )
-_DAY_TIME = re.compile(r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?")
-_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?")
+_DAY_TIME = re.compile(r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 
 
 # -- durations and sizes ----------------------------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""Writing files: old or new, never half; never over something that exists; system errors are ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from store import atomic
+from store.errors import AlreadyExists, DiskFull, NotFound, NotWritable, StoreError
+
+
+def test_replace_file(tmp_path: Path) -> None:
+    path = tmp_path / "store.json"
+    atomic.replace_file(path, b"old")
+    atomic.replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [found.name for found in tmp_path.iterdir()] == ["store.json"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EROFS, NotWritable), (errno.EACCES, NotWritable)],
+)
+def test_failed_replace_keeps_the_old_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, error: type[StoreError]
+) -> None:
+    path = tmp_path / "store.json"
+    atomic.replace_file(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fail)
+        with pytest.raises(error) as caught:
+            atomic.replace_file(path, b"new")
+    assert caught.value.context["path"] == str(path)
+    assert path.read_bytes() == b"old"
+    assert [found.name for found in tmp_path.iterdir()] == ["store.json"]
+
+
+def test_new_bytes_are_durable_before_the_name_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def recorded(*arguments: object, name: str = name, real: object = real) -> None:
+            calls.append(name)
+            assert callable(real)
+            real(*arguments)
+
+        monkeypatch.setattr(os, name, recorded)
+    atomic.replace_file(tmp_path / "x", b"data")
+    assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_create_file_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with atomic.create_file(path) as file:
+        file.write(b"one")
+    with pytest.raises(AlreadyExists), atomic.create_file(path) as file:
+        file.write(b"two")
+    assert path.read_bytes() == b"one"
+
+
+def test_create_file_follows_no_dangling_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AlreadyExists), atomic.create_file(tmp_path / "link"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_failed_block_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with pytest.raises(TypeError), atomic.create_file(path) as file:
+        file.write("text is not bytes")  # type: ignore[arg-type]
+    assert not path.exists()
+    with pytest.raises(DiskFull), atomic.create_file(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not path.exists()
+
+
+def test_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="cannot write"), atomic.create_file(tmp_path / "no" / "out"):
+        pass
+    with pytest.raises(NotFound):
+        atomic.replace_file(tmp_path / "no" / "out", b"")
+    with pytest.raises(NotFound):
+        atomic.create_directory(tmp_path / "no" / "such")
+
+
+def test_create_directory(tmp_path: Path) -> None:
+    atomic.create_directory(tmp_path / "a")
+    atomic.create_directory(tmp_path / "a", exist_ok=True)
+    with pytest.raises(AlreadyExists):
+        atomic.create_directory(tmp_path / "a")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AlreadyExists):
+        atomic.create_directory(tmp_path / "file", exist_ok=True)
+
+
+def test_rename(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_text("x")
+    atomic.rename(tmp_path / "a" / "x", tmp_path / "y")
+    assert (tmp_path / "y").read_text() == "x"
+    with pytest.raises(NotFound):
+        atomic.rename(tmp_path / "a" / "x", tmp_path / "z")
+
+
+def test_lock_file_is_kept(tmp_path: Path) -> None:
+    first = atomic.open_lock_file(tmp_path / "lock")
+    os.write(first, b"me")
+    second = atomic.open_lock_file(tmp_path / "lock")
+    assert os.read(second, 10) == b"me"
+    os.close(first)
+    os.close(second)
+
+
+def test_an_unknown_system_error_stays_itself(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Input/output") as caught:
+        atomic.raise_write_error(OSError(errno.EIO, "Input/output error"), tmp_path)
+    assert not isinstance(caught.value, StoreError)

@@ -1,0 +1,279 @@
+"""Every result shape in every format; tables on a narrow terminal and in a pipe; progress."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_admin import output, table
+from pulsar_admin.columns import Column, clean_text, render_cell
+from pulsar_admin.jsonify import camel_case, to_json
+from store.names import Position, parse_topic
+from tests.conftest import Cli
+from tests.sample_commands import SAMPLE_TABLE, sample_row
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+FORMATS = ("table", "json", "jsonl", "csv", "plain")
+ROW = {
+    "topic": "persistent://public/default/a",
+    "position": {"ledgerId": 10, "entryId": 3, "partitionIndex": -1},
+    "publishTime": 1_700_000_000_003,
+    "size": 3000,
+    "key": "00ff",
+    "eventTime": None,
+    "bytes": 7,
+}
+
+
+@pytest.fixture(autouse=True)
+def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table.GROUPS, "sample", "Samples.")
+    monkeypatch.setitem(table.COMMANDS, "sample", SAMPLE_TABLE)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("ledger_id", "ledgerId"),
+        ("publish_time_ms", "publishTime"),
+        ("size_bytes", "size"),
+        ("topic", "topic"),
+        ("_ms", "Ms"),
+        ("number_of_entries", "numberOfEntries"),
+    ],
+)
+def test_camel_case(name: str, key: str) -> None:
+    assert camel_case(name) == key
+
+
+def test_dataclass_as_json() -> None:
+    assert to_json(sample_row(parse_topic("a"), 3)) == ROW
+
+
+def test_values_as_json() -> None:
+    assert to_json({1: {3, 1, 2}, "b": (b"\xff", memoryview(b"\x01")), "p": Position(1, 2, 3)}) == {
+        "1": [1, 2, 3],
+        "b": ["ff", "01"],
+        "p": {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "text", ""),
+        (0, "number", "0"),
+        (True, "text", "true"),
+        (1_700_000_000_003, "time", "2023-11-14T22:13:20.003Z"),
+        (90_000, "duration", "1m30s"),
+        (Position(1, 2), "text", "1:2"),
+        (Position(1, 2, 3), "text", "1:2:3"),
+        ({"ledgerId": 1, "entryId": 2, "partitionIndex": -1}, "text", "1:2"),
+        ({"a": 1}, "text", '{"a":1}'),
+        ([], "text", ""),
+        (b"\x00\xff", "text", "00ff"),
+        ("a\tb\x1b[2J\u202e\ud800", "text", "a\\tb\\x1b[2J\\u202e\\ud800"),
+    ],
+)
+def test_cell(value: object, kind: str, text: str) -> None:
+    assert render_cell(value, kind) == text
+
+
+def test_names_cannot_drive_a_terminal() -> None:
+    assert clean_text("\x1b]0;x\x07\n\x9b1m") == "\\x1b]0;x\\x07\\n\\x9b1m"
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_document_in_every_format(cli: Cli) -> None:
+    def text(form: str) -> str:
+        return cli("sample", "document", "a", "-o", form).stdout
+
+    assert json.loads(text("json")) == ROW == json.loads(text("jsonl"))
+    assert '\n  "size" : 3000,\n' in text("json")
+    assert text("jsonl").count("\n") == 1
+    assert text("plain").splitlines()[:2] == ["topic    persistent://public/default/a", "position    10:3"]
+    assert text("table").splitlines()[:2] == ["FIELD        VALUE", "topic        persistent://public/default/a"]
+    header, line = csv.reader(io.StringIO(text("csv")))
+    assert header == list(ROW)
+    assert line == ["persistent://public/default/a", "10:3", "1700000000003", "3000", "00ff", "", "7"]
+    assert cli("sample", "document", "a").stdout == text("json")
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_in_every_format(cli: Cli) -> None:
+    shown = ["persistent://a/b/a", "persistent://a/b/b\\x1b[31m"]
+    real = ["persistent://a/b/a", "persistent://a/b/b\x1b[31m"]
+    results = {form: cli("sample", "names", "a/b", "-o", form) for form in FORMATS}
+    assert results["plain"].stdout.splitlines() == shown == cli("sample", "names", "a/b").stdout.splitlines()
+    assert results["table"].stdout.splitlines() == ["NAME", *shown]
+    assert results["csv"].stdout.splitlines() == ["NAME", *shown]
+    assert results["json"].json == real == results["jsonl"].json_lines
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_in_every_format(cli: Cli) -> None:
+    results = {form: cli("sample", "rows", "a", "b", "-o", form) for form in FORMATS}
+    first, second = results["json"].json
+    assert first == {**ROW, "position": {**ROW["position"], "entryId": 0}, "publishTime": 1_700_000_000_000, "size": 0}  # type: ignore[dict-item]
+    assert results["jsonl"].json_lines == [first, second]
+    assert results["csv"].stdout.splitlines() == [
+        "TOPIC,POSITION,PUBLISHED,SIZE",
+        "persistent://public/default/a,10:0,2023-11-14T22:13:20.000Z,0",
+        "persistent://public/default/b,10:0,2023-11-14T22:13:20.000Z,0",
+    ]
+    assert results["plain"].stdout.splitlines()[0] == "persistent://public/default/a\t10:0\t2023-11-14T22:13:20.000Z\t0"
+    assert results["table"].stdout.splitlines() == [
+        "TOPIC                          POSITION  PUBLISHED                 SIZE",
+        "persistent://public/default/a  10:0      2023-11-14T22:13:20.000Z     0",
+        "persistent://public/default/b  10:0      2023-11-14T22:13:20.000Z     0",
+    ]
+    assert cli("sample", "rows", "a", "b").stdout == results["table"].stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("json", "[]\n"), ("jsonl", ""), ("plain", ""), ("csv", "A,B\n"), ("table", "A  B\n")],
+)
+def test_no_records(form: str, text: str) -> None:
+    stream = io.StringIO()
+    columns = (Column("A", "a"), Column("B", "b"))
+    output.emit_records(output.Writer(stream), iter(()), output.Style(form, "auto", columns))
+    assert stream.getvalue() == text
+
+
+def test_long_table_keeps_its_columns_and_one_header(cli: Cli) -> None:
+    lines = cli("sample", "rows", "a", "--count", "2500").stdout.splitlines()
+    assert len(lines) == 2501
+    assert sum(line.startswith("TOPIC") for line in lines) == 1
+    assert {line.index("2023-11-14T22:13:2") for line in lines[1001:]} == {lines[2000].index("2023")}
+
+
+def test_records_are_written_as_they_come() -> None:
+    stream = io.StringIO()
+
+    def records() -> Any:  # Any: a generator
+        yield {"a": 1}
+        assert stream.getvalue() == '{"a":1}\n'
+        yield {"a": 2}
+
+    output.emit_records(output.Writer(stream), records(), output.Style("jsonl"))
+    assert stream.getvalue() == '{"a":1}\n{"a":2}\n'
+
+
+def test_pipe_is_never_cut(cli: Cli) -> None:
+    name = "x" * 400
+    assert f"/{name}  10:0" in cli("sample", "rows", name).stdout
+
+
+# -- terminals --------------------------------------------------------------------------------------------------------
+
+
+def on_terminal(columns: int, *arguments: str) -> str:
+    """Run the sample program with stdout and stderr on a terminal of that width and return what it showed."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.sample_program", *arguments],
+        cwd=REPOSITORY,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**environment, "TERM": "xterm"},
+    )
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # Linux: the other end is closed
+            break
+        if not piece:
+            break
+        shown += piece
+        if piece.endswith(b"[y/N] "):
+            os.write(leader, b"n\n")
+    os.close(leader)
+    process.wait()
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_table_on_80_columns() -> None:
+    lines = on_terminal(80, "--color", "never", "sample", "rows", "a" * 60, "b").splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "TOPIC                                   POSITION  PUBLISHED                 SIZE",
+        "persistent://public/default/aaaaaaaaaa  10:0      2023-11-14T22:13:20.000Z     0",
+        "a" * 38,
+        "a" * 12,
+        "persistent://public/default/b           10:0      2023-11-14T22:13:20.000Z     0",
+    ]
+
+
+def test_narrow_terminal_shows_blocks() -> None:
+    text = on_terminal(40, "sample", "rows", "a")
+    assert text.splitlines() == [
+        "TOPIC      persistent://public/default/a",
+        "POSITION   10:0",
+        "PUBLISHED  2023-11-14T22:13:20.000Z",
+        "SIZE       0",
+        "",
+    ]
+
+
+def test_color_only_when_wanted() -> None:
+    assert "\x1b[1m" in on_terminal(100, "sample", "rows", "a")
+    assert "\x1b" not in on_terminal(100, "sample", "rows", "a", "--color", "never")
+
+
+def test_question_on_a_terminal() -> None:
+    text = on_terminal(80, "sample", "change", "-s", "w", "--lossy")
+    assert "This cannot be undone: 3 ledgers\nGo on? [y/N] n\n" in text
+    assert text.endswith("error: cancelled, nothing was changed\nhint: --dry-run shows the change\n")
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_no_progress_without_a_terminal(cli: Cli) -> None:
+    assert cli("sample", "work") == (0, "", "")
+    assert cli("sample", "work", "--verbose").stderr == "note: worked\n"
+
+
+def test_progress_as_json_lines(cli: Cli) -> None:
+    (line,) = cli("sample", "work", "--progress", "json").stderr.splitlines()
+    fields = json.loads(line)
+    assert {key: fields[key] for key in ("progress", "done", "total", "unit", "finished", "secondsLeft")} == {
+        "progress": "scan",
+        "done": 1200,
+        "total": 1200,
+        "unit": "bytes",
+        "finished": True,
+        "secondsLeft": 0.0,
+    }
+
+
+def test_bar_on_a_terminal() -> None:
+    assert "scan" in on_terminal(80, "sample", "work")
+    assert on_terminal(80, "sample", "work", "--no-progress") == ""
+    assert on_terminal(80, "sample", "work", "-q") == ""
