@@ -214,6 +214,7 @@ def test_unknown_versions_are_unsupported(version: int) -> None:
         TEXT_V2.replace(b"state: CLOSED", b"state: NONE"),
         TEXT_V2.replace(b"segment {", b"segment [", 1),
         TEXT_V2 + b"\xff",
+        TEXT_V2.replace(b'\\"', b"\\#"),
         TEXT_V2[: TEXT_V2.index(b"segment")],
         b"BookieMetadataFormatVersion\t1\n",
         b"BookieMetadataFormatVersion\t1\n1\n1\n0\n",
