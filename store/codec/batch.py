@@ -43,7 +43,7 @@ def iter_batch(
     """
     slots = list(_slots(memoryview(uncompressed), where))
     indexes: Sequence[int] = range(count)
-    if len(slots) != count and len(slots) == len(compacted_indexes) < count:
+    if slots and len(slots) == len(compacted_indexes) < count:
         indexes = compacted_indexes
         if sorted(set(indexes)) != list(indexes) or indexes[0] < 0 or indexes[-1] >= count:
             raise EntryCorrupt(

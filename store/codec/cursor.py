@@ -15,7 +15,7 @@ from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
-from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
+from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -30,6 +30,7 @@ _PLAIN_FORM = b"\x08"  # the tag of PositionInfo.ledgerId
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _WIRE_TYPES = {1: _VARINT, 2: _VARINT} | dict.fromkeys((3, 4, 5, 6), _LENGTH_DELIMITED)
 _ALL_BITS = 2**64 - 1
+_PARTS_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,40 +133,48 @@ def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], wh
     iterable as far as they are needed. Raises Unsupported for another form, EntryCorrupt for a damaged one.
     """
     entries = iter(payloads_newest_first)
-    run: list[bytes] = []
+    run: list[bytes] = []  # in rising order; a later part may begin with any byte, also with that of a whole state
     passed_over = False
     for payload in entries:
-        run.insert(0, bytes(payload))
-        footer = _footer(run[0]) if len(run) == 1 else None
-        if footer is not None:
+        data = bytes(payload)
+        footer = _footer(data)
+        if footer is not None and not run:
             return decode_position_info(_join_parts(entries, footer, where), where)
-        if run[0][:1] != _PLAIN_FORM:
-            continue
-        if len(run) == 1 and (state := _whole_state(run[0], where)) is not None:
-            return state
-        if not _is_beginning(b"".join(run)):
+        run.insert(0, data)
+        if footer is not None or not data or len(run) > _PARTS_LIMIT:
             break
-        run.clear()
-        passed_over = True
+        if data[:1] != _PLAIN_FORM:
+            continue
+        state = _whole_state(data, where)
+        if state is not None and len(run) == 1:
+            return state
+        if _is_beginning(run):
+            run.clear()
+            passed_over = True
+        elif state is not None:
+            break
     if run:
-        raise Unsupported(
-            f"{where}: the newest entry is no known form of a cursor's state: {run[-1][:8].hex() or 'empty'}",
-            where=where,
-            found=run[-1][:16].hex(),
-        )
+        raise _no_state(run[-1], where)
     if passed_over:
         raise EntryCorrupt(f"{where}: no whole state, only parts without their footer", where=where)
     return None
 
 
 def _whole_state(payload: bytes, where: str) -> CursorState | None:
-    """Return the state in PAYLOAD, or None when it is the first part of one; raises EntryCorrupt when it is neither."""
+    """Return the state in PAYLOAD, or None when it is none."""
     try:
         return decode_position_info(payload, where)
     except EntryCorrupt:
-        if _is_beginning(payload):
-            return None
-        raise
+        return None
+
+
+def _no_state(payload: bytes, where: str) -> StoreError:
+    found = payload[:16].hex()
+    if payload[:1] == _PLAIN_FORM:
+        return EntryCorrupt(f"{where}: the newest entry is damaged, no PositionInfo: {found}", where=where, found=found)
+    return Unsupported(
+        f"{where}: the newest entry is no known form of a cursor's state: {found or 'empty'}", where=where, found=found
+    )
 
 
 def _footer(payload: bytes) -> tuple[int, int] | None:
@@ -212,14 +221,15 @@ def _join_parts(entries: Iterator[bytes | memoryview], footer: tuple[int, int], 
     return state
 
 
-def _is_beginning(data: bytes) -> bool:
-    """Whether DATA is a PositionInfo up to some byte, judged by its top-level fields."""
-    offset = 0
+def _is_beginning(parts: list[bytes]) -> bool:
+    """Whether PARTS are a PositionInfo up to some byte: its fields in their order, and one part alone is cut short."""
+    data = b"".join(parts)
+    offset = last_number = 0
     while offset < len(data):
         number, wire_type = data[offset] >> 3, data[offset] & 7
-        if _WIRE_TYPES.get(number) != wire_type:
+        if _WIRE_TYPES.get(number) != wire_type or number < last_number:
             return False
-        value = 0
+        value, last_number = 0, number
         for shift in range(0, 70, 7):
             offset += 1
             if offset == len(data):
@@ -230,7 +240,7 @@ def _is_beginning(data: bytes) -> bool:
         else:
             return False
         offset += 1 + (value if wire_type == _LENGTH_DELIMITED else 0)
-    return True
+    return offset > len(data) or len(parts) > 1
 
 
 def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCursorInfo, Wrapping]:

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import contextlib
+import tracemalloc
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.compression import LZ4, NONE, SNAPPY, ZLIB, ZSTD, codec_name, compress, decompress
+from store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from tests.codec.strategies import quick
+
+CODECS = (LZ4, ZLIB, ZSTD, SNAPPY)
+HELLO = b"hello hello hello hello"
+
+# Written by hand from the formats: an LZ4 block of literals only; the same as a raw Snappy block; zlib and zstd stored.
+STORED = {
+    LZ4: b"\xf0\x08" + HELLO,
+    ZLIB: b"\x78\x01\x01\x17\x00\xe8\xff" + HELLO + zlib.adler32(HELLO).to_bytes(4, "big"),
+    ZSTD: b"\x28\xb5\x2f\xfd\x20\x17" + (1 | len(HELLO) << 3).to_bytes(3, "little") + HELLO,
+    SNAPPY: b"\x17\x58" + HELLO,
+}
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_reads_the_format(kind: int) -> None:
+    assert decompress(kind, STORED[kind], len(HELLO), where="10:0") == HELLO
+    assert decompress(kind, memoryview(STORED[kind]), len(HELLO), where="10:0") == HELLO
+
+
+@pytest.mark.parametrize("kind", [NONE, *CODECS])
+@pytest.mark.parametrize("data", [b"", b"x", b"ab" * 4000, bytes(range(256)) * 9000], ids=["0", "1", "8 KB", "2.3 MB"])
+def test_round_trip(kind: int, data: bytes) -> None:
+    assert decompress(kind, compress(kind, data), len(data), where="10:0") == data
+
+
+def test_none_ignores_the_stated_size() -> None:
+    assert decompress(NONE, b"abc", 0, where="10:0") == b"abc"
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("change", [-1, 1, 1000])
+def test_a_size_that_is_wrong(kind: int, change: int) -> None:
+    data = b"ab" * 4000
+    with pytest.raises(EntryCorrupt, match="10:0"):
+        decompress(kind, compress(kind, data), len(data) + change, where="10:0")
+
+
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("size", [-1, -(2**31), 100_000_000])
+def test_a_size_that_is_absurd_costs_no_memory(kind: int, size: int) -> None:
+    stored = compress(kind, HELLO)
+    tracemalloc.start()
+    try:
+        with pytest.raises(EntryCorrupt):
+            decompress(kind, stored, size, where="10:0")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_the_limit(kind: int) -> None:
+    bomb = compress(kind, bytes(3_000_000))
+    assert len(decompress(kind, bomb, 3_000_000, where="10:0")) == 3_000_000
+    with pytest.raises(LimitExceeded) as caught:
+        decompress(kind, bomb, 3_000_000, where="10:0", limit_bytes=2_999_999)
+    assert caught.value.context["limit_bytes"] == 2_999_999
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_bomb_behind_a_small_size_is_not_unpacked(kind: int) -> None:
+    bomb = compress(kind, bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(EntryCorrupt):
+            decompress(kind, bomb, 100_000, where="10:0")
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_cut_data(kind: int) -> None:
+    stored = compress(kind, bytes(range(256)))
+    for size in range(len(stored)):
+        with pytest.raises(EntryCorrupt):
+            decompress(kind, stored[:size], 256, where="10:0")
+
+
+def test_the_error_is_of_the_asked_class() -> None:
+    with pytest.raises(MetadataCorrupt):
+        decompress(ZSTD, b"nonsense", 8, where="/path", error=MetadataCorrupt)
+
+
+@pytest.mark.parametrize("kind", [5, -1, 99])
+def test_unknown_codecs(kind: int) -> None:
+    with pytest.raises(Unsupported):
+        decompress(kind, b"data", 4, where="10:0")
+    with pytest.raises(Unsupported):
+        compress(kind, b"data")
+    assert codec_name(kind) == str(kind)
+
+
+def test_names() -> None:
+    assert [codec_name(kind) for kind in (NONE, *CODECS)] == ["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
+
+
+@quick
+@given(st.sampled_from(CODECS), st.binary(max_size=300))
+def test_round_trip_of_anything(kind: int, data: bytes) -> None:
+    assert decompress(kind, compress(kind, data), len(data), where="10:0") == data
+
+
+@quick
+@given(st.sampled_from(CODECS), st.binary(max_size=100), st.integers(0, 2000), st.booleans())
+def test_arbitrary_bytes(kind: int, data: bytes, size: int, zstd_magic: bool) -> None:
+    with contextlib.suppress(StoreError):
+        decompress(kind, b"\x28\xb5\x2f\xfd" * zstd_magic + data, size, where="10:0")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.delayedbucket import (
+    DelayedIndex,
+    SegmentMetadata,
+    bucket_key,
+    decode_entry_ids,
+    decode_snapshot_metadata,
+    decode_snapshot_segment,
+    encode_entry_ids,
+    encode_snapshot_metadata,
+    encode_snapshot_segment,
+    parse_bucket_key,
+)
+from store.errors import EntryCorrupt, StoreError
+from tests.codec.strategies import quick, uint64
+
+# Portable RoaringBitmap of {3, 5}: cookie 12346, one array container: key 0, cardinality − 1, offset 16, the values.
+BITMAP = bytes.fromhex("3a300000 01000000 0000 0100 10000000 0300 0500")
+METADATA = bytes.fromhex("0a24 0a18 080a 1214") + BITMAP + bytes.fromhex("10d00f 18e807 00".replace(" 00", ""))
+SEGMENT = bytes.fromhex("0a07 08e807 100a 1803 0a07 08d00f 100a 1805")
+
+
+def test_metadata() -> None:
+    metadata = METADATA[:1] + bytes([len(METADATA) - 2]) + METADATA[2:]
+    expected = (SegmentMetadata(1000, 2000, {10: BITMAP}),)
+    assert decode_snapshot_metadata(metadata, "108:0") == expected
+    assert encode_snapshot_metadata(expected) == metadata
+    assert set(decode_entry_ids(expected[0].bitmaps[10], "108:0")) == {3, 5}
+    assert encode_entry_ids([5, 3]) == BITMAP
+
+
+def test_segment() -> None:
+    expected = (DelayedIndex(1000, 10, 3), DelayedIndex(2000, 10, 5))
+    assert decode_snapshot_segment(SEGMENT, "108:1") == expected
+    assert encode_snapshot_segment(expected) == SEGMENT
+
+
+def test_keys() -> None:
+    assert bucket_key(99, 105) == "#pulsar.internal.delayed.bucket_99_105"
+    assert parse_bucket_key("#pulsar.internal.delayed.bucket_99_105") == (99, 105)
+    for other in ("bucket_1_2", "#pulsar.internal.delayed.bucket_1", "#pulsar.internal.delayed.bucket_1_2_3", ""):
+        assert parse_bucket_key(other) is None
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\0", BITMAP[:-1], BITMAP[:16] + b"\x05\0\x03\0", b"\xff" * 20])
+def test_bitmaps_that_are_none(bitmap: bytes) -> None:
+    with pytest.raises(EntryCorrupt, match="108:0"):
+        decode_entry_ids(bitmap, "108:0")
+
+
+def test_missing_fields() -> None:
+    with pytest.raises(EntryCorrupt, match="timestamp"):
+        decode_snapshot_segment(bytes.fromhex("0a04 100a 1803"), "108:1")
+    with pytest.raises(EntryCorrupt, match="schedule_timestamp"):
+        decode_snapshot_metadata(bytes.fromhex("0a02 1001"), "108:0")
+
+
+@quick
+@given(st.lists(st.builds(DelayedIndex, uint64, uint64, uint64), max_size=5).map(tuple))
+def test_segment_round_trip(indexes: tuple[DelayedIndex, ...]) -> None:
+    assert decode_snapshot_segment(encode_snapshot_segment(indexes), "108:1") == indexes
+
+
+@quick
+@given(
+    st.lists(
+        st.builds(SegmentMetadata, uint64, uint64, st.dictionaries(uint64, st.binary(max_size=9), max_size=3)),
+        max_size=3,
+    ).map(tuple)
+)
+def test_metadata_round_trip(segments: tuple[SegmentMetadata, ...]) -> None:
+    assert decode_snapshot_metadata(encode_snapshot_metadata(segments), "108:0") == segments
+
+
+@quick
+@given(st.sets(st.integers(0, 2**32 - 1), max_size=50) | st.builds(range, st.just(0), st.integers(0, 70000)))
+def test_entry_ids_round_trip(entry_ids: set[int] | range) -> None:
+    assert set(decode_entry_ids(encode_entry_ids(entry_ids), "108:0")) == set(entry_ids)
+
+
+@quick
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes(raw: bytes) -> None:
+    for decode in (decode_snapshot_metadata, decode_snapshot_segment, decode_entry_ids):
+        with contextlib.suppress(StoreError):
+            decode(raw, "108:0")

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    PartitionedTopic,
+    Policies,
+    Retention,
+    decode_json_object,
+    decode_partitioned_topic,
+    decode_policies,
+    encode_json_object,
+    encode_partitioned_topic,
+    encode_policies,
+)
+from store.errors import MetadataCorrupt, StoreError
+from tests.codec.strategies import int64, properties, quick, texts
+
+# /admin/policies/acme/delayed of a Pulsar 4.0.8, without some of its keys.
+REAL = (
+    b'{"auth_policies":{"namespace_auth":{},"destination_auth":{},"subscription_auth_roles":{}},'
+    b'"replication_clusters":["standalone"],"backlog_quota_map":{},"deleted":false,"encryption_required":false,'
+    b'"delayed_delivery_policies":{"tickTime":2000,"active":true,"maxDeliveryDelayInMillis":864000000},'
+    b'"subscription_auth_mode":"None","offload_threshold":-1,"properties":{}}'
+)
+DELAYED = DelayedDelivery(active=True, tick_time_ms=2000, max_delay_ms=864000000)
+
+policies = st.builds(
+    Policies,
+    st.none() | st.builds(DelayedDelivery, st.booleans(), int64, int64),
+    st.none() | int64,
+    st.none() | st.builds(Retention, int64, int64),
+    st.dictionaries(texts, st.builds(BacklogQuota, int64, int64, texts), max_size=2),
+)
+
+
+def test_a_real_value() -> None:
+    assert decode_policies(REAL, "/path") == Policies(delayed_delivery=DELAYED)
+    assert encode_json_object(decode_json_object(REAL, "/path")) == REAL
+    assert encode_policies(Policies(delayed_delivery=DELAYED), REAL) == REAL
+
+
+def test_a_change_touches_its_key_only() -> None:
+    off = encode_policies(Policies(delayed_delivery=replace(DELAYED, active=False)), REAL)
+    assert off == REAL.replace(b'"active":true', b'"active":false')
+    gone = encode_policies(Policies(), REAL)
+    assert gone == REAL.replace(
+        b'"delayed_delivery_policies":{"tickTime":2000,"active":true,"maxDeliveryDelayInMillis":864000000},', b""
+    )
+    more = encode_policies(Policies(DELAYED, 60, Retention(-1, 5)), REAL)
+    assert more == REAL[:-1] + (
+        b',"message_ttl_in_seconds":60,"retention_policies":{"retentionTimeInMinutes":-1,"retentionSizeInMB":5}}'
+    )
+
+
+def test_unknown_keys_inside_a_policy_stay() -> None:
+    base = b'{"delayed_delivery_policies":{"new":[1],"tickTime":1,"active":true}}'
+    assert decode_policies(base, "/path").delayed_delivery == DelayedDelivery(True, 1)
+    changed = encode_policies(Policies(DelayedDelivery(False, 2)), base)
+    assert changed == (
+        b'{"delayed_delivery_policies":{"new":[1],"tickTime":2,"active":false,"maxDeliveryDelayInMillis":0}}'
+    )
+
+
+def test_backlog_quotas() -> None:
+    base = (
+        b'{"backlog_quota_map":{"destination_storage":{"limit":10,"policy":"producer_exception"},'
+        b'"message_age":{"limit":0,"limitSize":-1,"limitTime":3600,"policy":"consumer_backlog_eviction"}}}'
+    )
+    storage = BacklogQuota(10, 0, "producer_exception")
+    age = BacklogQuota(-1, 3600, "consumer_backlog_eviction")
+    found = decode_policies(base, "/path")
+    assert found == Policies(backlog_quotas={"destination_storage": storage, "message_age": age})
+    changed = encode_policies(
+        replace(
+            found, backlog_quotas={"destination_storage": storage, "message_age": replace(age, limit_time_seconds=1)}
+        ),
+        base,
+    )
+    assert changed == (
+        b'{"backlog_quota_map":{"destination_storage":{"limit":10,"policy":"producer_exception"},'
+        b'"message_age":{"limit":-1,"limitSize":-1,"limitTime":1,"policy":"consumer_backlog_eviction"}}}'
+    )
+    assert encode_policies(Policies(), base) == b'{"backlog_quota_map":{}}'
+    assert decode_policies(b'{"backlog_quota_map":null}', "/path") == Policies()
+    assert json.loads(encode_policies(found, b'{"backlog_quota_map":null}'))["backlog_quota_map"].keys() == {
+        "destination_storage",
+        "message_age",
+    }
+
+
+def test_partitioned_topics() -> None:
+    real = b'{"partitions":3,"deleted":false}'
+    assert decode_partitioned_topic(real, "/path") == PartitionedTopic(3)
+    assert encode_partitioned_topic(PartitionedTopic(3)) == real
+    assert encode_partitioned_topic(PartitionedTopic(4), real) == b'{"partitions":4,"deleted":false}'
+    with_properties = b'{"partitions":3,"deleted":true,"properties":{"k":"v"},"x":1.5}'
+    assert decode_partitioned_topic(with_properties, "/path") == PartitionedTopic(3, True, {"k": "v"})
+    assert encode_partitioned_topic(PartitionedTopic(4, True), with_properties) == (
+        b'{"partitions":4,"deleted":true,"properties":{},"x":1.5}'
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"[]",
+        b"1",
+        b"{",
+        b"\xff",
+        b'{"message_ttl_in_seconds":"60"}',
+        b'{"message_ttl_in_seconds":true}',
+        b'{"message_ttl_in_seconds":1.5}',
+        b'{"retention_policies":[]}',
+        b'{"backlog_quota_map":{"a":1}}',
+        b'{"delayed_delivery_policies":{"active":1}}',
+        b'{"a":NaN}',
+        b'{"a":1e999}',
+        b'{"a":' + b"1" * 5000 + b"}",
+        b"[" * 100_000,
+    ],
+)
+def test_values_that_are_no_policies(value: bytes) -> None:
+    with pytest.raises(MetadataCorrupt, match="/path"):
+        decode_policies(value, "/path")
+
+
+@pytest.mark.parametrize("value", [b'{"partitions":"3"}', b'{"properties":{"k":1}}', b'{"properties":[1]}'])
+def test_values_that_are_no_partitioned_topic(value: bytes) -> None:
+    with pytest.raises(MetadataCorrupt, match="/path"):
+        decode_partitioned_topic(value, "/path")
+
+
+def test_texts_beyond_ascii() -> None:
+    for value in ('{"é":"☃"}'.encode(), b'{"lone":"\\ud800"}'):
+        assert encode_json_object(decode_json_object(value, "/path")) == value
+
+
+@quick
+@given(policies, policies)
+def test_round_trip(old: Policies, new: Policies) -> None:
+    base = encode_policies(old)
+    assert decode_policies(base, "/path") == old
+    assert decode_policies(encode_policies(new, base), "/path") == new
+
+
+@quick
+@given(st.builds(PartitionedTopic, int64, st.booleans(), properties))
+def test_partitioned_round_trip(topic: PartitionedTopic) -> None:
+    assert decode_partitioned_topic(encode_partitioned_topic(topic), "/path") == topic
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | int64 | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@quick
+@given(st.dictionaries(texts, json_values, max_size=4), policies)
+def test_foreign_keys_survive(foreign: dict[str, object], new: Policies) -> None:
+    changed = json.loads(encode_policies(new, json.dumps(foreign).encode()))
+    assert {key: changed[key] for key in foreign} == foreign
+
+
+@quick
+@given(st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_arbitrary_bytes(raw: bytes) -> None:
+    with contextlib.suppress(StoreError):
+        decode_policies(raw, "/path")
+    with contextlib.suppress(StoreError):
+        decode_partitioned_topic(raw, "/path")

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.schema import (
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    decode_schema_entry,
+    decode_schema_locator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
+from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from store.names import Position
+from tests.codec.strategies import int64, positions, properties, quick, texts
+
+# /schemas/public/default/avro of a Pulsar 4.0.8.
+HASH = bytes.fromhex("11838e04d77c68e6e620bc8f660fd751762ab5f83011856240a081b848015e4c")
+LOCATOR = (bytes.fromhex("0a2a 0800 1204 0847 1000 1a20") + HASH) + (
+    bytes.fromhex("122a 0800 1204 0847 1000 1a20") + HASH
+)
+FIRST = IndexEntry(0, Position(71, 0), HASH)
+
+DEFINITION = b'"string"'
+INFO = b"\x0a\x05t/n/a\x12\x00\x18\x05\x22\x08" + DEFINITION + bytes.fromhex("28 80d095ffbc31 3000")
+ENTRY = (
+    b"\x12"
+    + bytes([len(INFO)])
+    + INFO
+    + bytes.fromhex("2a3c 0800 1216 08ffffffffffffffffff01 10ffffffffffffffffff01 1a20")
+    + hashlib.sha256(DEFINITION).digest()
+)
+
+index_entries = st.builds(IndexEntry, int64, positions, st.binary(max_size=8))
+
+
+def test_locator() -> None:
+    expected = SchemaLocator(FIRST, (FIRST,))
+    assert decode_schema_locator(LOCATOR, "/path") == expected
+    assert encode_schema_locator(expected) == LOCATOR
+    assert expected.ledger_ids == (71,)
+
+
+def test_entry() -> None:
+    expected = SchemaEntry(
+        schema_id="t/n/a",
+        user="",
+        type=5,
+        definition=DEFINITION,
+        timestamp_ms=1700000000000,
+        deleted=False,
+        index=(IndexEntry(0, Position(-1, -1), hashlib.sha256(DEFINITION).digest()),),
+    )
+    assert decode_schema_entry(ENTRY, "71:0") == expected
+    assert encode_schema_entry(expected) == ENTRY
+    assert expected.type_name == "AVRO"
+
+
+def test_unknown_fields_of_a_locator_survive() -> None:
+    base = LOCATOR + bytes.fromhex("a23f03616263")
+    second = IndexEntry(1, Position(80, 0), b"hash")
+    changed = encode_schema_locator(SchemaLocator(second, (FIRST, second)), base)
+    assert changed.endswith(bytes.fromhex("a23f03616263"))
+    assert decode_schema_locator(changed, "/path") == SchemaLocator(second, (FIRST, second))
+
+
+def test_values_that_are_no_schema() -> None:
+    with pytest.raises(MetadataCorrupt, match="/path"):
+        decode_schema_locator(b"", "/path")
+    with pytest.raises(EntryCorrupt, match="71:0"):
+        decode_schema_entry(bytes.fromhex("1203 0a0161"), "71:0")
+
+
+@quick
+@given(index_entries, st.lists(index_entries, max_size=3).map(tuple))
+def test_locator_round_trip(newest: IndexEntry, index: tuple[IndexEntry, ...]) -> None:
+    locator = SchemaLocator(newest, index)
+    assert decode_schema_locator(encode_schema_locator(locator), "/path") == locator
+
+
+@quick
+@given(
+    st.builds(
+        SchemaEntry,
+        texts,
+        texts,
+        st.integers(-(2**31), 2**31 - 1),
+        st.binary(max_size=20),
+        int64,
+        st.booleans(),
+        properties,
+        st.lists(index_entries, max_size=2).map(tuple),
+    )
+)
+def test_entry_round_trip(entry: SchemaEntry) -> None:
+    assert decode_schema_entry(encode_schema_entry(entry), "71:0") == entry
+
+
+@quick
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes(raw: bytes) -> None:
+    with contextlib.suppress(StoreError):
+        decode_schema_locator(raw, "/path")
+    with contextlib.suppress(StoreError):
+        decode_schema_entry(raw, "71:0")
