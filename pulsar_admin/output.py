@@ -10,7 +10,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from pulsar_admin.columns import Column, clean_text, derived_columns, is_message_id, render_cell
 from pulsar_admin.errors import PipeClosed
@@ -177,7 +177,7 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
     columns = style.columns or (derived_columns(first[0]) if first else ())
     if not columns:
         return
-    console = _console(writer, style.color)
+    console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
     widths = [0] * len(columns)
     stream = iter(records)
     page = list(itertools.islice(stream, PAGE_ROWS))
@@ -185,22 +185,24 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
     while page or header:
         rows = [[column.cell(record) for column in columns] for record in page]
         widths = _widths(columns, rows, widths)
-        writer.write(_render_page(console, columns, rows, widths, header=header))
+        shown = [[column.header for column in columns], *rows] if header else rows
+        if console is None:
+            writer.write(_render_lines(columns, shown, widths))
+        else:
+            writer.write(_render_page(console, columns, rows, widths, header=header))
         page = list(itertools.islice(stream, PAGE_ROWS))
         header = False
 
 
 def _console(writer: Writer, color: str) -> Console:
-    """Return a rich console of the terminal's width; in a pipe nothing is ever cut or folded."""
+    """Return a rich console of the terminal's width, or, colored in a pipe, of no limit."""
     from rich.console import Console
 
-    terminal = writer.stream.isatty()
-    colored = terminal if color == "auto" else color == "always"
     return Console(
         file=writer.stream,
-        width=None if terminal else _UNLIMITED,
-        force_terminal=colored,
-        no_color=not colored,
+        width=None if writer.stream.isatty() else _UNLIMITED,
+        force_terminal=color != "never",
+        no_color=color == "never",
         highlight=False,
         emoji=False,
         markup=False,
@@ -208,10 +210,32 @@ def _console(writer: Writer, color: str) -> Console:
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[int]:
+    found = [max((_width(row[index]) for row in rows), default=0) for index in range(len(columns))]
+    return [max(_width(column.header), *pair) for column, *pair in zip(columns, found, least, strict=True)]
+
+
+def _width(text: str) -> int:
+    """Return how many terminal columns TEXT takes."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
-    found = [max((cell_len(row[index]) for row in rows), default=0) for index in range(len(columns))]
-    return [max(cell_len(column.header), *pair) for column, *pair in zip(columns, found, least, strict=True)]
+    return cell_len(text)
+
+
+def _is_right(column: Column) -> bool:
+    return column.kind in ("number", "duration")
+
+
+def _render_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Return a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
+    rights = [_is_right(column) for column in columns]
+    lines = []
+    for row in rows:
+        pads = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = (pad + cell if right else cell + pad for cell, pad, right in zip(row, pads, rights, strict=True))
+        lines.append((" " * _GAP).join(cells).rstrip() + "\n")
+    return "".join(lines)
 
 
 def _render_page(
@@ -226,15 +250,12 @@ def _render_page(
         return _render_blocks(columns, rows)
     with console.capture() as capture:
         console.print(_rich_table(columns, rows, _fitted(columns, widths, room), header=header), crop=False)
-    text = capture.get()
-    if console.is_terminal:
-        return text
-    return "".join(line.rstrip() + "\n" for line in text.splitlines())
+    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
     """Shrink the widest text columns until the table has ROOM; numbers and times are never folded."""
-    fitted = list(widths)
+    fitted = [min(width, room) for width in widths]
     while sum(fitted) > room:
         texts = [index for index, column in enumerate(columns) if column.kind == "text"]
         widest = max(texts, key=lambda index: fitted[index])
@@ -250,8 +271,8 @@ def _rich_table(
 
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=header, header_style="bold")
     for column, width in zip(columns, widths, strict=True):
-        right = column.kind in ("number", "duration")
-        table.add_column(Text(column.header), justify="right" if right else "left", width=width, overflow="fold")
+        justify: Literal["right", "left"] = "right" if _is_right(column) else "left"
+        table.add_column(Text(column.header), justify=justify, width=width, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
