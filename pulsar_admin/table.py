@@ -22,6 +22,7 @@ ROOT = ""
 GROUPS: dict[str, str] = {
     ROOT: "pulsar-admin, offline: answers and changes on the bytes that Pulsar and BookKeeper left on disk.",
     "store": "Make, import, inspect, check, repair and export the store.",
+    "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "namespaces": "Namespaces: their topics and policies.",
     "compaction": "Compacted topics: run, read and verify compaction.",
@@ -34,7 +35,22 @@ GROUPS: dict[str, str] = {
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {},
     "store": {},
-    "topics": {},
+    "topics": {
+        "find-by-time": Row(
+            "commands.topics.find:find_by_time",
+            "Find the first entry at or after a point in time.",
+            ("get-message-id",),
+        ),
+        "reset-cursor": Row(
+            "commands.topics.reset:reset_cursor",
+            "Move a subscription so that the first entry given again is at a time or a position.",
+        ),
+    },
+    "store export": {
+        "standalone": Row(
+            "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
+        ),
+    },
     "namespaces": {},
     "compaction": {},
     "delayed": {},

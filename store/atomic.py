@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -112,6 +114,34 @@ def copy_file(source: Path, target: Path) -> None:
             else:
                 writer.write(chunk)
         writer.truncate()
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the directory SOURCE to the new directory TARGET, durably; modes (made writable) and times are kept."""
+    create_directory(target)
+    for entry in sorted(source.iterdir()):
+        copy = target / entry.name
+        if entry.is_dir():
+            copy_tree(entry, copy)
+        elif entry.is_file():
+            copy_file(entry, copy)
+            _copy_stat(entry, copy)
+    _copy_stat(source, target)
+
+
+def _copy_stat(source: Path, target: Path) -> None:
+    shutil.copystat(source, target)
+    target.chmod(target.stat().st_mode | stat.S_IWUSR)  # a copy of something read-only is still ours to change
+
+
+def remove_tree(path: Path) -> None:
+    """Remove the directory PATH and all in it; nothing there is fine."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise_write_error(error, path)
 
 
 def link_file(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from store.codec.ledgermetadata import (
 )
 from store.entrylogs import EntryFiles
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
-from store.meta import Txn
+from store.meta import Store, Txn
 from store.tree import find_node, iter_nodes
 
 
@@ -195,3 +196,10 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
         ledger_id = ledger_id_of_path(node.path)
         if ledger_id is not None:
             yield ledger_id
+
+
+@contextmanager
+def open_reader(store: Store) -> Iterator[EntryReader]:
+    """Open one snapshot of STORE for reading entries; its transaction is ``reader.txn``."""
+    with store.read() as txn, EntryFiles(store, txn) as files:
+        yield EntryReader(files, txn)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import accumulate
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
@@ -41,11 +42,12 @@ class Topic:
         self.managed = managed
         self.ledgers = ledgers
         self.ids = [ledger.ledger_id for ledger in ledgers]
-        self._before = list(accumulate((ledger.entries for ledger in ledgers), initial=0))
+        # ranks[i]: entries before ledger i; one more element for the end.
+        self.ranks = list(accumulate((ledger.entries for ledger in ledgers), initial=0))
 
     @property
     def number_of_entries(self) -> int:
-        return self._before[-1]
+        return self.ranks[-1]
 
     @property
     def total_size_bytes(self) -> int:
@@ -70,8 +72,8 @@ class Topic:
         """Return how many entries lie before POSITION (entry −1 counts as the ledger's beginning)."""
         index = bisect_left(self.ids, position.ledger_id)
         if index == len(self.ids) or self.ids[index] != position.ledger_id:
-            return self._before[index]
-        return self._before[index] + min(max(position.entry_id, 0), self.ledgers[index].entries)
+            return self.ranks[index]
+        return self.ranks[index] + min(max(position.entry_id, 0), self.ledgers[index].entries)
 
     def entries_after(self, position: Position) -> int:
         """Return how many entries lie behind POSITION."""
@@ -82,8 +84,8 @@ class Topic:
         if rank >= self.number_of_entries:
             last = self.last_confirmed
             return Position(last.ledger_id, last.entry_id + 1)
-        index = bisect_right(self._before, max(rank, 0)) - 1
-        return Position(self.ids[index], max(rank, 0) - self._before[index])
+        index = bisect_right(self.ranks, max(rank, 0)) - 1
+        return Position(self.ids[index], max(rank, 0) - self.ranks[index])
 
     def ledger(self, ledger_id: int) -> TopicLedger | None:
         """Return the listed ledger with this id, or None."""
@@ -185,6 +187,31 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[To
     for tenant in iter_children(txn, "/managed-ledgers"):
         for node_namespace in iter_namespaces(txn, tenant):
             yield from iter_topics(txn, node_namespace)
+
+
+def select_topics(
+    txn: Txn, names: Iterable[TopicName], *, all_topics: bool = False, pattern: str | None = None
+) -> tuple[TopicName, ...]:
+    """Return the topics meant by NAMES (partitioned ones as their partitions), or every topic, or those matching a glob.
+
+    ALL_TOPICS and PATTERN leave out system topics; PATTERN is matched with and without ``persistent://``. Raises TopicNotFound
+    for a name that is not there, and when nothing matches.
+    """
+    if not all_topics and pattern is None:
+        return tuple(topic for name in names for topic in expand_topic(txn, name))
+    found = tuple(topic for topic in iter_topics(txn) if not topic.is_system)
+    if pattern is not None:
+        found = tuple(
+            topic
+            for topic in found
+            if fnmatchcase(str(topic), pattern) or fnmatchcase(str(topic).removeprefix("persistent://"), pattern)
+        )
+    if not found:
+        raise TopicNotFound(
+            f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
+            hint="list what is there with: pulsar-admin topics list TENANT/NAMESPACE",
+        )
+    return found
 
 
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:

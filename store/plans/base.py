@@ -17,7 +17,7 @@ from typing import Any
 
 from store.codec.rocksvalue import NodeStat
 from store.entrylogs import EntryFiles
-from store.errors import ChangeNotFound, InvalidValue, StalePlan, UndoConflict
+from store.errors import ChangeNotFound, InvalidValue, Refused, StalePlan, UndoConflict
 from store.ledgers import EntryReader
 from store.meta import Store, Txn
 from store.owners import find_owners, put_owners, references
@@ -124,9 +124,18 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
                 _apply_tree_step(txn, reader, step)
             else:
                 _put(txn, step.database, step.key, step.after)
+    return _append(txn, Change(0, now_ms, plan.command, plan.reports, plan.steps, plan.undoes))
+
+
+def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Report, ...]) -> int:
+    """Append a line to the audit log for what changes no row of the store (an export); return its number."""
+    return _append(txn, Change(0, now_ms, command, reports, ()))
+
+
+def _append(txn: Txn, change: Change) -> int:
     last = txn.last("changes")
-    number = 1 if last is None else _NUMBER.unpack(last[0])[0] + 1
-    _put_change(txn, Change(number, now_ms, plan.command, plan.reports, plan.steps, plan.undoes))
+    number = 1 if last is None else int(_NUMBER.unpack(last[0])[0]) + 1
+    _put_change(txn, replace(change, change=number))
     return number
 
 
@@ -192,6 +201,8 @@ def read_change(txn: Txn, number: int) -> Change:
 def plan_undo(txn: Txn, number: int) -> Plan:
     """Plan bringing back the exact bytes from before change NUMBER; raises ChangeNotFound, UndoConflict."""
     change = read_change(txn, number)
+    if not change.steps:
+        raise Refused(f"change {number} ({change.command}) wrote outside the store: it cannot be undone", change=number)
     for step in change.steps:
         if txn.get(step.database, step.key) != step.after:
             _raise_conflict(txn, change, step)

@@ -1,0 +1,38 @@
+"""``store export standalone``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import AlreadyExists, SourceBusy, StalePlan
+from store.exporter import apply_export, plan_export
+from store.meta import open_store
+
+
+@command(
+    "standalone",
+    changes=True,
+    examples=["pulsar-admin store export standalone exported --dry-run"],
+    elsewhere=["pulsar-admin store export standalone /pulsar/data --in-place --yes"],
+    output="Source, target and every metadata node written.",
+    errors=[AlreadyExists, SourceBusy, StalePlan],
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--in-place", is_flag=True, help="Write the changes into DIRECTORY, which exists.")
+@pass_app
+def standalone(app: App, directory: Path, in_place: bool) -> None:
+    """Write the store's changes into a Pulsar data directory.
+
+    DIRECTORY becomes a copy of the imported one with the changes in it. With --in-place they go into DIRECTORY itself, unless
+    a node to be changed is no longer what was imported. Start the broker where the data was made: a bookie's cookie holds
+    its path.
+    """
+    plan = plan_export(app.store, directory, in_place=in_place)
+    app.confirm(plan)
+    app.close()
+    with open_store(app.settings.store, writable=True) as store:
+        app.emit(apply_export(store, plan, app.now_ms))

@@ -1,0 +1,1 @@
+"""Commands of the group ``topics``, split by noun."""

@@ -1,0 +1,170 @@
+"""``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on them.
+
+Only nodes whose value differs from the imported one are written (database ``base`` keeps those), each with its RocksDB header's
+version raised by one. A node that is no longer what was imported stops the export before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from store.atomic import copy_tree, remove_tree, rename
+from store.codec.rocksvalue import NodeStat, decode_value, encode_value
+from store.errors import AlreadyExists, Refused, SourceBusy, SourceNotFound, StalePlan
+from store.meta import Store, Txn
+from store.plans.base import append_change
+from store.sources.layout import read_standalone_layout
+from store.sources.rocksdb import apply_values, locked_by, read_values
+from store.tree import Node, decode_node, encode_node, tree_key
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNode:
+    """A node to write: what was imported and what the store has now (None: not there)."""
+
+    path: str
+    imported: Node | None
+    current: Node | None
+
+    @property
+    def action(self) -> str:
+        if self.current is None:
+            return "delete"
+        return "create" if self.imported is None else "update"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
+
+    source: Path
+    target: Path
+    in_place: bool
+    nodes: tuple[ChangedNode, ...]
+
+    @property
+    def loses(self) -> str:
+        if not self.in_place or not self.nodes:
+            return ""
+        return f"{len(self.nodes)} metadata nodes of {self.target} get new values"
+
+    def preview(self) -> object:
+        return self.report(dry_run=True)
+
+    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
+        return {
+            "source": str(self.source),
+            "target": str(self.target),
+            "inPlace": self.in_place,
+            "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
+            "dryRun": dry_run,
+        }
+
+    def dump(self) -> bytes:
+        raise Refused(
+            "an export is not kept as a plan",
+            hint="use --dry-run to see it",
+            plan=json.dumps(self.report(dry_run=True)),
+        )
+
+
+def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
+    """Return the nodes whose value is not the imported one, in path order."""
+    changed = []
+    for key, row in txn.items("base"):
+        imported = decode_node(key, row) if len(row) else None
+        now = txn.get("tree", key)
+        current = None if now is None else decode_node(key, now)
+        node = imported or current
+        if node is not None and (imported is None or current is None or imported.value != current.value):
+            changed.append(ChangedNode(node.path, imported, current))
+    return changed
+
+
+def plan_export(store: Store, target: Path, *, in_place: bool) -> ExportPlan:
+    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan before anything is written."""
+    if not store.info.sources:
+        raise SourceNotFound(
+            f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
+        )
+    source = Path(store.info.sources[0]["path"])
+    if not in_place and (target.exists() or target.is_symlink()):
+        raise AlreadyExists(
+            f"{target} exists",
+            hint="name a new directory, or write the changes into this one with --in-place",
+            path=str(target),
+        )
+    directory = read_standalone_layout(target if in_place else source).metadata
+    holder = locked_by(directory)
+    if holder is not None:
+        raise SourceBusy(
+            f"{directory} is in use by process {holder}",
+            hint="stop Pulsar, then run the command again",
+            processId=holder,
+        )
+    with store.read() as txn:
+        nodes = tuple(iter_changed_nodes(txn))
+    _check_unmoved(directory, nodes)
+    return ExportPlan(source, target, in_place, nodes)
+
+
+def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> None:
+    found = read_values(metadata, [node.path.encode() for node in nodes]) if nodes else {}
+    for node in nodes:
+        raw = found.get(node.path.encode())
+        there = None if raw is None else decode_value(raw, node.path)
+        wanted = None if node.imported is None else (node.imported.stat.version, node.imported.value)
+        if (None if there is None else (there[0].version, there[1])) != wanted:
+            raise StalePlan(
+                f"{metadata}: {node.path} is no longer what was imported:"
+                f" expected {_version_text(wanted)}, found {_version_text(None if there is None else (there[0].version, there[1]))}",
+                hint="import again and make the change there",
+                path=node.path,
+            )
+
+
+def _version_text(state: tuple[int, bytes] | None) -> str:
+    return "nothing" if state is None else f"version {state[0]} of {len(state[1])} bytes"
+
+
+def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN: copy (unless in place), write the changed nodes, then record it in the audit log; return the report."""
+    values = {node.path.encode(): _new_value(node) for node in plan.nodes}
+    if plan.in_place:
+        if values:
+            apply_values(read_standalone_layout(plan.target).metadata, values)
+        store.write(lambda txn: _record(txn, plan, now_ms))
+        return plan.report(dry_run=False)
+    unfinished = plan.target.with_name(plan.target.name + ".unfinished")
+    remove_tree(unfinished)
+    copy_tree(plan.source, unfinished)
+    if values:
+        apply_values(read_standalone_layout(unfinished).metadata, values)
+    rename(unfinished, plan.target)
+    return plan.report(dry_run=False)
+
+
+def _new_stat(node: ChangedNode) -> NodeStat:
+    assert node.current is not None
+    if node.imported is None:
+        return replace(node.current.stat, version=0)
+    return replace(
+        node.imported.stat, version=node.imported.stat.version + 1, modified_ms=node.current.stat.modified_ms
+    )
+
+
+def _new_value(node: ChangedNode) -> bytes | None:
+    return None if node.current is None else encode_value(_new_stat(node), node.current.value)
+
+
+def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
+    """What was written in place is what a next export starts from."""
+    for node in plan.nodes:
+        if node.current is None:
+            txn.put("base", tree_key(node.path), b"")
+        else:
+            txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
+    append_change(txn, now_ms, "store export standalone --in-place", (plan.report(dry_run=False),))
