@@ -43,6 +43,7 @@ demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash docs/demo.sh
 
 test-live: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
 	$(BIN)/python -m pytest -m live tests/live
 
 test-deep: setup
