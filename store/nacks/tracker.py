@@ -1,0 +1,298 @@
+"""The tracker of negative acknowledgements: time bucket → ledger → 64-bit Roaring bitmap of entry ids (PIP-393).
+
+Upstream: NegativeAcksTracker (apache/pulsar PR 23600, 23804; client 4.0.8). A redelivery time loses its lower
+``precision_bits`` bits; what shares the rest is redelivered together, so never later than asked and earlier by less
+than 2 ^ bits ms. Entries, not messages, are tracked: a batch index is dropped, and an entry sits in every bucket it
+was put in, so messages of one batch with different delays do not disturb each other.
+
+The newest rows are live bitmaps beside a heap of their buckets; older ones are sealed (``store/nacks/segments.py``).
+Not for several threads at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import mmap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from store.codec.nack_bitmaps import decode_groups
+from store.codec.nacks import MAX_PRECISION_BITS, NackColumns, decode_tracker, encode_tracker
+from store.errors import Corrupt, InvalidValue, NotFound
+from store.nacks.backoff import RedeliveryBackoff, check_delay
+from store.nacks.due import DueGroup, DueNacks
+from store.nacks.rows import add_times, check_column, group_rows
+from store.nacks.segments import NO_BUCKET, Block, Segment, cut_blocks, encode_blocks, join_blocks, merge_blocks
+from store.names import LONG_MAX, Position
+
+DEFAULT_PRECISION_BITS = 8
+"""Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""
+
+UNKNOWN_PARTITION = -2
+"""Upstream's placeholder: the tracker belongs to one consumer and does not store the partition."""
+
+_TAIL_GROUPS = 256  # live bitmaps (about 600 bytes each) before they are sealed
+_FAN_IN = 8
+_BITMAP_BYTES = 600  # measured: a BitMap64 of one container
+_FEW = 16  # below this many, arrays cost more than the loop
+
+
+def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
+    """Return the bucket of TIME_MS (upstream ``trimLowerBit``)."""
+    return time_ms & (-1 << precision_bits)
+
+
+def check_precision_bits(bits: int) -> int:
+    """Return BITS; raises InvalidValue when they are not 0 (exact) to 62."""
+    if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= MAX_PRECISION_BITS:
+        raise InvalidValue(
+            f"{bits} precision bits",
+            hint=f"negativeAckPrecisionBitCnt is a whole number from 0 (exact) to {MAX_PRECISION_BITS}",
+            value=bits,
+        )
+    return bits
+
+
+class NegativeAcksTracker:
+    """Sorted time buckets of negatively acknowledged entries; see the module."""
+
+    def __init__(
+        self, precision_bits: int = DEFAULT_PRECISION_BITS, *, partition_index: int = UNKNOWN_PARTITION
+    ) -> None:
+        self.precision_bits = check_precision_bits(precision_bits)
+        if not UNKNOWN_PARTITION <= partition_index < 2**31:
+            raise InvalidValue(f"partition index {partition_index}", hint="-2 is unknown, -1 not partitioned")
+        self.partition_index = partition_index
+        self._tail: dict[int, dict[int, BitMap64]] = {}
+        self._tail_heap: list[int] = []
+        self._tail_groups = 0
+        self._levels: list[list[Segment]] = []
+        self._entry_count: int | None = 0
+
+    def add(self, position: Position, delay: int | RedeliveryBackoff, *, now_ms: int, redelivery_count: int = 0) -> int:
+        """Track one entry and return its bucket (epoch ms); raises InvalidValue and then changes nothing.
+
+        DELAY is in milliseconds, or a backoff that is asked with REDELIVERY_COUNT.
+        """
+        bucket = trim_lower_bits(_due_time(delay, now_ms, redelivery_count), self.precision_bits)
+        _check_position(position)
+        self._put(bucket, position.ledger_id, position.entry_id)
+        return bucket
+
+    def add_chunked(
+        self, positions: Iterable[Position], delay: int | RedeliveryBackoff, *, now_ms: int, redelivery_count: int = 0
+    ) -> int:
+        """Track every chunk of one message in the same bucket, all or none; otherwise as ``add``."""
+        bucket = trim_lower_bits(_due_time(delay, now_ms, redelivery_count), self.precision_bits)
+        chunks = tuple(positions)
+        for position in chunks:
+            _check_position(position)
+        for position in chunks:
+            self._put(bucket, position.ledger_id, position.entry_id)
+        return bucket
+
+    def add_many(
+        self, ledger_ids: npt.ArrayLike, entry_ids: npt.ArrayLike, delays_ms: npt.ArrayLike, *, now_ms: npt.ArrayLike
+    ) -> None:
+        """Track many entries; DELAYS_MS and NOW_MS are columns too, or one number for all.
+
+        Raises InvalidValue for anything that is no 63-bit number, columns of different lengths, or a time beyond
+        64 bits, and then changes nothing.
+        """
+        ledgers, entries = check_column("ledger id", ledger_ids), check_column("entry id", entry_ids)
+        due = add_times(check_column("delay", delays_ms), check_column("time", now_ms))
+        if ledgers.ndim != 1 or ledgers.shape != entries.shape or due.shape not in ((), ledgers.shape):
+            raise InvalidValue("columns of different lengths", hint="give one ledger, entry and delay per entry")
+        buckets = np.broadcast_to(due & np.int64(-1 << self.precision_bits), ledgers.shape)
+        if len(ledgers) < _FEW:
+            for bucket, ledger, entry in zip(buckets.tolist(), ledgers.tolist(), entries.tolist(), strict=True):
+                self._put(bucket, ledger, entry)
+            return
+        self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
+
+    def due(self, now_ms: int) -> DueNacks:
+        """Remove and return every bucket that is due at NOW_MS, whole; what is not due is not looked at."""
+        now_ms = min(now_ms, LONG_MAX)
+        blocks: list[Block] = []
+        sources = 0
+        for level in self._levels:
+            for segment in level:
+                if segment.head <= now_ms:
+                    blocks += segment.pop_until(now_ms)
+                    sources += 1
+            if sources:
+                level[:] = [segment for segment in level if segment.rows]
+        groups = self._pop_tail(now_ms)
+        if blocks or groups:
+            self._entry_count = None
+        if not blocks:
+            return DueNacks(self.partition_index, groups=groups)
+        if groups or sources > 1:
+            blocks = merge_blocks([*blocks, *_seal(groups)])
+        return DueNacks(self.partition_index, blocks=blocks)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest bucket, for which a single timer is to be set; None when nothing is tracked."""
+        first = min((segment.head for level in self._levels for segment in level), default=NO_BUCKET)
+        if self._tail_heap:
+            first = min(first, self._tail_heap[0])
+        return None if first == NO_BUCKET else first
+
+    def pending(self) -> DueNacks:
+        """Return everything that is tracked, without removing it."""
+        return DueNacks(self.partition_index, blocks=self._merged())
+
+    def __bool__(self) -> bool:
+        return bool(self._tail_heap) or any(self._levels)
+
+    def __len__(self) -> int:
+        """Entries tracked, once per bucket. Counted by merging a copy of all segments, so ask rarely."""
+        if self._entry_count is None:
+            self._entry_count = sum(_count(block) for block in self._merged())
+        return self._entry_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory held: columns and bitmaps of sealed rows, and an estimate of 600 bytes for each live bitmap."""
+        sealed = sum(segment.size_bytes for level in self._levels for segment in level)
+        return sealed + self._tail_groups * _BITMAP_BYTES
+
+    def to_bytes(self) -> bytes:
+        """Return the serialized form (docs/formats/nacks.md); equal content gives equal bytes."""
+        rows = join_blocks(self._merged())
+        return encode_tracker(
+            NackColumns(
+                precision_bits=self.precision_bits,
+                partition_index=self.partition_index,
+                entry_count=len(self),
+                buckets=rows.buckets,
+                ledgers=rows.ledgers,
+                lengths=rows.lengths,
+                bitmaps=rows.bitmaps,
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> NegativeAcksTracker:
+        """Return the tracker serialized in DATA, whose bytes it goes on using.
+
+        Raises Corrupt for damaged bytes (checksum, order, any bitmap) and Unsupported for a newer version.
+        """
+        columns = decode_tracker(data)
+        tracker = cls(columns.precision_bits, partition_index=columns.partition_index)
+        rows = Block(columns.buckets, columns.ledgers, columns.lengths, columns.bitmaps)
+        blocks = list(cut_blocks(rows))
+        found = sum(_count(block) for block in blocks)
+        if found != columns.entry_count:
+            raise Corrupt(
+                f"serialized tracker holds {found} entries, its header says {columns.entry_count}",
+                hint="nothing of it was loaded",
+                expected=columns.entry_count,
+                found=found,
+            )
+        tracker._append(blocks)
+        tracker._entry_count = found
+        return tracker
+
+    @classmethod
+    def open(cls, path: Path) -> NegativeAcksTracker:
+        """Return the tracker serialized in the file PATH, memory-mapped; raises as ``from_bytes``, and NotFound.
+
+        The file is never written. It must not be overwritten in place while the tracker lives.
+        """
+        try:
+            with path.open("rb") as file:
+                empty = file.seek(0, 2) == 0
+                data = b"" if empty else memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except OSError as error:
+            raise NotFound(f"{path}: {error.strerror}", hint="name a serialized tracker", path=str(path)) from error
+        return cls.from_bytes(data)
+
+    def _put(self, bucket: int, ledger_id: int, entry_id: int) -> None:
+        self._entry_count = None
+        ledgers = self._tail.get(bucket)
+        if ledgers is None:
+            ledgers = self._tail[bucket] = {}
+            heapq.heappush(self._tail_heap, bucket)
+        bitmap = ledgers.get(ledger_id)
+        if bitmap is None:
+            bitmap = ledgers[ledger_id] = BitMap64()
+            self._tail_groups += 1
+        bitmap.add(entry_id)
+        if self._tail_groups >= _TAIL_GROUPS:
+            self._append(_seal(self._pop_tail(LONG_MAX)))
+
+    def _pop_tail(self, now_ms: int) -> list[DueGroup]:
+        groups = []
+        while self._tail_heap and self._tail_heap[0] <= now_ms:
+            bucket = heapq.heappop(self._tail_heap)
+            groups += [DueGroup(bucket, ledger, bitmap) for ledger, bitmap in sorted(self._tail.pop(bucket).items())]
+        self._tail_groups -= len(groups)
+        return groups
+
+    def _append(self, blocks: list[Block]) -> None:
+        """Take sorted, non-overlapping BLOCKS as a segment; eight segments of one size become one."""
+        self._entry_count = None
+        while blocks:
+            segment = Segment(blocks)
+            index = _level(segment.rows)
+            self._levels += [[] for _ in range(len(self._levels), index + 1)]
+            level = self._levels[index]
+            level.append(segment)
+            if len(level) < _FAN_IN:
+                return
+            blocks = merge_blocks([block for segment in level for block in segment.blocks()])
+            level.clear()
+
+    def _merged(self) -> list[Block]:
+        """Return everything as sorted blocks, and leave it where it is."""
+        segments = [segment for level in self._levels for segment in level]
+        blocks = [block for segment in segments for block in segment.blocks()]
+        live = [
+            DueGroup(bucket, ledger, bitmap)
+            for bucket, ledgers in sorted(self._tail.items())
+            for ledger, bitmap in sorted(ledgers.items())
+        ]
+        return merge_blocks([*blocks, *_seal(live)]) if live or len(segments) > 1 else blocks
+
+
+def _level(rows: int) -> int:
+    """Segments of one level differ in size by less than a factor of eight."""
+    return max((rows // _TAIL_GROUPS).bit_length() - 1, 0) // 3
+
+
+def _check_position(position: Position) -> None:
+    if not (0 <= position.ledger_id <= LONG_MAX and 0 <= position.entry_id <= LONG_MAX):
+        raise InvalidValue(
+            f"position {position} is no entry", hint="ledger and entry ids are 0 to 2^63 - 1", value=str(position)
+        )
+
+
+def _due_time(delay: int | RedeliveryBackoff, now_ms: int, redelivery_count: int) -> int:
+    delay_ms = check_delay(delay if isinstance(delay, int) else delay.next(redelivery_count))
+    if not 0 <= now_ms <= LONG_MAX - delay_ms:
+        raise InvalidValue(
+            f"{now_ms} ms and a delay of {delay_ms} ms: beyond 64 bits",
+            hint="times are epoch milliseconds, 0 to 2^63 - 1",
+            value=now_ms,
+        )
+    return now_ms + delay_ms
+
+
+def _seal(groups: Sequence[DueGroup]) -> list[Block]:
+    """Return the blocks of live GROUPS, which are in order."""
+    if not groups:
+        return []
+    sizes = np.array([0, *(len(group.entry_ids) for group in groups)], dtype=np.int64)
+    entry_ids = np.concatenate([np.frombuffer(group.entry_ids.to_array(), dtype=np.int64) for group in groups])
+    buckets = np.array([group.bucket_ms for group in groups], dtype=np.int64)
+    ledgers = np.array([group.ledger_id for group in groups], dtype=np.int64)
+    return encode_blocks(buckets, ledgers, np.cumsum(sizes), entry_ids)
+
+
+def _count(block: Block) -> int:
+    return int(decode_groups(block.lengths, block.bitmaps)[0][-1])

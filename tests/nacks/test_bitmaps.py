@@ -1,0 +1,121 @@
+"""Groups of ids to and from portable Roaring bytes, against the Java library's bytes and pyroaring."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyroaring import BitMap64
+
+from store.codec.nack_bitmaps import decode_bitmap, decode_groups, encode_groups
+from store.errors import Corrupt
+
+GOLDEN = Path(__file__).parent / "golden" / "roaring64.tsv"
+
+
+def golden() -> list[tuple[str, list[int], bytes]]:
+    cases = []
+    for line in GOLDEN.read_text().splitlines():
+        name, ranges, raw = line.split("\t")
+        ids: list[int] = []
+        for part in ranges.split(","):
+            bounds, step = part.split("/")
+            start, end = bounds.split("-")
+            ids += range(int(start), int(end) + 1, int(step))
+        cases.append((name, ids, bytes.fromhex(raw)))
+    return cases
+
+
+def encode(groups: list[list[int]]) -> list[bytes]:
+    starts = np.cumsum([0, *map(len, groups)])
+    lengths, bitmaps = encode_groups(starts, np.array([i for ids in groups for i in ids], dtype=np.int64))
+    ends = np.cumsum(lengths)
+    return [bitmaps[end - size : end].tobytes() for end, size in zip(ends, lengths, strict=True)]
+
+
+def decode(bitmaps: list[bytes]) -> list[list[int]]:
+    lengths = np.array([len(raw) for raw in bitmaps], dtype=np.uint32)
+    starts, ids = decode_groups(lengths, np.frombuffer(b"".join(bitmaps), dtype=np.uint8))
+    return [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
+
+
+@pytest.mark.parametrize(("ids", "raw"), [case[1:] for case in golden()], ids=[case[0] for case in golden()])
+def test_reads_what_java_wrote(ids: list[int], raw: bytes) -> None:
+    assert decode([raw]) == [ids]
+    assert list(decode_bitmap(raw)) == ids
+
+
+def test_reads_all_forms_side_by_side() -> None:
+    assert decode([raw for _, _, raw in golden()]) == [ids for _, ids, _ in golden()]
+
+
+@pytest.mark.parametrize("name", ["one run", "every tenth missing", "array", "bitset", "full container"])
+def test_writes_the_bytes_java_writes(name: str) -> None:
+    _, ids, raw = next(case for case in golden() if case[0] == name)
+    assert encode([ids]) == [raw]
+
+
+def test_one_id_takes_the_run_form_which_is_smaller() -> None:
+    assert encode([[5]])[0].hex() == "0100000000000000000000003b300000010000000001000500" + "0000"
+
+
+def random_groups(rng: random.Random) -> list[list[int]]:
+    groups = []
+    for _ in range(rng.randint(0, 20)):
+        base = rng.choice([0, 65_530, 2**32 - 5, 2**62, 2**63 - 70_000, rng.randrange(2**40)])
+        size = rng.choice([1, 2, 3, 4, 5, 10, 100, 5000 if rng.random() < 0.1 else 7])
+        groups.append(sorted(base + i for i in rng.sample(range(size * rng.choice([1, 2, 10])), size)))
+    return groups
+
+
+def test_random_groups_read_back_here_and_in_pyroaring_and_are_no_larger_than_its_own() -> None:
+    rng = random.Random(393)
+    for _ in range(150):
+        groups = random_groups(rng)
+        encoded = encode(groups)
+        assert decode(encoded) == groups
+        for ids, raw in zip(groups, encoded, strict=True):
+            theirs = BitMap64(ids)
+            assert BitMap64.deserialize(raw) == theirs
+            theirs.run_optimize()
+            assert len(raw) <= len(theirs.serialize())
+
+
+def test_no_groups() -> None:
+    assert encode([]) == []
+    assert decode([]) == []
+
+
+def test_every_damaged_byte_is_refused_or_still_a_bitmap() -> None:
+    refused = 0
+    for _, _, raw in golden():
+        for offset in range(min(len(raw), 60)):
+            damaged = bytearray(raw)
+            damaged[offset] ^= 0x81
+            try:
+                decoded = decode([bytes(damaged)])[0]
+            except Corrupt:
+                refused += 1
+            else:
+                assert decoded == sorted(set(decoded))
+    assert refused > 100
+
+
+@pytest.mark.parametrize("keep", [0, 1, 8, 12, 16, 19, 22, 26])
+def test_a_cut_bitmap_is_refused(keep: int) -> None:
+    with pytest.raises(Corrupt):
+        decode([golden()[0][2][:keep]])
+
+
+def test_bytes_behind_a_bitmap_are_refused() -> None:
+    for _, _, raw in golden():
+        with pytest.raises(Corrupt):
+            decode([raw + b"\0"])
+
+
+def test_ids_beyond_63_bits_are_refused() -> None:
+    with pytest.raises(Corrupt, match="63 bits"):
+        decode([bytes(BitMap64([2**63]).serialize())])

@@ -1,0 +1,242 @@
+"""The tracker: PIP-393's rules, and that bad input changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.errors import InvalidValue, StoreError
+from store.nacks import NegativeAcksTracker
+from store.nacks.backoff import FixedBackoff, ListBackoff, MultiplierBackoff
+from store.nacks.tracker import DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION, trim_lower_bits
+from store.names import LONG_MAX, Position
+
+NOW = 1_700_000_000_000
+Rows = list[tuple[int, int, int]]
+
+
+def rows(tracker: NegativeAcksTracker) -> Rows:
+    return [(group.bucket_ms, group.ledger_id, entry) for group in tracker.pending() for entry in group.entry_ids]
+
+
+def popped(tracker: NegativeAcksTracker, now_ms: int) -> Rows:
+    return [(group.bucket_ms, group.ledger_id, entry) for group in tracker.due(now_ms) for entry in group.entry_ids]
+
+
+def test_trims_as_the_seed_shows() -> None:
+    assert trim_lower_bits(0b1001, 1) == trim_lower_bits(0b1000, 1) == 0b1000
+    assert trim_lower_bits(NOW + 255, 8) == NOW - NOW % 256 + 255 // 256 * 256 + (256 if NOW % 256 else 0)
+
+
+def test_defaults_are_upstreams() -> None:
+    tracker = NegativeAcksTracker()
+    assert (tracker.precision_bits, tracker.partition_index) == (8, -2) == (DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION)
+
+
+def test_zero_bits_are_exact() -> None:
+    tracker = NegativeAcksTracker(0)
+    tracker.add(Position(3, 5), 60_000, now_ms=NOW)
+    assert tracker.next_deadline_ms() == NOW + 60_000
+    assert popped(tracker, NOW + 59_999) == []
+    assert popped(tracker, NOW + 60_000) == [(NOW + 60_000, 3, 5)]
+    assert not tracker
+    assert tracker.next_deadline_ms() is None
+
+
+def test_a_bucket_is_due_whole_and_never_late() -> None:
+    tracker = NegativeAcksTracker(8)
+    for delay in (1024 + 0, 1024 + 255, 1024 + 256):
+        tracker.add(Position(1, delay), delay, now_ms=256 * 1000)
+    assert tracker.next_deadline_ms() == 256 * 1004
+    assert popped(tracker, 256 * 1004 - 1) == []
+    assert popped(tracker, 256 * 1004) == [(257_024, 1, 1024), (257_024, 1, 1279)]
+    assert rows(tracker) == [(257_280, 1, 1280)]
+
+
+def test_messages_of_one_batch_do_not_disturb_each_other() -> None:
+    tracker = NegativeAcksTracker(0)
+    tracker.add(Position(1, 7, 0), 10_000, now_ms=NOW)
+    tracker.add(Position(1, 7, 1), 20_000, now_ms=NOW)
+    assert popped(tracker, NOW + 10_000) == [(NOW + 10_000, 1, 7)]
+    assert popped(tracker, NOW + 20_000) == [(NOW + 20_000, 1, 7)]
+
+
+def test_messages_of_one_batch_in_one_bucket_are_one_entry() -> None:
+    tracker = NegativeAcksTracker(16)
+    for index in range(5):
+        tracker.add(Position(1, 7, index), 65_536, now_ms=0)
+    assert len(tracker) == 1
+    assert list(tracker.due(65_536).positions()) == [Position(1, 7)]
+
+
+def test_chunks_come_due_together() -> None:
+    tracker = NegativeAcksTracker(0)
+    bucket = tracker.add_chunked([Position(1, 9), Position(2, 0), Position(2, 1)], 5000, now_ms=NOW)
+    assert rows(tracker) == [(bucket, 1, 9), (bucket, 2, 0), (bucket, 2, 1)]
+
+
+def test_due_is_in_order_of_bucket_ledger_entry() -> None:
+    tracker = NegativeAcksTracker(4)
+    for ledger, entry, delay in ((9, 1, 160), (2, 8, 320), (2, 3, 160), (9, 0, 160), (2, 9, 16)):
+        tracker.add(Position(ledger, entry), delay, now_ms=0)
+    assert popped(tracker, 1000) == [(16, 2, 9), (160, 2, 3), (160, 9, 0), (160, 9, 1), (320, 2, 8)]
+
+
+def test_partition_is_kept() -> None:
+    tracker = NegativeAcksTracker(partition_index=3)
+    tracker.add(Position(1, 1), 0, now_ms=NOW)
+    loaded = NegativeAcksTracker.from_bytes(tracker.to_bytes())
+    assert loaded.partition_index == loaded.due(NOW).partition_index == 3
+
+
+def test_backoff_is_asked_with_the_count() -> None:
+    tracker = NegativeAcksTracker(0)
+    tracker.add(Position(1, 0), FixedBackoff(7), now_ms=0, redelivery_count=9)
+    tracker.add(Position(1, 1), MultiplierBackoff(100, 1000), now_ms=0, redelivery_count=2)
+    tracker.add(Position(1, 2), ListBackoff((1, 2, 3)), now_ms=0, redelivery_count=1)
+    assert rows(tracker) == [(2, 1, 2), (7, 1, 0), (400, 1, 1)]
+
+
+def test_bulk_equals_one_by_one() -> None:
+    rng = np.random.RandomState(5)
+    ledgers, entries = rng.randint(1, 4, 3000), rng.randint(0, 500, 3000)
+    delays, times = rng.randint(0, 5000, 3000), NOW + rng.randint(0, 1000, 3000)
+    bulk, single = NegativeAcksTracker(6), NegativeAcksTracker(6)
+    bulk.add_many(ledgers, entries, delays, now_ms=times)
+    for ledger, entry, delay, time in zip(*(c.tolist() for c in (ledgers, entries, delays, times)), strict=True):
+        single.add(Position(ledger, entry), delay, now_ms=time)
+    assert bulk.to_bytes() == single.to_bytes()
+    expected = sorted({(t + d & -64, le, e) for le, e, d, t in zip(ledgers, entries, delays, times, strict=True)})
+    assert rows(bulk) == expected
+    assert len(bulk) == len(expected)
+
+
+def test_bulk_rows_that_do_not_fit_one_number() -> None:
+    tracker = NegativeAcksTracker(0)
+    ledgers = [0, LONG_MAX, 5, 0, 5] * 8
+    entries = [LONG_MAX, 0, 5, LONG_MAX, 6] * 8
+    tracker.add_many(ledgers, entries, [LONG_MAX, 0, 3, LONG_MAX, 3] * 8, now_ms=0)
+    assert rows(tracker) == [(0, LONG_MAX, 0), (3, 5, 5), (3, 5, 6), (LONG_MAX, 0, LONG_MAX)]
+    assert popped(tracker, 2**70)[-1] == (LONG_MAX, 0, LONG_MAX)
+
+
+def test_arrays_are_the_rows() -> None:
+    tracker = NegativeAcksTracker(4)
+    tracker.add_many([1] * 40, range(40), range(40), now_ms=0)
+    live = NegativeAcksTracker(4)
+    live.add_many([1] * 5, range(5), range(5), now_ms=0)
+    for one in (tracker, live, NegativeAcksTracker()):
+        expected = rows(one)
+        due = one.due(1000)
+        assert [tuple(row) for row in np.stack(due.arrays(), axis=1).tolist()] == expected
+        assert due.entry_count == len(expected)
+        assert bool(due) == bool(expected)
+
+
+def test_equal_content_gives_equal_bytes_whatever_the_way() -> None:
+    ids = list(range(2, 700, 3)) + list(range(1000, 1300))
+    one, other = NegativeAcksTracker(10), NegativeAcksTracker(10)
+    one.add_many([4] * len(ids), ids, 5000, now_ms=0)
+    for entry in reversed(ids):
+        other.add(Position(4, entry), 5000, now_ms=0)
+    assert one.to_bytes() == other.to_bytes()
+
+
+def test_size_is_small_and_shrinks_as_buckets_go() -> None:
+    tracker = NegativeAcksTracker(8)
+    entries = np.arange(100_000)
+    tracker.add_many(np.ones_like(entries), entries, 0, now_ms=entries)
+    assert tracker.size_bytes <= 0.2 * len(entries)
+    assert len(tracker.to_bytes()) <= 0.2 * len(entries)
+    tracker.due(99_999)
+    assert tracker.size_bytes == 0
+
+
+BAD_SINGLE: list[Callable[[NegativeAcksTracker], Any]] = [
+    lambda t: t.add(Position(1, 1), -1, now_ms=NOW),
+    lambda t: t.add(Position(1, 1), 2**63, now_ms=NOW),
+    lambda t: t.add(Position(1, 1), LONG_MAX, now_ms=1),
+    lambda t: t.add(Position(1, 1), 5, now_ms=-1),
+    lambda t: t.add(Position(-1, -1), 5, now_ms=NOW),
+    lambda t: t.add(Position(2**63, 1), 5, now_ms=NOW),
+    lambda t: t.add(Position(1, 2**63), 5, now_ms=NOW),
+    lambda t: t.add_chunked([Position(1, 1), Position(1, 2**63)], 5, now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, -1], 5, now_ms=NOW),
+    lambda t: t.add_many([1, 2**63], [1, 1], 5, now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, 2**64], 5, now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, 1], [5, -5], now_ms=NOW),
+    lambda t: t.add_many([1] * 50, range(50), [5] * 49 + [LONG_MAX], now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, 1], [5, 5, 5], now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, 1, 1], 5, now_ms=NOW),
+    lambda t: t.add_many([1, 1], [1, 1], [5, 5], now_ms=[NOW]),
+    lambda t: t.add_many([1.0, 1.5], [1, 1], 5, now_ms=NOW),
+    lambda t: t.add_many([[1, 1], [1]], [1, 1], 5, now_ms=NOW),
+    lambda t: t.add_many([[1, 1]], [[1, 1]], 5, now_ms=NOW),
+    lambda t: t.add_many(1, 1, 5, now_ms=NOW),
+    lambda t: t.add_many(["1"], ["1"], 5, now_ms=NOW),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_SINGLE)
+def test_bad_input_adds_nothing(bad: Callable[[NegativeAcksTracker], Any]) -> None:
+    tracker = NegativeAcksTracker()
+    tracker.add(Position(7, 7), 1000, now_ms=NOW)
+    before = tracker.to_bytes()
+    with pytest.raises(InvalidValue) as caught:
+        bad(tracker)
+    assert caught.value.hint
+    assert tracker.to_bytes() == before
+    assert len(tracker) == 1
+
+
+@pytest.mark.parametrize("bits", [-1, 63, 64, 2**40, 1.5, True, None])
+def test_precision_bits_out_of_range(bits: Any) -> None:
+    with pytest.raises(InvalidValue, match="precision bits"):
+        NegativeAcksTracker(bits)
+
+
+@pytest.mark.parametrize("partition", [-3, 2**31])
+def test_partition_out_of_range(partition: int) -> None:
+    with pytest.raises(InvalidValue):
+        NegativeAcksTracker(partition_index=partition)
+
+
+def test_the_largest_numbers_work() -> None:
+    tracker = NegativeAcksTracker(62)
+    tracker.add(Position(LONG_MAX, LONG_MAX), LONG_MAX, now_ms=0)
+    assert popped(NegativeAcksTracker.from_bytes(tracker.to_bytes()), LONG_MAX) == [(2**62, LONG_MAX, LONG_MAX)]
+
+
+def test_nothing_added_at_all() -> None:
+    tracker = NegativeAcksTracker()
+    tracker.add_many([], [], [], now_ms=[])
+    tracker.add_many([], [], 5, now_ms=NOW)
+    assert (len(tracker), bool(tracker), tracker.next_deadline_ms()) == (0, False, None)
+    assert not tracker.due(NOW)
+    assert rows(NegativeAcksTracker.from_bytes(tracker.to_bytes())) == []
+
+
+def test_a_mapped_file_works_and_stays_as_it_is(tmp_path: Path) -> None:
+    tracker = NegativeAcksTracker(8)
+    entries = np.arange(50_000)
+    tracker.add_many(np.ones_like(entries), entries, 5000, now_ms=entries)
+    path = tmp_path / "tracker"
+    path.write_bytes(tracker.to_bytes())
+    mapped = NegativeAcksTracker.open(path)
+    mapped.add(Position(1, 99), 1, now_ms=0)
+    assert mapped.due(20_000).entry_count == tracker.due(20_000).entry_count + 1
+    assert rows(mapped) == rows(tracker)
+    assert path.read_bytes() != tracker.to_bytes()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PSNACKTR"])
+def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "tracker"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StoreError):
+        NegativeAcksTracker.open(path)
