@@ -55,21 +55,25 @@ def decode_snapshot_metadata(payload: bytes | memoryview, where: str) -> tuple[S
     """Return the segments' metadata in entry 0 of a bucket's ledger; raises EntryCorrupt."""
     message = parse_protobuf(delayed_bucket_pb2.SnapshotMetadata, payload, where, EntryCorrupt)
     return tuple(
-        SegmentMetadata(item.min_schedule_timestamp, item.max_schedule_timestamp, dict(item.delayed_index_bit_map))
+        SegmentMetadata(
+            item.min_schedule_timestamp,
+            item.max_schedule_timestamp,
+            {entry.key: entry.value for entry in item.delayed_index_bit_map},
+        )
         for item in message.metadata_list
     )
 
 
 def encode_snapshot_metadata(segments: Iterable[SegmentMetadata]) -> bytes:
-    """Return entry 0 of a bucket's ledger; equal segments give equal bytes."""
+    """Return entry 0 of a bucket's ledger, bitmaps in the order of their mapping."""
     message = delayed_bucket_pb2.SnapshotMetadata()
     for segment in segments:
         item = message.metadata_list.add(
             max_schedule_timestamp=segment.max_schedule_ms, min_schedule_timestamp=segment.min_schedule_ms
         )
         for ledger_id, bitmap in segment.bitmaps.items():
-            item.delayed_index_bit_map[ledger_id] = bitmap
-    return message.SerializeToString(deterministic=True)
+            item.delayed_index_bit_map.add(key=ledger_id, value=bitmap)
+    return message.SerializeToString()
 
 
 def decode_snapshot_segment(payload: bytes | memoryview, where: str) -> tuple[DelayedIndex, ...]:

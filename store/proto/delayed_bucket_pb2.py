@@ -24,23 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n store/proto/delayed_bucket.proto\x12\x1cpulsar_admin_toolkit.delayed\"F\n\x0c\x44\x65layedIndex\x12\x11\n\ttimestamp\x18\x01 \x02(\x04\x12\x11\n\tledger_id\x18\x02 \x02(\x04\x12\x10\n\x08\x65ntry_id\x18\x03 \x02(\x04\"N\n\x0fSnapshotSegment\x12;\n\x07indexes\x18\x01 \x03(\x0b\x32*.pulsar_admin_toolkit.delayed.DelayedIndex\"\x82\x02\n\x17SnapshotSegmentMetadata\x12l\n\x15\x64\x65layed_index_bit_map\x18\x01 \x03(\x0b\x32M.pulsar_admin_toolkit.delayed.SnapshotSegmentMetadata.DelayedIndexBitMapEntry\x12\x1e\n\x16max_schedule_timestamp\x18\x02 \x02(\x04\x12\x1e\n\x16min_schedule_timestamp\x18\x03 \x02(\x04\x1a\x39\n\x17\x44\x65layedIndexBitMapEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"`\n\x10SnapshotMetadata\x12L\n\rmetadata_list\x18\x01 \x03(\x0b\x32\x35.pulsar_admin_toolkit.delayed.SnapshotSegmentMetadata')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n store/proto/delayed_bucket.proto\x12\x1cpulsar_admin_toolkit.delayed\"F\n\x0c\x44\x65layedIndex\x12\x11\n\ttimestamp\x18\x01 \x02(\x04\x12\x11\n\tledger_id\x18\x02 \x02(\x04\x12\x10\n\x08\x65ntry_id\x18\x03 \x02(\x04\"N\n\x0fSnapshotSegment\x12;\n\x07indexes\x18\x01 \x03(\x0b\x32*.pulsar_admin_toolkit.delayed.DelayedIndex\"5\n\x17\x44\x65layedIndexBitMapEntry\x12\x0b\n\x03key\x18\x01 \x01(\x04\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xaf\x01\n\x17SnapshotSegmentMetadata\x12T\n\x15\x64\x65layed_index_bit_map\x18\x01 \x03(\x0b\x32\x35.pulsar_admin_toolkit.delayed.DelayedIndexBitMapEntry\x12\x1e\n\x16max_schedule_timestamp\x18\x02 \x02(\x04\x12\x1e\n\x16min_schedule_timestamp\x18\x03 \x02(\x04\"`\n\x10SnapshotMetadata\x12L\n\rmetadata_list\x18\x01 \x03(\x0b\x32\x35.pulsar_admin_toolkit.delayed.SnapshotSegmentMetadata')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'store.proto.delayed_bucket_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SNAPSHOTSEGMENTMETADATA_DELAYEDINDEXBITMAPENTRY']._loaded_options = None
-  _globals['_SNAPSHOTSEGMENTMETADATA_DELAYEDINDEXBITMAPENTRY']._serialized_options = b'8\001'
   _globals['_DELAYEDINDEX']._serialized_start=66
   _globals['_DELAYEDINDEX']._serialized_end=136
   _globals['_SNAPSHOTSEGMENT']._serialized_start=138
   _globals['_SNAPSHOTSEGMENT']._serialized_end=216
-  _globals['_SNAPSHOTSEGMENTMETADATA']._serialized_start=219
-  _globals['_SNAPSHOTSEGMENTMETADATA']._serialized_end=477
-  _globals['_SNAPSHOTSEGMENTMETADATA_DELAYEDINDEXBITMAPENTRY']._serialized_start=420
-  _globals['_SNAPSHOTSEGMENTMETADATA_DELAYEDINDEXBITMAPENTRY']._serialized_end=477
-  _globals['_SNAPSHOTMETADATA']._serialized_start=479
-  _globals['_SNAPSHOTMETADATA']._serialized_end=575
+  _globals['_DELAYEDINDEXBITMAPENTRY']._serialized_start=218
+  _globals['_DELAYEDINDEXBITMAPENTRY']._serialized_end=271
+  _globals['_SNAPSHOTSEGMENTMETADATA']._serialized_start=274
+  _globals['_SNAPSHOTSEGMENTMETADATA']._serialized_end=449
+  _globals['_SNAPSHOTMETADATA']._serialized_start=451
+  _globals['_SNAPSHOTMETADATA']._serialized_end=547
 # @@protoc_insertion_point(module_scope)

@@ -69,28 +69,34 @@ class SnapshotSegment(_message.Message):
 Global___SnapshotSegment: _TypeAlias = SnapshotSegment  # noqa: Y015
 
 @_typing.final
-class SnapshotSegmentMetadata(_message.Message):
+class DelayedIndexBitMapEntry(_message.Message):
+    """Ledger id → entry ids as a portable RoaringBitmap. Upstream declares map<uint64, bytes>, which is stored as this pair;
+    the Python runtime (7.36) crashes while it lists the missing fields of a message that holds a map.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    @_typing.final
-    class DelayedIndexBitMapEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.int
+    value: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        key: _builtins.int | None = ...,
+        value: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        value: _builtins.bytes
-        def __init__(
-            self,
-            *,
-            key: _builtins.int | None = ...,
-            value: _builtins.bytes | None = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+Global___DelayedIndexBitMapEntry: _TypeAlias = DelayedIndexBitMapEntry  # noqa: Y015
+
+@_typing.final
+class SnapshotSegmentMetadata(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
 
     DELAYED_INDEX_BIT_MAP_FIELD_NUMBER: _builtins.int
     MAX_SCHEDULE_TIMESTAMP_FIELD_NUMBER: _builtins.int
@@ -98,13 +104,11 @@ class SnapshotSegmentMetadata(_message.Message):
     max_schedule_timestamp: _builtins.int
     min_schedule_timestamp: _builtins.int
     @_builtins.property
-    def delayed_index_bit_map(self) -> _containers.ScalarMap[_builtins.int, _builtins.bytes]:
-        """Ledger id → entry ids as a portable RoaringBitmap."""
-
+    def delayed_index_bit_map(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedIndexBitMapEntry]: ...
     def __init__(
         self,
         *,
-        delayed_index_bit_map: _abc.Mapping[_builtins.int, _builtins.bytes] | None = ...,
+        delayed_index_bit_map: _abc.Iterable[Global___DelayedIndexBitMapEntry] | None = ...,
         max_schedule_timestamp: _builtins.int | None = ...,
         min_schedule_timestamp: _builtins.int | None = ...,
     ) -> None: ...
