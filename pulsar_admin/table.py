@@ -33,7 +33,11 @@ GROUPS: dict[str, str] = {
 }
 
 COMMANDS: dict[str, dict[str, Row]] = {
-    ROOT: {},
+    ROOT: {
+        "completion": Row(
+            "commands.completion:completion", "Print the script that completes commands and options in a shell."
+        ),
+    },
     "store": {},
     "topics": {
         "find-by-time": Row(

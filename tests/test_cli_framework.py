@@ -398,3 +398,26 @@ def test_shadowed_package_is_explained(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"'store' at {tmp_path}" in done.stderr
     assert "environment of its own" in done.stderr
+
+
+# -- completion -------------------------------------------------------------------------------------------------------
+
+
+def _completed(monkeypatch: pytest.MonkeyPatch, cli: Cli, words: str) -> list[str]:
+    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    return cli().stdout.splitlines()
+
+
+def test_completion_of_groups_commands_and_options(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _completed(monkeypatch, cli, "pulsar-admin sam") == ["plain,sample"]
+    assert _completed(monkeypatch, cli, "pulsar-admin sample do") == ["plain,document"]
+    assert _completed(monkeypatch, cli, "pulsar-admin sample change --dr") == ["plain,--dry-run"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(cli: Cli, shell: str) -> None:
+    result = cli("completion", shell)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"_PULSAR_ADMIN_COMPLETE={shell}_complete" in result.stdout
