@@ -79,6 +79,24 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
     return Found(None, None, read, pruned, scanned, tuple(without), unreadable)
 
 
+def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
+    """Return the first message of TOPIC whose event time is TIME_MS or later; reads messages from the start on.
+
+    Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
+    its entry's event time.
+    """
+    from store.messages import MessageReader, ReadOptions
+
+    messages = MessageReader(reader, ReadOptions(committed=False))
+    read, last = 0, None
+    for message in messages.iter_messages(topic.iter_positions(topic.first_position)):
+        read += message.position.entry != last
+        last = message.position.entry
+        if message.event_ms and message.event_ms >= time_ms:
+            return Found(message.position, message.event_ms, read, 0, len(topic.ids), (), len(messages.errors))
+    return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
+
+
 def _first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
     """Return the number of the first block whose running maximum reaches TIME_MS, or None when none does."""
     if clock == "broker":

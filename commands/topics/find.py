@@ -1,85 +1,221 @@
-"""``topics find-by-time``."""
+"""``topics find-by-time``: the question, its three rules, its proof."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
-from pulsar_admin.options import TIME_POINT, TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import Position, TopicName
-from store.search import Found, check_clock, find_first_at_or_after
-from store.topics import read_topic, select_topics
+from store.search import Found, check_clock, find_by_event_time, find_first_at_or_after
+from store.topics import Topic, read_topic, select_topics
+
+if TYPE_CHECKING:
+    from store.explain import Explanation
+
+FIRST, BEFORE, BROKER = "first-at-or-after", "all-before", "broker"
 
 
-def _document(topic: TopicName, time_ms: int, clock: str, found: Found) -> dict[str, Any]:  # Any: JSON
-    return {
-        "topic": str(topic),
-        "time": time_ms,
-        "clock": clock,
-        "rule": "first-at-or-after",
-        "position": _position(topic, found.position),
-        "entryTime": found.entry_time_ms,
-        "entriesRead": found.entries_read,
-        "ledgersPruned": found.ledgers_pruned,
-        "ledgersScanned": found.ledgers_scanned,
-        "ledgersWithoutIndex": list(found.ledgers_without_index),
-    }
+@dataclass(frozen=True, slots=True)
+class FindOptions:
+    """The question."""
+
+    time_ms: int
+    rule: str
+    batch_index: bool
+    explained: bool
 
 
-def _position(topic: TopicName, position: Position | None) -> dict[str, int] | None:
-    return None if position is None else position_json(position, topic.partition_index)
+COLUMNS = (
+    Column("TOPIC", lambda row: row["topic"]),
+    Column("POSITION", lambda row: _text(row["position"])),
+    Column("ENTRY TIME", lambda row: row["entryTime"], "time"),
+    Column("READ", lambda row: row["entriesRead"]),
+)
 
 
 @command(
     "find-by-time",
     examples=[
         "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
+        "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
         "pulsar-admin topics find-by-time --pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
-    output="One object a topic; `position` is null when nothing is at or after the time.",
+    output="One object a topic; `position` is null when nothing is at or after the time. With --explain the proof as text.",
     errors=[TopicNotFound, NothingMatches],
 )
 @topics_argument
 @click.option("-d", "--time", "--datetime", "time_ms", type=TIME_POINT, required=True, help="The point in time.")
+@click.option(
+    "--rule",
+    type=click.Choice([FIRST, BEFORE, BROKER]),
+    default=FIRST,
+    show_default=True,
+    help="first-at-or-after: exact. all-before: the last entry before it, with nothing younger in front. "
+    "broker: what a live broker (4.0.8) would answer.",
+)
+@click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
+@click.option("--explain", "explained", is_flag=True, help="Show the proof, and whether the broker agrees.")
+@gather(FindOptions)
 @pass_app
-def find_by_time(app: App, selection: TopicSelection, time_ms: int) -> None:
+def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> None:
     """Find the first entry at or after a point in time.
 
     Exact on clocks that run backwards: the first entry in topic order whose time is the one given or later. --clock chooses
-    the clock: auto (broker time where the entry carries one, else publish time), publish, broker.
+    the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event (reads messages
+    until one matches: slow on a large topic).
     """
-    clock = check_clock(app.settings.clock)
     with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        rows = list(app.each(topics, lambda topic: _find(app, reader, topic, (time_ms, clock))))
+        rows = list(app.each(topics, lambda topic: _find(app, reader, topic, options)))
     if len(topics) == 1 and rows:
-        app.emit(rows[0])
+        app.emit(rows[0], plain=_render if options.explained else None)
     else:
         app.emit_rows(rows, COLUMNS)
 
 
-def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, Any]) -> dict[str, Any]:  # Any: JSON
-    time_ms, clock = question
-    found = find_first_at_or_after(reader, read_topic(reader.txn, name), time_ms, clock)
-    if found.position is None:
+def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) -> dict[str, Any]:  # Any: JSON
+    topic = read_topic(reader.txn, name)
+    found = _search(app, reader, topic, options.time_ms)
+    answer, entry_time = _answer(reader, topic, found, options)
+    if answer is None:
         app.nothing_matches()
     if found.ledgers_without_index:
         app.warn(f"{name}: no entry of ledgers {', '.join(map(str, found.ledgers_without_index))} is here")
-    return _document(name, time_ms, clock, found)
+    document = {
+        "topic": str(name),
+        "time": options.time_ms,
+        "clock": app.settings.clock,
+        "rule": options.rule,
+        "position": _position(name, answer, batch=options.batch_index),
+        "entryTime": entry_time,
+        "entriesRead": found.entries_read,
+        "ledgersPruned": found.ledgers_pruned,
+        "ledgersScanned": found.ledgers_scanned,
+        "ledgersWithoutIndex": list(found.ledgers_without_index),
+    }
+    if options.explained:
+        document |= _explanation(app, reader, topic, (options.time_ms, found))
+    return document
 
 
-COLUMNS = (
-    Column("TOPIC", lambda row: row["topic"]),
-    Column(
-        "POSITION",
-        lambda row: "-" if row["position"] is None else f"{row['position']['ledgerId']}:{row['position']['entryId']}",
-    ),
-    Column("ENTRY TIME", lambda row: row["entryTime"], "time"),
-    Column("READ", lambda row: row["entriesRead"]),
-)
+def _search(app: App, reader: EntryReader, topic: Topic, time_ms: int) -> Found:
+    if app.settings.clock == "event":
+        return find_by_event_time(reader, topic, time_ms)
+    return find_first_at_or_after(reader, topic, time_ms, check_clock(app.settings.clock))
+
+
+def _answer(
+    reader: EntryReader, topic: Topic, found: Found, options: FindOptions
+) -> tuple[Position | None, int | None]:
+    """Return the position that the rule asks for and its time where that is known."""
+    if options.rule == FIRST:
+        if found.position is None or not options.batch_index:
+            return found.position, found.entry_time_ms
+        return _in_batch(reader, found.position), found.entry_time_ms
+    if options.rule == BEFORE:
+        before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
+        return (before, None) if before.entry_id >= 0 else (None, None)
+    from store.broker_search import BrokerSearch
+
+    return BrokerSearch(reader, topic).message_id_by_time(options.time_ms), None
+
+
+def _in_batch(reader: EntryReader, position: Position) -> Position:
+    """Name the first message of a batch: all of its messages have the entry's publish and broker time."""
+    from store.codec.message import decode_message_entry, is_batch
+
+    if position.batch_index >= 0:
+        return position
+    header = decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}")
+    return Position(position.ledger_id, position.entry_id, 0) if is_batch(header.metadata) else position
+
+
+def _position(name: TopicName, position: Position | None, *, batch: bool = False) -> dict[str, int] | None:
+    if position is None:
+        return None
+    found = position_json(position.entry, name.partition_index)
+    return found | {"batchIndex": position.batch_index} if batch else found
+
+
+def _text(position: dict[str, int] | None) -> str:
+    if position is None:
+        return "-"
+    index = position.get("batchIndex", -1)
+    return f"{position['ledgerId']}:{position['entryId']}" + (f":{index}" if index >= 0 else "")
+
+
+# -- the proof --------------------------------------------------------------------------------------------------------
+
+
+def _explanation(app: App, reader: EntryReader, topic: Topic, case: tuple[int, Found]) -> dict[str, Any]:  # Any: JSON
+    from store.explain import explain
+
+    time_ms, found = case
+    proof: Explanation = explain(reader, topic, (time_ms, check_clock(app.settings.clock)), found)
+    name = topic.name
+    return {
+        "broker": {
+            "position": _position(name, proof.broker.position),
+            "agrees": proof.broker.agrees,
+            "why": proof.broker.why,
+            "probes": [
+                {"position": _position(name, probe.position), "time": probe.time_ms, "earlier": probe.matches}
+                for probe in proof.broker.probes
+            ],
+        },
+        "ledgers": [
+            {"ledgerId": row.ledger_id, "entries": row.entries, "newestTime": row.newest_ms, "verdict": row.verdict}
+            for row in proof.ledgers
+        ],
+        "block": None if proof.block is None else {"first": _position(name, proof.block[0]), "entries": proof.block[1]},
+        "neighbours": [
+            {
+                "position": _position(name, row.position),
+                "time": row.time_ms,
+                "publishTime": row.publish_ms,
+                "brokerTime": row.broker_ms,
+                "producer": row.producer,
+                "backwards": row.backwards,
+            }
+            for row in proof.neighbours
+        ],
+    }
+
+
+def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explanation
+    from store.timespec import format_time_ms
+
+    def when(time_ms: int | None) -> str:
+        return "-" if time_ms is None else format_time_ms(time_ms)
+
+    answer = _text(document["position"])
+    lines = [
+        f"{document['topic']}",
+        f"{document['rule']} {when(document['time'])} on the {document['clock']} clock: {answer}",
+        "",
+        "Ledgers:",
+    ]
+    for row in document["ledgers"]:
+        lines.append(
+            f"  {row['ledgerId']:>8}  {row['entries']:>7} entries, newest {when(row['newestTime'])}: {row['verdict']}"
+        )
+    lines.append(f"  ({document['ledgersPruned']} pruned, {document['entriesRead']} entry headers read)")
+    lines += ["", "Around the answer:"]
+    for row in document["neighbours"]:
+        mark = ">" if row["position"] == document["position"] else " "
+        note = "  clock runs backwards" if row["backwards"] else ""
+        lines.append(f"{mark} {_text(row['position']):>10}  {when(row['time'])}  {row['producer']}{note}")
+    broker = document["broker"]
+    verdict = "agrees" if broker["agrees"] else "does not agree"
+    lines += ["", f"Broker (4.0.8): {_text(broker['position'])}, {verdict}."]
+    if broker["why"]:
+        lines.append(f"  Why: {broker['why']}.")
+    return "\n".join(lines)
