@@ -1,0 +1,48 @@
+"""Golden worlds imported once per machine and code version; tests read them and copy what they change."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
+
+from store.importer import ImportOptions, import_standalone
+from tests.worlds import world
+
+ROOT = Path(__file__).resolve().parent.parent
+NOW_MS = 1_795_260_000_000
+
+
+@lru_cache(maxsize=1)
+def _code_digest() -> str:
+    digest = hashlib.sha256()
+    for file in sorted((ROOT / "store").rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache
+def imported(name: str, state: str) -> Path:
+    """Return the store of world NAME in STATE (clean, mutated, crashed); several processes may ask at once."""
+    source = world(name) / state
+    stores = ROOT / ".cache" / "stores"
+    stores.mkdir(parents=True, exist_ok=True)
+    target = stores / f"{source.parent.name}-{state}-{_code_digest()}"
+    with open(stores / "lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            for old in stores.glob(f"*-{state}-*"):
+                if not old.name.endswith(_code_digest()):
+                    shutil.rmtree(old, ignore_errors=True)
+            making = target.with_suffix(f".{os.getpid()}")
+            import_standalone(source, making, ImportOptions(now_ms=NOW_MS), lambda _: None)
+            making.rename(target)
+    return target
+
+
+def copied(name: str, state: str, tmp_path: Path) -> Path:
+    """Return a copy of a store for a test that changes it."""
+    return Path(shutil.copytree(imported(name, state), tmp_path / "pulsar-store"))

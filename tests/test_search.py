@@ -1,0 +1,229 @@
+"""Time search: exact against brute force and the recorded messages, the broker's rule against the live broker's answers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.broker_search import BrokerSearch
+from store.codec.cursor import CursorInfo
+from store.cursors import read_cursor
+from store.explain import explain
+from store.ledgers import open_reader
+from store.meta import open_store
+from store.names import Position, parse_topic
+from store.search import Clock, find_by_event_time, find_first_at_or_after
+from store.topics import read_topic
+from tests.stores import imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+WORLDS = ("small", "nometa")
+
+
+def _probes(topic: dict[str, Any]) -> list[tuple[int, list[int]]]:
+    return [(int(time), answer) for time, answer in (topic.get("by_time") or {}).items() if isinstance(answer, list)]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_rule_broker_equals_every_recorded_answer(name: str) -> None:
+    asked = 0
+    with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
+        for topic_name, recorded in oracle(name)["topics"].items():
+            search = BrokerSearch(reader, read_topic(reader.txn, parse_topic(topic_name)))
+            for time_ms, answer in _probes(recorded):
+                found = search.message_id_by_time(time_ms)
+                assert [found.ledger_id, found.entry_id] == answer, (topic_name, time_ms)
+                asked += 1
+    assert asked == {"small": 929, "nometa": 1043}[name]
+
+
+@pytest.mark.parametrize(
+    ("topic_name", "wrong", "asked"), [("acme/iot/skewed", 49, 66), ("acme/iot/skewed-batched", 47, 65)]
+)
+def test_exact_where_the_live_broker_was_wrong(topic_name: str, wrong: int, asked: int) -> None:
+    """The oracle of exactness is the reader's own record of publish times, in topic order."""
+    recorded = oracle("nometa")["topics"][topic_name]
+    rows = recorded["messages"]
+    differs = 0
+    with open_store(imported("nometa", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(topic_name))
+        probes = _probes(recorded)
+        for time_ms, answer in probes:
+            expected = next((row[:2] for row in rows if row[3] >= time_ms), None)
+            found = find_first_at_or_after(reader, topic, time_ms, "auto")
+            assert (found.position and [found.position.ledger_id, found.position.entry_id]) == expected
+            assert found.entries_read <= 1024
+            proof = explain(reader, topic, (time_ms, "auto"), found)
+            if expected is None:
+                broker_wrong = topic.is_entry(Position(*answer))
+            else:
+                broker_wrong = answer != expected
+            assert proof.broker.agrees != broker_wrong
+            assert bool(proof.broker.why) == broker_wrong
+            differs += broker_wrong
+    assert (differs, len(probes)) == (wrong, asked)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_exact_by_publish_time_on_every_topic(name: str) -> None:
+    with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
+        for topic_name, recorded in oracle(name)["topics"].items():
+            if "txn-" in topic_name or topic_name.endswith("chunked"):
+                continue  # markers, aborted messages and first chunks are entries no reader reports
+            topic = read_topic(reader.txn, parse_topic(topic_name))
+            for time_ms, _ in _probes(recorded):
+                expected = next((Position(*row[:2]) for row in recorded["messages"] if row[3] >= time_ms), None)
+                assert find_first_at_or_after(reader, topic, time_ms, "publish").position == expected
+
+
+def test_event_time_finds_the_message_in_its_batch() -> None:
+    rows = oracle("small")["topics"]["public/default/batched"]["messages"]
+    middle = sorted(row[4] for row in rows)[len(rows) // 2]
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/batched"))
+        for time_ms in (rows[0][4], middle, max(row[4] for row in rows), max(row[4] for row in rows) + 1):
+            expected = next((Position(*row[:3]) for row in rows if row[4] >= time_ms), None)
+            assert find_by_event_time(reader, topic, time_ms).position == expected
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_resets_and_expiries_by_time_end_where_the_broker_ended(name: str) -> None:
+    kinds = []
+    with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
+        for mutation in oracle(name)["mutations"]:
+            topic = read_topic(reader.txn, parse_topic(mutation["topic"]))
+            cursor = read_cursor(reader.txn, reader, topic, mutation["subscription"])
+            search, after = BrokerSearch(reader, topic), mutation["after"]["markDeletePosition"]
+            argument = mutation["path"].rpartition("/")[2]
+            if mutation["kind"] == "reset-cursor-time":
+                assert str(topic.previous(search.reset_read_position(cursor, int(argument)))) == after
+            elif mutation["kind"] == "expire-time":
+                # The broker reads its clock anew at every probe, about a second before at_ms was taken.
+                window = range(mutation["at_ms"] - 1030, mutation["at_ms"] - 939)
+                answers = {search.expire_position(cursor, now, int(argument)) or cursor.mark_delete for now in window}
+                assert after in {str(answer) for answer in answers}
+                assert len(answers) <= 30
+            else:
+                continue
+            kinds.append(mutation["kind"])
+    assert kinds.count("reset-cursor-time") == 6
+    assert kinds.count("expire-time") == 4
+
+
+def test_close_time_pruning_example(tmp_path: Path) -> None:
+    """PR 24219's example: ledgers of ten entries closed 1000, 1010, 3000; skew 20, asked 1000: no start, end (third, 9)."""
+    ledgers = [[Made(990 + index) for index in range(10)] for _ in range(3)]
+    info = CursorInfo(-1, Position(10, -1))
+    made = MadeTopic([*ledgers, []], closed_ms=(1000, 1010, 3000), cursors={"s": info})
+    with open_store(make_store(tmp_path / "store", {"a/b/c": made})) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/c"))
+        search = BrokerSearch(reader, topic)
+        search.reset_read_position(read_cursor(reader.txn, reader, topic, "s"), 1000, skew_ms=20)
+        assert search.pruned == (None, Position(12, 9))
+
+
+# -- brute force on generated topics ----------------------------------------------------------------------------------
+
+CLOCKS: tuple[Clock, ...] = ("auto", "publish", "broker")
+
+
+def _topic(rnd: random.Random) -> MadeTopic:
+    """Clocks that jump both ways, equal times, gaps, missing broker metadata, empty and lost ledgers, batches."""
+    now, ledgers = 1_700_000_000_000, []
+    broker = rnd.choice(("none", "all", "some"))
+    for _ in range(rnd.randint(1, 6)):
+        kind = rnd.random()
+        count = 0 if kind < 0.15 else 1 if kind < 0.3 else rnd.randint(2, 40)
+        lost_ledger = rnd.random() < 0.1
+        entries = []
+        for _ in range(count):
+            now += rnd.choice((0, 0, 1, 3, 50, 5000))
+            publish = now + rnd.choice((0, 0, 0, -5000, 7000, -86_400_000, 900 * 86_400_000))
+            with_broker = broker == "all" or (broker == "some" and rnd.random() < 0.5)
+            entries.append(
+                Made(
+                    publish,
+                    now if with_broker else None,
+                    rnd.choice((0, 0, 3)),
+                    lost=lost_ledger or rnd.random() < 0.03,
+                )
+            )
+        ledgers.append(entries)
+    return MadeTopic(ledgers, open_last=rnd.random() < 0.8)
+
+
+def _time_of(made: Made, clock: Clock) -> int | None:
+    if clock == "publish":
+        return made.publish_ms
+    if clock == "broker":
+        return made.broker_ms
+    return made.publish_ms if made.broker_ms is None else made.broker_ms
+
+
+def _check_generated(path: Path, seed: int, topics: int, probes: int) -> int:
+    rnd = random.Random(seed)
+    made = {f"public/default/t{index}": _topic(rnd) for index in range(topics)}
+    cases, ledger_id = 0, 10
+    with open_store(make_store(path, made)) as store, open_reader(store) as reader:
+        for name, topic in made.items():
+            rows = [
+                (Position(ledger_id + index, entry_id), entry)
+                for index, entries in enumerate(topic.ledgers)
+                for entry_id, entry in enumerate(entries)
+                if not entry.lost
+            ]
+            ledger_id += len(topic.ledgers)
+            found_topic = read_topic(reader.txn, parse_topic(name))
+            times = [time for _, entry in rows for time in (entry.publish_ms, entry.broker_ms) if time] or [0]
+            for _ in range(probes):
+                time_ms = rnd.choice(times) + rnd.choice((-1, 0, 0, 1))
+                clock = rnd.choice(CLOCKS)
+                expected = next(
+                    (position for position, entry in rows if (_time_of(entry, clock) or -1) >= time_ms), None
+                )
+                assert find_first_at_or_after(reader, found_topic, time_ms, clock).position == expected, (
+                    name,
+                    time_ms,
+                    clock,
+                )
+                cases += 1
+    return cases
+
+
+def test_exact_on_10000_generated_cases(tmp_path: Path) -> None:
+    assert _check_generated(tmp_path / "store", 345, 100, 100) == 10_000
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(30))
+def test_exact_on_many_more(tmp_path: Path, seed: int) -> None:
+    assert _check_generated(tmp_path / "store", seed, 200, 200) == 40_000
+
+
+def test_small_blocks_of_a_large_ledger(tmp_path: Path) -> None:
+    """A ledger of several blocks: at most one block of headers is read, wherever the answer lies."""
+    rnd = random.Random(5)
+    entries = [Made(10_000 + index * 10 + rnd.choice((0, 0, -20_000))) for index in range(3000)]
+    path = make_store(tmp_path / "store", {"a/b/c": MadeTopic([entries])})
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/c"))
+        for time_ms in range(0, 41_000, 500):
+            expected = next((index for index, made in enumerate(entries) if made.publish_ms >= time_ms), None)
+            found = find_first_at_or_after(reader, topic, time_ms, "publish")
+            assert (found.position.entry_id if found.position else None) == expected
+            assert found.entries_read <= 1024
+
+
+def test_reset_of_an_untouched_cursor_goes_to_the_first_entry(tmp_path: Path) -> None:
+    """No entry is earlier: the broker resets to (first ledger, 0)."""
+    info = CursorInfo(-1, Position(10, 1))
+    path = make_store(tmp_path / "store", {"a/b/c": MadeTopic([[Made(1000), Made(2000)]], cursors={"s": info})})
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/c"))
+        cursor = read_cursor(reader.txn, reader, topic, "s")
+        assert BrokerSearch(reader, topic).reset_read_position(cursor, 500) == Position(10, 0)
+        assert BrokerSearch(reader, topic).reset_read_position(cursor, 1500) == Position(10, 1)
