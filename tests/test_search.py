@@ -207,11 +207,11 @@ def test_exact_on_many_more(tmp_path: Path, seed: int) -> None:
 def test_small_blocks_of_a_large_ledger(tmp_path: Path) -> None:
     """A ledger of several blocks: at most one block of headers is read, wherever the answer lies."""
     rnd = random.Random(5)
-    entries = [Made(10_000 + index * 10 + rnd.choice((0, 0, -20_000))) for index in range(3000)]
+    entries = [Made(30_000 + index * 10 + rnd.choice((0, 0, -20_000))) for index in range(3000)]
     path = make_store(tmp_path / "store", {"a/b/c": MadeTopic([entries])})
     with open_store(path) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
-        for time_ms in range(0, 41_000, 500):
+        for time_ms in range(0, 61_000, 500):
             expected = next((index for index, made in enumerate(entries) if made.publish_ms >= time_ms), None)
             found = find_first_at_or_after(reader, topic, time_ms, "publish")
             assert (found.position.entry_id if found.position else None) == expected
