@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 from store.codec.cursor import decode_cursor_info
-from store.codec.index import ledger_key
+from store.codec.index import ledger_key, ledger_of_key
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.schema import decode_schema_locator
 from store.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
 from store.entrylogs import EntryFiles
-from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, SourceChanged, Unsupported
+from store.errors import IndexCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.meta import Store, Txn
-from store.names import MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
+from store.names import LONG_MAX, MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
 from store.topics import read_topic
 from store.tree import Node, iter_nodes
 
@@ -33,9 +34,27 @@ class Owner:
 
 
 def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
-    """Return who references LEDGER_ID; empty when nobody does."""
+    """Return who references LEDGER_ID; empty when nobody does. Raises IndexCorrupt."""
     row = txn.get("owners", ledger_key(ledger_id))
-    return () if row is None else tuple(Owner(**fields) for fields in json.loads(row))
+    return () if row is None else _decode_owners(ledger_id, row)
+
+
+def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
+    """Yield (ledger id, who references it) for every referenced ledger, in id order; raises IndexCorrupt."""
+    for key, row in txn.items("owners"):
+        ledger_id = ledger_of_key(key)
+        yield ledger_id, _decode_owners(ledger_id, bytes(row))
+
+
+def _decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
+    try:
+        return tuple(Owner(**fields) for fields in json.loads(row))
+    except (ValueError, TypeError) as error:
+        raise IndexCorrupt(
+            f"the owners row of ledger {ledger_id} is damaged: {error}",
+            hint="pulsar-admin store index --rebuild",
+            ledgerId=ledger_id,
+        ) from error
 
 
 def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
@@ -48,23 +67,28 @@ def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
 
 def index_owners(store: Store, txn: Txn) -> None:
     """Write all rows of ``owners`` anew from the tree. A node that cannot be decoded references nothing."""
-    found: dict[int, list[Owner]] = {}
-    with EntryFiles(store, txn) as files:
-        reader = EntryReader(files, txn)
-        for prefix in (MANAGED_LEDGERS + "/", "/schemas/"):
-            for node in iter_nodes(txn, prefix):
-                for ledger_id, owner in references(txn, reader, node):
-                    found.setdefault(ledger_id, []).append(owner)
+    found = find_references(store, txn)
     txn.clear("owners")
     for ledger_id in sorted(found):
         put_owners(txn, ledger_id, tuple(found[ledger_id]))
+
+
+def find_references(store: Store, txn: Txn) -> dict[int, list[Owner]]:
+    """Return ledger id → every reference to it in the tree."""
+    found: dict[int, list[Owner]] = {}
+    with EntryFiles(store, txn) as files:
+        reader = EntryReader(files, txn)
+        for node in chain(iter_nodes(txn, MANAGED_LEDGERS + "/"), iter_nodes(txn, "/schemas/")):
+            for ledger_id, owner in references(txn, reader, node):
+                found.setdefault(ledger_id, []).append(owner)
+    return found
 
 
 def references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int, Owner]]:
     """Yield (ledger id, owner) for every ledger that NODE names; nothing for a value that cannot be decoded."""
     try:
         yield from _references(txn, reader, node)
-    except (MetadataCorrupt, Unsupported, SourceChanged, EntryCorrupt, EntryNotFound):
+    except StoreError:
         return
 
 
@@ -92,7 +116,7 @@ def _cursor_references(
     if info.cursors_ledger_id >= 0:
         yield info.cursors_ledger_id, Owner("cursor", str(name), cursor)
     for key, value in info.cursor_properties.items():
-        if key.startswith(BUCKET_PREFIX) and value.isdigit():
+        if key.startswith(BUCKET_PREFIX) and value.isascii() and value.isdigit() and int(value) <= LONG_MAX:
             yield int(value), Owner("delayed-bucket", str(name), cursor)
     if cursor == COMPACTION_CURSOR:
         properties = info.properties

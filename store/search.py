@@ -60,23 +60,47 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
             pruned += 1
             continue
         scanned += 1
+        found, look = None, _Look(reader, time_ms, clock)
         for block in iter_blocks(reader.txn, ledger.ledger_id, first_block << BLOCK_BITS):
-            if _block_max(block, clock) < time_ms:
-                continue
-            for entry_id, entry_ms in iter_block_times(reader, block, clock):
-                if entry_id >= ledger.entries:
-                    break
-                read += 1
-                if entry_ms is None or entry_ms < time_ms:
-                    continue
-                try:
-                    reader.read(ledger.ledger_id, entry_id)
-                except EntryCorrupt:
-                    unreadable += 1
-                    continue
-                found = Position(ledger.ledger_id, entry_id)
-                return Found(found, entry_ms, read, pruned, scanned, tuple(without), unreadable)
+            found = look.into(block, ledger.entries)
+            if found is not None:
+                break
+        read, unreadable = read + look.read, unreadable + look.unreadable
+        if found is not None:
+            return Found(*found, read, pruned, scanned, tuple(without), unreadable)
     return Found(None, None, read, pruned, scanned, tuple(without), unreadable)
+
+
+class _Look:
+    """Looks into blocks for the first entry that is late enough, and counts what it read."""
+
+    def __init__(self, reader: EntryReader, time_ms: int, clock: Clock) -> None:
+        self._reader = reader
+        self._question = (time_ms, clock)
+        self.read = 0
+        self.unreadable = 0
+
+    def into(self, block: Block, entries: int) -> tuple[Position, int] | None:
+        """Return the position and time of the first match in BLOCK among the ledger's first ENTRIES, or None."""
+        time_ms, clock = self._question
+        if _block_max(block, clock) < time_ms:
+            return None
+        for entry_id, entry_ms in iter_block_times(self._reader, block, clock):
+            if entry_id >= entries:
+                break
+            self.read += 1
+            if entry_ms is not None and entry_ms >= time_ms and self._is_sound(block.ledger_id, entry_id):
+                return Position(block.ledger_id, entry_id), entry_ms
+        return None
+
+    def _is_sound(self, ledger_id: int, entry_id: int) -> bool:
+        """Headers were read without their digest: check the one that is the answer."""
+        try:
+            self._reader.read(ledger_id, entry_id)
+        except EntryCorrupt:
+            self.unreadable += 1
+            return False
+        return True
 
 
 def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:

@@ -43,6 +43,7 @@ COLUMNS = (
 
 @command(
     "find-by-time",
+    uses=["clock"],
     examples=[
         "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
@@ -159,7 +160,9 @@ def _explanation(app: App, reader: EntryReader, topic: Topic, case: tuple[int, F
     from store.explain import explain
 
     time_ms, found = case
-    proof: Explanation = explain(reader, topic, (time_ms, check_clock(app.settings.clock)), found)
+    clock = app.settings.clock
+    # Event times are not indexed: the proof then speaks of the broker's own clock.
+    proof: Explanation = explain(reader, topic, (time_ms, check_clock("auto" if clock == "event" else clock)), found)
     name = topic.name
     return {
         "broker": {

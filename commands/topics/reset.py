@@ -40,6 +40,7 @@ class ResetOptions:
 @command(
     "reset-cursor",
     changes=True,
+    uses=["clock"],
     examples=[
         "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",
         "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
