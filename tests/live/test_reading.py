@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Cli
 from tests.live.comparing import first_unacknowledged
 from tests.live.conftest import Live, run_toolkit
-from tests.live.recipe import INTERRUPTED
+from tests.live.recipe import INTERRUPTED, SKEWED, SKEWED_BATCHED
 
 pytestmark = pytest.mark.live
 
@@ -76,3 +76,32 @@ def test_find_by_time_is_exact_on_client_clocks(live: Live, cli: Cli) -> None:
         expected = _first_at_or_after(live.world.said["rows"][topic], time_ms)
         assert (position and (position["ledgerId"], position["entryId"])) == expected, f"{topic} {time_ms}"
         assert result.exit_code == (0 if expected else 5)
+
+
+def test_rule_broker_is_the_brokers_answer(live: Live, cli: Cli) -> None:
+    for topic, time_ms, answer in live.world.said["probes"]:
+        result = cli(
+            "--store",
+            live.copy,
+            "topics",
+            "find-by-time",
+            topic,
+            "--time",
+            f"@{time_ms}",
+            "--rule",
+            "broker",
+            "-o",
+            "json",
+        )
+        position = result.json["position"]
+        assert [position["ledgerId"], position["entryId"]] == answer, f"{topic} {time_ms}"
+
+
+def test_the_probes_reach_where_clocks_disagree(live: Live) -> None:
+    rows = live.world.said["rows"]
+    misled = [
+        topic
+        for topic, time_ms, answer in live.world.said["probes"]
+        if (exact := _first_at_or_after(rows[topic], time_ms)) is not None and list(exact) != answer
+    ]
+    assert {SKEWED, SKEWED_BATCHED} <= set(misled)
