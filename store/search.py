@@ -55,7 +55,7 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
         if times is None:
             without.append(ledger.ledger_id)
             continue
-        first_block = _first_candidate(times, time_ms, clock)
+        first_block = first_candidate(times, time_ms, clock)
         if first_block is None:
             pruned += 1
             continue
@@ -83,7 +83,7 @@ class _Look:
     def into(self, block: Block, entries: int) -> tuple[Position, int] | None:
         """Return the position and time of the first match in BLOCK among the ledger's first ENTRIES, or None."""
         time_ms, clock = self._question
-        if _block_max(block, clock) < time_ms:
+        if block_max(block, clock) < time_ms:
             return None
         for entry_id, entry_ms in iter_block_times(self._reader, block, clock):
             if entry_id >= entries:
@@ -121,7 +121,7 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
 
 
-def _first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
+def first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
     """Return the number of the first block whose running maximum reaches TIME_MS, or None when none does."""
     if clock == "broker":
         # Entries without a broker time are on no clock here: the blocks' own bounds decide.
@@ -131,7 +131,8 @@ def _first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | No
     return times.sums.first_block + index if index < times.blocks else None
 
 
-def _block_max(block: Block, clock: Clock) -> int:
+def block_max(block: Block, clock: Clock) -> int:
+    """Return the newest time of a block's entries on CLOCK."""
     header = block.header
     return {"publish": header.publish_max_ms, "broker": header.broker_max_ms, "auto": header.auto_max_ms}[clock]
 
