@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from store.codec.batch import iter_batch
@@ -17,13 +17,13 @@ from store.codec.message import (
     message_count,
     transaction_id,
 )
-from store.errors import EntryCorrupt, EntryNotFound, LimitExceeded, StoreError, Unsupported
-from store.ledgers import EntryReader
+from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, LimitExceeded, StoreError, Unsupported
+from store.ledgers import EntryReader, find_place
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 TXN_COMMIT, TXN_ABORT = 21, 22
-ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, LimitExceeded, Unsupported)
+ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)
 """Errors that concern one entry: reading goes on behind it and counts it."""
 
 
@@ -59,18 +59,26 @@ class Message:
 
 @dataclass(slots=True)
 class ReadOptions:
-    """What to read. ``committed``: nothing that an open or aborted transaction wrote; ``markers``: the broker's own entries too."""
+    """What to read. ``committed``: nothing that an open or aborted transaction wrote; ``markers``: the broker's own entries too.
+
+    ``whole``: reading begins where the topic does, so that a chunk without the ones before it is damage; else it is passed over.
+    """
 
     committed: bool = True
     markers: bool = False
+    whole: bool = True
 
 
 @dataclass(slots=True)
 class MessageReader:
-    """Reads messages of entries; counts what it could not read in ``errors``."""
+    """Reads messages of entries; counts what it could not read in ``errors``.
+
+    ``ends``: positions among which the commit and abort markers are, when those read do not hold them all.
+    """
 
     reader: EntryReader
     options: ReadOptions = field(default_factory=ReadOptions)
+    ends: Callable[[], Iterable[Position]] | None = None
     errors: list[StoreError] = field(default_factory=list)
     _chunks: dict[str, list[Message]] = field(default_factory=dict)
     _outcomes: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -78,13 +86,13 @@ class MessageReader:
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         """Yield the messages of the entries at POSITIONS, in order; a joined message comes at its last chunk."""
-        listed = positions if not self.options.committed else _Ahead(positions)
+        listed = _Ahead(positions) if self.options.committed and self.ends is None else positions
         for position in listed:
             try:
                 header = self.read_header(position)
                 yield from self._visible(header, position, listed)
             except ENTRY_ERRORS as error:
-                self.errors.append(error)
+                self.errors.append(located(self.reader, position, error))
 
     def read_header(self, position: Position) -> EntryHeader:
         """Return the decoded entry at POSITION, digest and checksum verified."""
@@ -109,9 +117,10 @@ class MessageReader:
 
     def _is_committed(self, transaction: tuple[int, int], ahead: Iterable[Position]) -> bool:
         """Whether a commit marker for TRANSACTION follows; reads the rest of the topic once, when the first one comes up."""
-        if not self._outcomes_known and isinstance(ahead, _Ahead):
+        if not self._outcomes_known:
             self._outcomes_known = True
-            for position in ahead.rest():
+            rest = ahead.rest() if isinstance(ahead, _Ahead) else ()
+            for position in self.ends() if self.ends is not None else rest:
                 try:
                     metadata = self.read_header(position).metadata
                 except ENTRY_ERRORS:
@@ -127,6 +136,8 @@ class MessageReader:
         if metadata.chunk_id == 0:
             self._chunks[metadata.uuid] = []
         parts = self._chunks.get(metadata.uuid)
+        if parts is None and not self.options.whole:
+            return None
         if parts is None or len(parts) != metadata.chunk_id:
             self._chunks.pop(metadata.uuid, None)
             raise EntryCorrupt(
@@ -169,13 +180,26 @@ class _Ahead:
         return self._kept
 
 
-def explode(header: EntryHeader, position: Position) -> Iterator[Message]:
-    """Yield the messages of one entry, without those that compaction took out; an encrypted entry yields itself.
+def located(reader: EntryReader, position: Position, error: StoreError) -> StoreError:
+    """Return ERROR with the file and offset of the entry at POSITION in its message, where it does not name them."""
+    place = find_place(reader.txn, position.ledger_id, position.entry_id)
+    if place is None:
+        return error
+    name, offset = reader.files.name(place[0]), place[1]
+    if name in error.message:
+        return error
+    context = {**error.context, "path": name, "offset": offset}
+    return type(error)(f"{error.message} ({name} @ {offset:#x})", hint=error.hint, **context)
 
-    Raises EntryCorrupt, LimitExceeded, Unsupported.
+
+def explode(header: EntryHeader, position: Position) -> Iterator[Message]:
+    """Yield the messages of one entry, without those that compaction took out.
+
+    What cannot be opened alone yields itself with its stored bytes: an encrypted entry, a chunk. Raises EntryCorrupt,
+    LimitExceeded, Unsupported.
     """
     metadata = header.metadata
-    if is_encrypted(metadata):
+    if is_encrypted(metadata) or is_chunk(metadata):
         yield _single(header, position, header.payload)
         return
     where = f"entry {position}"

@@ -1,0 +1,383 @@
+"""Read model of ``stats-internal`` and ``info-internal``: a topic's ledgers and cursors in upstream's shapes.
+
+Keys and their order: upstream ``PersistentTopicInternalStats`` and ``ManagedLedgerInfo`` (Pulsar 4.0.8). What only a running
+broker knows has the value that a broker shows just after it loaded the topic; docs/what-a-store-knows.md lists it. Ours alone:
+``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from store.codec.cursor import decode_cursor_info
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from store.codec.managedledger import LedgerInfo
+from store.cursors import (
+    COMPACTION_CURSOR,
+    Cursor,
+    backlog_entries,
+    iter_cursor_names,
+    range_text,
+    read_cursor,
+)
+from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from store.ledgers import EntryReader, find_metadata, find_times, read_ledger
+from store.meta import Txn
+from store.names import Position, TopicName, encode_name
+from store.topics import Topic, TopicLedger, read_topic
+from store.tree import find_node, read_node
+
+_COMPACTED_LEDGER = "CompactedTopicLedger"
+NO_LEDGER = -1
+
+_OPTIONAL = {"json_optional": True}
+_TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
+Properties = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStats:
+    """One ledger: entries and payload bytes, −1 when nothing of it is known."""
+
+    ledger_id: int = NO_LEDGER
+    entries: int = -1
+    size_bytes: int = -1
+    offloaded: bool = False
+    metadata: str | None = field(default=None, metadata=_OPTIONAL)
+    under_replicated: bool = False
+    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
+    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStats:
+    """One cursor where it really stands (``store.cursors``), read position and counters as just after loading."""
+
+    mark_delete_position: str
+    read_position: str
+    waiting_read_op: bool = False
+    pending_read_ops: int = 0
+    messages_consumed_counter: int = 0
+    cursor_ledger: int = NO_LEDGER
+    cursor_ledger_last_entry: int = -1
+    individually_deleted_messages: str = "[]"
+    last_ledger_switch_timestamp: str | None = None
+    state: str = "NoLedger"
+    active: bool = False
+    number_of_entries_since_first_not_acked_message: int = 1
+    total_non_contiguous_deleted_messages_range: int = 0
+    subscription_have_pending_read: bool = False
+    subscription_have_pending_replay_read: bool = False
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalStats:
+    """``topics stats-internal``. Cursors are keyed by their encoded names; the open ledger is listed with 0 and 0."""
+
+    entries_added_counter: int
+    number_of_entries: int
+    total_size_bytes: int
+    current_ledger_entries: int
+    current_ledger_size: int
+    last_ledger_created_timestamp: str | None
+    waiting_cursors_count: int
+    pending_add_entries_count: int
+    last_confirmed_entry: str
+    state: str
+    ledgers: tuple[LedgerStats, ...]
+    cursors: Mapping[str, CursorStats]
+    schema_ledgers: tuple[LedgerStats, ...]
+    compacted_ledger: LedgerStats
+
+
+@dataclass(frozen=True, slots=True)
+class PositionInfo:
+    """A position as ``info-internal`` writes it."""
+
+    ledger_id: int
+    entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInfo:
+    """Individually deleted entries: behind ``start``, through ``end``."""
+
+    start: PositionInfo = field(metadata={"json": "from"})
+    end: PositionInfo = field(metadata={"json": "to"})
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfoRow:
+    """One LedgerInfo of the stored value; entries and size are absent while it is open."""
+
+    ledger_id: int
+    entries: int | None = field(default=None, metadata=_OPTIONAL)
+    size_bytes: int | None = field(default=None, metadata=_OPTIONAL)
+    timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    is_offloaded: bool = False
+    offloaded_context_uuid: str | None = field(default=None, metadata=_OPTIONAL)
+    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfoRow:
+    """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
+
+    version: int
+    creation_date: str
+    modification_date: str
+    cursors_ledger_id: int
+    mark_delete: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
+    individual_deleted_messages: tuple[RangeInfo, ...] | None = field(default=None, metadata=_OPTIONAL)
+    properties: Properties | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalInfo:
+    """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
+
+    version: int
+    creation_date: str
+    modification_date: str
+    ledgers: tuple[LedgerInfoRow, ...]
+    terminated_position: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
+    cursors: Mapping[str, CursorInfoRow] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
+
+
+def iso_time(time_ms: int) -> str:
+    """Return a time as upstream's DateFormatter writes it in UTC: without the zeros at the end of its fraction."""
+    if not 0 <= time_ms < _TIME_LIMIT_MS:
+        return f"{time_ms}ms"
+    whole = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{time_ms % 1000:03d}".rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+
+
+# -- stats-internal ---------------------------------------------------------------------------------------------------
+
+
+def read_internal_stats(
+    reader: EntryReader, name: TopicName, *, metadata: bool = False, problems: list[StoreError]
+) -> InternalStats:
+    """Return the internal statistics of a topic; METADATA adds each ledger's BookKeeper metadata as text.
+
+    A cursor, or a ledger beside the topic's own, that cannot be read is left out or −1, and reported in PROBLEMS.
+    Raises TopicNotFound, MetadataCorrupt.
+    """
+    txn = reader.txn
+    topic = read_topic(txn, name)
+    cursors = dict(iter_cursors(reader, topic, problems))
+    current = topic.ledgers[-1] if topic.ledgers and topic.ledgers[-1].is_open else None
+    return InternalStats(
+        entries_added_counter=0,
+        number_of_entries=topic.number_of_entries,
+        total_size_bytes=topic.total_size_bytes,
+        current_ledger_entries=current.entries if current else 0,
+        current_ledger_size=current.size_bytes if current else 0,
+        last_ledger_created_timestamp=_created(txn, topic.ids[-1]) if topic.ids else None,
+        waiting_cursors_count=0,
+        pending_add_entries_count=0,
+        last_confirmed_entry=str(topic.last_confirmed),
+        state="LedgerOpened" if topic.managed.terminated is None else "Terminated",
+        ledgers=tuple(_listed_ledger(txn, ledger, metadata) for ledger in topic.ledgers),
+        cursors={encode_name(name): _cursor_stats(txn, topic, cursor) for name, cursor in cursors.items()},
+        schema_ledgers=tuple(_other_ledger(txn, ledger, metadata, problems) for ledger in _schema_ledgers(txn, name)),
+        compacted_ledger=_compacted_ledger(txn, cursors, metadata, problems),
+    )
+
+
+def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[tuple[str, Cursor]]:
+    """Yield (name, cursor) in name order; one that cannot be read, or lost its newest state, is reported in PROBLEMS."""
+    for name in sorted(iter_cursor_names(reader.txn, topic.name)):
+        try:
+            cursor = read_cursor(reader.txn, reader, topic, name)
+        except StoreError as error:
+            problems.append(error)
+            continue
+        if cursor.skipped_entries or (
+            cursor.source == "metadata-fallback" and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
+        ):
+            problems.append(_lost_state(topic, cursor))
+        yield name, cursor
+
+
+def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
+    ledger_id = cursor.info.cursors_ledger_id
+    found = f"{cursor.skipped_entries} unreadable entries" if cursor.skipped_entries else "no such ledger"
+    return MetadataCorrupt(
+        f"{topic.name} {cursor.name}: its newest state is lost (cursor ledger {ledger_id}: {found}); "
+        f"shown is the one before, {cursor.mark_delete}",
+        hint=f"see: pulsar-admin ledgers info {ledger_id}",
+        topic=str(topic.name),
+        subscription=cursor.name,
+        ledgerId=ledger_id,
+    )
+
+
+def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats:
+    begin_ms, end_ms = _publish_times(txn, ledger.info)
+    return LedgerStats(
+        ledger.ledger_id,
+        0 if ledger.is_open else ledger.entries,
+        0 if ledger.is_open else ledger.size_bytes,
+        ledger.info.offloaded,
+        _metadata_text(txn, ledger.ledger_id) if metadata else None,
+        properties=dict(ledger.info.properties) or None,
+        begin_publish_timestamp=begin_ms,
+        end_publish_timestamp=end_ms,
+    )
+
+
+def _publish_times(txn: Txn, info: LedgerInfo) -> tuple[int | None, int | None]:
+    """Return the smallest and largest publish time of a ledger: of its entries, else what its LedgerInfo says."""
+    times = find_times(txn, info.ledger_id)
+    if times is None or times.sums.begin_publish_ms is None:
+        return info.begin_publish_ms, info.end_publish_ms
+    return times.sums.begin_publish_ms, times.sums.end_publish_ms
+
+
+def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[StoreError]) -> LedgerStats:
+    """Return the numbers of a schema or compacted ledger, which the topic's own list does not have."""
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound as error:
+        problems.append(error)
+        return LedgerStats(ledger_id)
+    text = _metadata_text(txn, ledger_id) if metadata else None
+    return LedgerStats(ledger_id, ledger.entries, ledger.size_bytes, False, text)
+
+
+def _compacted_ledger(
+    txn: Txn, cursors: Mapping[str, Cursor], metadata: bool, problems: list[StoreError]
+) -> LedgerStats:
+    cursor = cursors.get(COMPACTION_CURSOR)
+    ledger_id = cursor.state.properties.get(_COMPACTED_LEDGER, NO_LEDGER) if cursor else NO_LEDGER
+    return LedgerStats() if ledger_id < 0 else _other_ledger(txn, ledger_id, metadata, problems)
+
+
+def _schema_ledgers(txn: Txn, name: TopicName) -> tuple[int, ...]:
+    node = find_node(txn, name.schema_path)
+    if node is None or not node.value:
+        return ()
+    # Imported here: most topics have no schema.
+    from store.codec.schema import decode_schema_locator
+
+    return decode_schema_locator(node.value, node.path).ledger_ids
+
+
+def _cursor_stats(txn: Txn, topic: Topic, cursor: Cursor) -> CursorStats:
+    state = cursor.state
+    in_ledger = cursor.source == "cursor-ledger"
+    ledger_id = cursor.info.cursors_ledger_id if in_ledger else NO_LEDGER
+    return CursorStats(
+        mark_delete_position=str(state.mark_delete),
+        read_position=str(topic.next_valid(state.mark_delete)),
+        messages_consumed_counter=-backlog_entries(topic, state),
+        cursor_ledger=ledger_id,
+        cursor_ledger_last_entry=read_ledger(txn, ledger_id).last_entry_id if in_ledger else -1,
+        individually_deleted_messages=range_text(state.ranges),
+        last_ledger_switch_timestamp=_created(txn, ledger_id) if in_ledger else None,
+        state="Open" if in_ledger else "NoLedger",
+        total_non_contiguous_deleted_messages_range=len(state.ranges),
+        properties=dict(state.properties),
+    )
+
+
+def _created(txn: Txn, ledger_id: int) -> str | None:
+    """Return when the ledger's metadata was created: some milliseconds before the broker notes it."""
+    node = find_node(txn, ledger_path(ledger_id))
+    return None if node is None else iso_time(node.stat.created_ms)
+
+
+def _metadata_text(txn: Txn, ledger_id: int) -> str | None:
+    metadata = find_metadata(txn, ledger_id)
+    return None if metadata is None else metadata_text(metadata)
+
+
+def metadata_text(metadata: LedgerMetadata) -> str:
+    """Return a ledger's metadata as BookKeeper's LedgerMetadataImpl.toSafeString: without its password."""
+    parts = [
+        f"formatVersion={metadata.version}",
+        f"ensembleSize={metadata.ensemble_size}",
+        f"writeQuorumSize={metadata.write_quorum}",
+        f"ackQuorumSize={metadata.ack_quorum}",
+        f"state={metadata.state.name}",
+    ]
+    if metadata.state is LedgerState.CLOSED:
+        parts += [f"length={metadata.length}", f"lastEntryId={metadata.last_entry_id}"]
+    if metadata.password is not None and metadata.digest_type is not None:
+        parts += [f"digestType={metadata.digest_type.name}", "password=OMITTED"]
+    ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
+    custom = (f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom.items())
+    parts += [f"ensembles={{{', '.join(ensembles)}}}", f"customMetadata={{{', '.join(custom)}}}"]
+    return f"LedgerMetadata{{{', '.join(parts)}}}"
+
+
+# -- info-internal ----------------------------------------------------------------------------------------------------
+
+
+def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError]) -> InternalInfo:
+    """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in PROBLEMS.
+
+    Raises TopicNotFound, MetadataCorrupt.
+    """
+    topic = read_topic(txn, name)
+    managed, terminated = topic.managed, topic.managed.terminated
+    return InternalInfo(
+        topic.stat.version,
+        iso_time(topic.stat.created_ms),
+        iso_time(topic.stat.modified_ms),
+        tuple(_info_row(txn, info) for info in managed.ledgers),
+        _position_info(terminated) if terminated is not None else None,
+        dict(_iter_cursor_rows(txn, name, problems)),
+        dict(sorted(managed.properties.items())) or None,
+    )
+
+
+def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
+    begin_ms, end_ms = _publish_times(txn, info)
+    stored = bool(info.timestamp_ms or info.entries)
+    return LedgerInfoRow(
+        info.ledger_id,
+        info.entries if stored else None,
+        info.size_bytes if stored else None,
+        info.timestamp_ms,
+        info.offload_uuid is not None,
+        info.offload_uuid,
+        begin_ms,
+        end_ms,
+    )
+
+
+def _iter_cursor_rows(txn: Txn, name: TopicName, problems: list[StoreError]) -> Iterator[tuple[str, CursorInfoRow]]:
+    for cursor in sorted(iter_cursor_names(txn, name)):
+        node = read_node(txn, name.cursor_path(cursor))
+        try:
+            info = decode_cursor_info(node.value, node.path)
+        except StoreError as error:
+            problems.append(error)
+            continue
+        ranges = tuple(RangeInfo(_position_info(lower), _position_info(upper)) for lower, upper in info.ranges)
+        yield (
+            encode_name(cursor),
+            CursorInfoRow(
+                node.stat.version,
+                iso_time(node.stat.created_ms),
+                iso_time(node.stat.modified_ms),
+                info.cursors_ledger_id,
+                _position_info(info.mark_delete) if info.mark_delete is not None else None,
+                ranges or None,
+                dict(info.properties) or None,
+            ),
+        )
+
+
+def _position_info(position: Position) -> PositionInfo:
+    return PositionInfo(position.ledger_id, position.entry_id)
