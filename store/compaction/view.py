@@ -1,0 +1,135 @@
+"""Read model of a topic's compacted view: horizon, compacted ledger, its entries (pulsar.md §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.codec.compactedentry import decode_compacted_entry
+from store.codec.ledgermetadata import LedgerMetadata
+from store.codec.message import EntryHeader, decode_message_entry
+from store.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, SubscriptionNotFound
+from store.ledgers import EntryReader, find_metadata, read_ledger
+from store.meta import Txn
+from store.names import Position, TopicName
+from store.owners import COMPACTED_LEDGER
+from store.topics import Topic
+
+COMPONENT, COMPACTED_COMPONENT = "component", b"compacted-ledger"
+COMPACTED_TOPIC, COMPACTED_TO = "pulsar/compactedTopic", "pulsar/compactedTo"
+"""Keys of a compacted ledger's custom metadata (upstream ``LedgerMetadataUtils``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedView:
+    """What the ``__compaction`` cursor says. ``last_entry_id``: of the compacted ledger, −1 when it is empty."""
+
+    horizon: Position
+    ledger_id: int
+    last_entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedMessageEntry:
+    """One entry of a compacted ledger: where it was, and itself."""
+
+    entry_id: int
+    position: Position
+    header: EntryHeader
+
+
+def find_compaction_cursor(reader: EntryReader, topic: Topic) -> Cursor | None:
+    """Return the ``__compaction`` cursor of TOPIC, or None."""
+    try:
+        return read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR)
+    except SubscriptionNotFound:
+        return None
+
+
+def find_compacted_view(reader: EntryReader, topic: Topic) -> CompactedView | None:
+    """Return the compacted view of TOPIC, None when it was never compacted; raises LedgerNotFound when its ledger is gone."""
+    cursor = find_compaction_cursor(reader, topic)
+    ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
+    if cursor is None or ledger_id is None:
+        return None
+    try:
+        ledger = read_ledger(reader.txn, ledger_id)
+    except LedgerNotFound as error:
+        raise LedgerNotFound(
+            f"the compacted ledger {ledger_id} of {topic.name} is gone",
+            hint="compact the topic again; until then readers of the compacted view fail",
+            ledgerId=ledger_id,
+            topic=str(topic.name),
+        ) from error
+    return CompactedView(cursor.state.mark_delete, ledger_id, ledger.last_entry_id)
+
+
+def open_view(reader: EntryReader, topic: Topic) -> CompactedView | None:
+    """Return the compacted view of TOPIC as ``find_compacted_view``, once its ledger is proven to be this topic's.
+
+    Raises MetadataCorrupt when the cursor names a ledger that is gone, or one that says it is something else.
+    """
+    try:
+        view = find_compacted_view(reader, topic)
+    except LedgerNotFound as error:
+        raise MetadataCorrupt(error.message, hint=error.hint, **error.context) from error
+    if view is not None:
+        stranger = stranger_text(reader.txn, topic.name, view.ledger_id)
+        if stranger:
+            raise MetadataCorrupt(
+                f"{COMPACTED_LEDGER} of {topic.name} names ledger {view.ledger_id}, {stranger}",
+                hint="look at it with: pulsar-admin compaction status; then compact the topic again",
+                topic=str(topic.name),
+                ledgerId=view.ledger_id,
+            )
+    return view
+
+
+def stranger_text(txn: Txn, topic: TopicName, ledger_id: int) -> str:
+    """Return what ledger LEDGER_ID says it is when that is not the compacted ledger of TOPIC, else an empty text.
+
+    A ledger without metadata, or with none that tells, passes: its entries are checked as they are read.
+    """
+    metadata = find_metadata(txn, ledger_id)
+    if metadata is None:
+        return ""
+    component, owner = metadata.custom.get(COMPONENT), metadata.custom.get(COMPACTED_TOPIC)
+    if owner is not None and owner != str(topic).encode():
+        return f"the compacted ledger of {owner.decode('utf-8', 'replace')}"
+    if component is not None and component != COMPACTED_COMPONENT:
+        return f"a ledger of {component.decode('utf-8', 'replace')}"
+    return ""
+
+
+def is_compacted_ledger(metadata: LedgerMetadata, topic: TopicName) -> bool:
+    """Whether a ledger's own metadata says that it is a compacted ledger of TOPIC."""
+    return (
+        metadata.custom.get(COMPONENT) == COMPACTED_COMPONENT
+        and metadata.custom.get(COMPACTED_TOPIC) == str(topic).encode()
+    )
+
+
+def read_compacted_entry(reader: EntryReader, view: CompactedView, entry_id: int) -> CompactedMessageEntry:
+    """Return one entry of the compacted ledger; raises EntryNotFound, EntryCorrupt."""
+    where = compacted_where(view, entry_id)
+    entry = decode_compacted_entry(reader.read(view.ledger_id, entry_id).payload, where)
+    return CompactedMessageEntry(entry_id, entry.position, decode_message_entry(entry.headers_and_payload, where))
+
+
+def compacted_where(view: CompactedView, entry_id: int) -> str:
+    """Return how messages name an entry of the compacted ledger."""
+    return f"compacted ledger entry {view.ledger_id}:{entry_id}"
+
+
+def iter_compacted_entries(
+    reader: EntryReader, view: CompactedView, errors: list[EntryCorrupt | EntryNotFound] | None = None
+) -> Iterator[CompactedMessageEntry]:
+    """Yield the entries of the compacted ledger in order; with ERRORS an unreadable one is noted there and passed over."""
+    for entry_id in range(view.last_entry_id + 1):
+        try:
+            yield read_compacted_entry(reader, view, entry_id)
+        except (EntryCorrupt, EntryNotFound) as error:
+            if errors is None:
+                raise
+            errors.append(error)
