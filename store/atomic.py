@@ -144,6 +144,14 @@ def remove_tree(path: Path) -> None:
         raise_write_error(error, path)
 
 
+def remove_file(path: Path) -> None:
+    """Remove the file PATH; nothing there is fine."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise_write_error(error, path)
+
+
 def link_file(source: Path, target: Path) -> None:
     """Give SOURCE the second name TARGET, which must not exist (same file system)."""
     try:

@@ -11,15 +11,16 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from store.codec.rocksvalue import NodeStat
 from store.entrylogs import EntryFiles
-from store.errors import ChangeNotFound, InvalidValue, Refused, StalePlan, UndoConflict
+from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, UndoConflict
 from store.ledgers import EntryReader
-from store.meta import Store, Txn
+from store.meta import DATABASES, Store, Txn
 from store.owners import find_owners, put_owners, references
 from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
@@ -80,15 +81,57 @@ def load_plan(data: bytes, where: str) -> Plan:
         fields = json.loads(data)
         if fields["planFormat"] != PLAN_FORMAT:
             raise InvalidValue(f"{where}: plan format {fields['planFormat']}, this toolkit knows {PLAN_FORMAT}")
-        steps = tuple(_step_of(step) for step in fields["steps"])
-        reports, warnings = tuple(fields["reports"]), tuple(fields["warnings"])
         return Plan(
-            fields["command"], fields["transaction"], steps, reports, fields["loses"], fields["undoes"], warnings
+            str(fields["command"]),
+            int(fields["transaction"]),
+            tuple(_step_of(step) for step in fields["steps"]),
+            tuple(dict(report) for report in fields["reports"]),
+            str(fields["loses"]),
+            None if fields["undoes"] is None else int(fields["undoes"]),
+            tuple(str(text) for text in fields["warnings"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidValue(
             f"{where} is no plan: {error}", hint="make one with --plan FILE on any command that changes"
         ) from error
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan in the file PATH; raises NotFound, InvalidValue."""
+    try:
+        return load_plan(path.read_bytes(), str(path))
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"no plan {path}", hint="make one with --plan FILE on any command that changes", path=str(path)
+        ) from error
+    except OSError as error:
+        raise InvalidValue(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+
+
+def check_current(store: Store, plan: Plan) -> None:
+    """Raise StalePlan unless STORE is as it was when PLAN was made."""
+    with store.read() as txn:
+        _check_current(txn, plan, txn.id)
+
+
+def _check_current(txn: Txn, plan: Plan, found: int) -> None:
+    if found != plan.txn_id:
+        raise StalePlan(
+            f"the store changed since the plan was made: planned on transaction {plan.txn_id}, found {found}",
+            hint="make the plan again and look at it",
+            planned=plan.txn_id,
+            found=found,
+        )
+    # The same number of transactions is no proof: a plan file may come from another store.
+    written: dict[tuple[str, bytes], bytes | None] = {}
+    for step in plan.steps:
+        row = step.database, step.key
+        if (written[row] if row in written else txn.get(*row)) != step.before:
+            raise StalePlan(
+                f"the plan was made on another store: {step.database} {step.key.decode('utf-8', 'replace')} differs",
+                hint="make the plan again on this store",
+            )
+        written[row] = step.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +146,22 @@ class Change:
     undoes: int | None = None
 
 
-def apply_plan(store: Store, plan: Plan, now_ms: int) -> object:
-    """Apply PLAN in one transaction; return its report (one object, or a list of several). Raises StalePlan."""
-    change_number = store.write(lambda txn: _apply(store, txn, plan, now_ms))
+def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> object:
+    """Apply PLAN in one transaction; return its report (one object, or a list of several). Raises StalePlan.
+
+    FIRST runs in the same transaction before the steps: what it writes is no part of the change, and undo leaves it.
+    """
+
+    def work(txn: Txn) -> int:
+        _check_current(txn, plan, txn.id - 1)
+        first(txn)
+        return _apply(store, txn, plan, now_ms)
+
+    change_number = store.write(work)
     return _shown([_report(report, change_number, plan.warnings) for report in plan.reports])
 
 
 def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
-    if txn.id != plan.txn_id + 1:
-        raise StalePlan(
-            f"the store changed since the plan was made: planned on transaction {plan.txn_id}, found {txn.id - 1}",
-            hint="make the plan again and look at it",
-            planned=plan.txn_id,
-            found=txn.id - 1,
-        )
     with EntryFiles(store, txn) as files:
         reader = EntryReader(files, txn)
         for step in plan.steps:
@@ -247,11 +292,21 @@ def _put_change(txn: Txn, change: Change) -> None:
 
 
 def _decode_change(key: bytes, row: bytes) -> Change:
-    fields = json.loads(zlib.decompress(row))
-    steps = tuple(_step_of(step) for step in fields["steps"])
-    return Change(
-        _NUMBER.unpack(key)[0], fields["time"], fields["command"], tuple(fields["reports"]), steps, fields["undoes"]
-    )
+    try:
+        fields = json.loads(zlib.decompress(row))
+        return Change(
+            _NUMBER.unpack(key)[0],
+            fields["time"],
+            fields["command"],
+            tuple(fields["reports"]),
+            tuple(_step_of(step) for step in fields["steps"]),
+            fields["undoes"],
+        )
+    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as error:
+        raise IndexCorrupt(
+            f"the audit record {key.hex()} is damaged: {error}",
+            hint="undo of that change is lost; the others still work",
+        ) from error
 
 
 def _step_json(step: Step) -> list[str | None]:
@@ -264,8 +319,8 @@ def _step_json(step: Step) -> list[str | None]:
 def _step_of(row: list[str | None]) -> Step:
     database, key, before, after = row
     decoded = [None if text is None else base64.b64decode(text, validate=True) for text in (key, before, after)]
-    if database is None or decoded[0] is None:
-        raise ValueError("a step without database or key")
+    if database not in DATABASES or not decoded[0]:
+        raise ValueError(f"a step without a key, or in no database: {database!r}")
     return Step(database, decoded[0], decoded[1], decoded[2])
 
 

@@ -1,0 +1,166 @@
+"""Ledgers written by the toolkit: their bytes, their ids, and what a stop in between leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from store.codec.digest import DigestType
+from store.codec.entry import decode_entry
+from store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
+from store.codec.rocksvalue import decode_counter
+from store.errors import LimitExceeded, StalePlan
+from store.ledgerids import (
+    RESERVED_GAP,
+    SEQUENCE_KEY,
+    OwnLedgers,
+    find_own_ledgers,
+    largest_ledger_id,
+    sequence_after_export,
+)
+from store.ledgers import iter_ledger_ids, open_reader, read_ledger
+from store.logwriter import LedgerSpec, LogWriter, WrittenLedgers, apply_written, iter_orphan_files, write_ledgers
+from store.meta import create_store, open_store
+from store.plans.base import Plan, apply_plan, plan_undo
+from store.sources.rocksdb import read_values
+from tests.stores import NOW_MS, copied
+from tests.worlds import world
+
+PAYLOADS = [bytes([number]) * (number * 7) for number in range(200)]
+
+
+def _apply(written: WrittenLedgers) -> object:
+    with written.store.read() as txn:
+        plan = Plan("test", txn.id, written.steps(txn, NOW_MS), ({"before": {}, "after": {}},))
+    return apply_written(written, plan, NOW_MS)
+
+
+def test_written_ledgers_read_back(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            known = max(iter_ledger_ids(txn))
+        written = write_ledgers(
+            store,
+            [
+                (LedgerSpec("managed-ledger", {"pulsar/managed-ledger": b"t/n/persistent/x"}), PAYLOADS),
+                (LedgerSpec("compacted-ledger", digest_type=DigestType.CRC32), PAYLOADS[:3]),
+                (LedgerSpec("managed-ledger"), []),
+            ],
+        )
+        _apply(written)
+        ids = [ledger.ledger_id for ledger in written.ledgers]
+        # The recorded cluster's sequence, read from its RocksDB by name.
+        metadata = world("small") / "clean" / "metadata"
+        sequence = decode_counter(read_values(metadata, [SEQUENCE_KEY])[SEQUENCE_KEY], "sequence")
+        assert sequence > known
+        assert ids == [sequence + RESERVED_GAP + number for number in range(3)]
+        with open_reader(store) as reader:
+            for ledger_id, payloads in zip(ids, (PAYLOADS, PAYLOADS[:3], []), strict=True):
+                ledger = read_ledger(reader.txn, ledger_id)
+                assert (ledger.last_entry_id, ledger.size_bytes) == (len(payloads) - 1, sum(map(len, payloads)))
+                assert [bytes(reader.read(ledger_id, entry).payload) for entry in range(len(payloads))] == payloads
+            assert read_ledger(reader.txn, ids[0]).metadata.custom == {  # type: ignore[union-attr]
+                "application": b"pulsar",
+                "component": b"managed-ledger",
+                "pulsar/managed-ledger": b"t/n/persistent/x",
+            }
+            assert largest_ledger_id(reader.txn) == ids[2]
+            assert list(iter_orphan_files(store, reader.txn)) == []
+
+
+def test_log_is_what_bookkeeper_writes(tmp_path: Path) -> None:
+    """Checked with the reference reader: framing, digests, cumulative lengths, ledgers map."""
+    with LogWriter(tmp_path, 5, limit_bytes=20_000) as writer:
+        writer.write_ledger(7, DigestType.CRC32C, PAYLOADS)
+        writer.write_ledger(8, DigestType.CRC32, PAYLOADS)
+        files = writer.finish()
+    assert len(files) > 10
+    assert files[0].name == "own-5.log"
+    found: dict[int, list[bytes]] = {7: [], 8: []}
+    lengths = {7: 0, 8: 0}
+    for file in files:
+        data = file.read_bytes()
+        assert len(data) < 20_000 + 24 + 32
+        header = decode_header(data, file.name)
+        sizes: dict[int, int] = {}
+        for record in iter_records(memoryview(data)[: header.ledgers_map_offset], file.name):
+            kind = {7: DigestType.CRC32C, 8: DigestType.CRC32}[record.ledger_id]  # type: ignore[union-attr]
+            body = data[record.offset + 4 : record.offset + 4 + record.size]  # type: ignore[union-attr]
+            entry = decode_entry(body, kind, where=file.name)
+            lengths[entry.ledger_id] += len(entry.payload)
+            assert entry.length == lengths[entry.ledger_id]
+            assert entry.entry_id == len(found[entry.ledger_id])
+            assert entry.last_add_confirmed == entry.entry_id - 1
+            found[entry.ledger_id].append(bytes(entry.payload))
+            sizes[entry.ledger_id] = sizes.get(entry.ledger_id, 0) + 4 + len(body)
+        assert decode_ledgers_map(data, header, file.name) == sizes
+    assert found == {7: PAYLOADS, 8: PAYLOADS}
+
+
+def test_undo_keeps_the_ids_taken_and_can_be_undone(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        (ledger,) = written.ledgers
+        _apply(written)
+        for wanted in (False, True):
+            with store.read() as txn:
+                number = len(list(txn.items("changes")))
+                plan = plan_undo(txn, number)
+            apply_plan(store, plan, NOW_MS)
+            with open_reader(store) as reader:
+                assert (read_ledger(reader.txn, ledger.ledger_id).metadata is not None) == wanted
+                assert bytes(reader.read(ledger.ledger_id, 9).payload) == PAYLOADS[9]
+        again = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        assert again.ledgers[0].ledger_id == ledger.ledger_id + 1
+        again.discard()
+
+
+def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    with open_store(tmp_path / "s", writable=True) as store:
+        with pytest.raises(LimitExceeded):
+            write_ledgers(store, [(LedgerSpec("managed-ledger"), [b"x", b"y" * 6_000_000])])
+        assert list((tmp_path / "s" / "entries").iterdir()) == []
+        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), [b"x"])])
+        with pytest.raises(StalePlan):
+            apply_written(written, Plan("test", 10**6, (), ({},)), NOW_MS)
+        assert list((tmp_path / "s" / "entries").iterdir()) == []
+
+
+@pytest.mark.parametrize("stop", ["written", "indexed"])
+def test_a_killed_process_leaves_an_orphan_file_at_most(tmp_path: Path, stop: str) -> None:
+    """The process dies after the bytes are durable, or inside the transaction that would point at them."""
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    child = os.fork()
+    if child == 0:
+        store = open_store(tmp_path / "s", writable=True)
+        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        if stop == "indexed":
+            store.write(lambda txn: (written.index(txn), os.kill(os.getpid(), signal.SIGKILL)))
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    with open_store(tmp_path / "s", writable=True) as store:
+        with store.read() as txn:
+            assert [path.name for path in iter_orphan_files(store, txn)] == ["own-1.log"]
+            assert find_own_ledgers(txn) is None
+            assert largest_ledger_id(txn) == -1
+        written = write_ledgers(store, [(LedgerSpec("managed-ledger"), PAYLOADS)])
+        assert [path.name for path in written.files] == ["own-2.log"]
+        assert [ledger.ledger_id for ledger in written.ledgers] == [0]
+        _apply(written)
+        with open_reader(store) as reader:
+            assert bytes(reader.read(0, 5).payload) == PAYLOADS[5]
+
+
+def test_the_sequence_after_an_export() -> None:
+    own = OwnLedgers(70_000, 70_010)
+    assert sequence_after_export(own, 300, "target") == 70_010
+    assert sequence_after_export(own, 70_000, "target") == 70_010
+    assert sequence_after_export(own, 70_010, "target") == 70_010
+    with pytest.raises(StalePlan):
+        sequence_after_export(own, 70_001, "target")
