@@ -22,6 +22,7 @@ ROOT = ""
 GROUPS: dict[str, str] = {
     ROOT: "pulsar-admin, offline: answers and changes on the bytes that Pulsar and BookKeeper left on disk.",
     "store": "Make, import, inspect, check, repair and export the store.",
+    "store import": "Read Pulsar's own files into a new store.",
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "namespaces": "Namespaces: their topics and policies.",
@@ -34,11 +35,30 @@ GROUPS: dict[str, str] = {
 
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
+        "apply": Row(
+            "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
+        ),
         "completion": Row(
             "commands.completion:completion", "Print the script that completes commands and options in a shell."
         ),
     },
-    "store": {},
+    "store": {
+        "init": Row("commands.store.importing:init", "Make an empty store."),
+        "info": Row("commands.store.inspect:info", "Show what the store holds and where it came from."),
+        "ls": Row("commands.store.inspect:ls", "List the metadata nodes below PATH, as in Pulsar's metadata store."),
+        "cat": Row("commands.store.inspect:cat", "Show the value of one metadata node."),
+        "owner": Row(
+            "commands.store.inspect:owner",
+            "Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
+        ),
+        "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
+        "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
+    },
+    "store import": {
+        "standalone": Row(
+            "commands.store.importing:standalone", "Read a standalone Pulsar's data directory into a new store."
+        ),
+    },
     "topics": {
         "find-by-time": Row(
             "commands.topics.find:find_by_time",

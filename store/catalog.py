@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from store.errors import IndexCorrupt
 from store.meta import Txn
 
 _FILE_KEY = struct.Struct(">I")
@@ -21,6 +22,7 @@ _DAMAGE_KEY = struct.Struct(">IQ")
 _FINGERPRINT_BYTES = 4096
 # Bytes 8 to 19 of an entry log's header are patched when it is sealed.
 _HEADER_BYTES = 1024
+METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
@@ -37,11 +39,13 @@ class LogFile:
     size_bytes: int
     mtime_ns: int
     fingerprint: str  # of the first bytes behind the header
-    next_offset: int  # where a scan of the grown file goes on
+    next_offset: int  # behind the last good record: where a scan of the grown file goes on
     records: int
     problems: int
     torn: bool
     sealed: bool
+    tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``next_offset``
+    tail_problems: int = 0
 
     def locate(self, store_path: Path) -> Path:
         """Return where the file lies now."""
@@ -55,23 +59,42 @@ def fingerprint(descriptor: int, size_bytes: int) -> str:
 
 
 def put_log(txn: Txn, log: LogFile) -> None:
+    """Write the catalogue row of a file."""
     fields = asdict(log)
     file_id = fields.pop("file_id")
     txn.put("logs", _FILE_KEY.pack(file_id), json.dumps(fields).encode())
 
 
+def delete_log(txn: Txn, file_id: int) -> None:
+    """Forget a file and its damage; its entries leave the index only by ``store.refresh``."""
+    txn.delete("logs", _FILE_KEY.pack(file_id))
+    clear_damage(txn, file_id)
+
+
 def find_log(txn: Txn, file_id: int) -> LogFile | None:
-    row = txn.get("logs", _FILE_KEY.pack(file_id))
-    return None if row is None else LogFile(file_id, **json.loads(row))
+    """Return the catalogued file, or None; raises IndexCorrupt."""
+    key = _FILE_KEY.pack(file_id)
+    row = txn.get("logs", key)
+    return None if row is None else _decode_log(key, row)
 
 
 def iter_logs(txn: Txn) -> Iterator[LogFile]:
     """Yield the catalogued files in the order of their ids, which is the order they were scanned in."""
     for key, row in txn.items("logs"):
-        yield LogFile(_FILE_KEY.unpack(key)[0], **json.loads(bytes(row)))
+        yield _decode_log(key, bytes(row))
+
+
+def _decode_log(key: bytes, row: bytes) -> LogFile:
+    try:
+        return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
+    except (ValueError, TypeError, struct.error) as error:
+        raise IndexCorrupt(
+            f"the catalogue row {key.hex()} is damaged: {error}", hint="import again into a new store"
+        ) from error
 
 
 def next_file_id(txn: Txn) -> int:
+    """Return the id for the next file to be catalogued."""
     last = txn.last("logs")
     return 1 if last is None else _FILE_KEY.unpack(last[0])[0] + 1
 
@@ -89,13 +112,27 @@ class Damage:
 
 
 def put_damage(txn: Txn, damage: Damage) -> None:
+    """Note damaged bytes; damage at the same offset is replaced."""
     value = [damage.length_bytes, damage.reason, damage.ledger_id, damage.entry_id]
     txn.put("damage", _DAMAGE_KEY.pack(damage.file_id, damage.offset), json.dumps(value).encode())
 
 
-def iter_damage(txn: Txn, file_id: int | None = None) -> Iterator[Damage]:
-    """Yield the known damage, of one file or of all."""
+def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterator[Damage]:
+    """Yield the known damage, of one file (from offset START on) or of all; raises IndexCorrupt."""
     prefix = b"" if file_id is None else _FILE_KEY.pack(file_id)
-    for key, row in txn.items("damage", prefix):
-        found_id, offset = _DAMAGE_KEY.unpack(key)
-        yield Damage(found_id, offset, *json.loads(bytes(row)))
+    first = None if file_id is None else _DAMAGE_KEY.pack(file_id, start)
+    for key, row in txn.items("damage", prefix, first):
+        try:
+            found_id, offset = _DAMAGE_KEY.unpack(key)
+            yield Damage(found_id, offset, *json.loads(bytes(row)))
+        except (ValueError, TypeError, struct.error) as error:
+            raise IndexCorrupt(
+                f"the damage row {key.hex()} is damaged: {error}", hint="pulsar-admin store index --rebuild"
+            ) from error
+
+
+def clear_damage(txn: Txn, file_id: int, start: int = 0) -> None:
+    """Delete the known damage of a file from offset START on."""
+    keys = [_DAMAGE_KEY.pack(file_id, damage.offset) for damage in iter_damage(txn, file_id, start)]
+    for key in keys:
+        txn.delete("damage", key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import TracebackType
 
 from store.catalog import LogFile, find_log, fingerprint
@@ -122,3 +123,21 @@ def check_unchanged(descriptor: int, log: LogFile) -> None:
             hint="bring the file back, or import again",
             path=log.path,
         )
+
+
+def file_state(log: LogFile, store_path: Path) -> str:
+    """Return how a catalogued file is now: "same", "grown", "missing", "changed" (another file, or shorter), "unreadable"."""
+    path = log.locate(store_path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError:
+        return "unreadable"
+    try:
+        check_unchanged(descriptor, log)
+        return "grown" if os.fstat(descriptor).st_size > log.size_bytes else "same"
+    except SourceChanged:
+        return "changed"
+    finally:
+        os.close(descriptor)

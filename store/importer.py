@@ -17,8 +17,10 @@ import numpy as np
 from store.atomic import copy_file, link_file
 from store.catalog import (
     DAMAGE_MAX,
+    METADATA_FILE_ID,
     Damage,
     LogFile,
+    clear_damage,
     fingerprint,
     iter_logs,
     next_file_id,
@@ -31,15 +33,16 @@ from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.rocksvalue import decode_value
 from store.errors import AlreadyExists, MetadataCorrupt, StoreError
-from store.index import index_ledger_times, index_records, largest_lacs
-from store.meta import Store, Txn, create_store, open_store, read_store_info
+from store.index import Indexer
+from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
 from store.owners import index_owners
-from store.scan.files import FileScan, LedgerDigests, Slice
+from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import locked_by, open_for_reading
-from store.tree import Node, iter_nodes, put_node
+from store.tree import PATH_MAX_BYTES, Node, iter_nodes, put_node
 
 Advance = Callable[[int], None]  # told how many more bytes are done
+Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +72,96 @@ class ImportResult:
     source_in_use_by: int | None = None
     warnings: list[str] = field(default_factory=list)
 
+    def add(self, log: LogFile) -> None:
+        """Count a file that was read."""
+        self.files += 1
+        self.bytes += log.size_bytes
+        self.records += log.records
+        self.problems += log.problems
+        if log.problems:
+            self.warnings.append(f"{log.path}: {log.problems} damaged places" + (", torn tail" if log.torn else ""))
 
-def import_standalone(root: Path, path: Path, options: ImportOptions, advance: Advance) -> ImportResult:
+
+@dataclass(frozen=True, slots=True)
+class ImportPreview:
+    """What an import would read."""
+
+    store: str
+    source: str
+    nodes: int
+    undecodable_values: int
+    files: int
+    bytes: int
+    source_in_use_by: int | None
+    dry_run: bool = True
+
+
+def preview_standalone(root: Path, path: Path) -> ImportPreview:
+    """Return what importing ROOT into PATH would read; raises what ``import_standalone`` raises before it writes."""
+    layout = read_standalone_layout(root)
+    _check_target(path, layout)
+    damaged = [isinstance(item, Damage) for item in iter_source_nodes(layout.metadata)]
+    files = [file for _, _, file in files_of(layout)]
+    return ImportPreview(
+        str(path),
+        str(layout.root),
+        damaged.count(False),
+        damaged.count(True),
+        len(files),
+        sum(file.stat().st_size for file in files),
+        locked_by(layout.metadata),
+    )
+
+
+def import_standalone(
+    root: Path, path: Path, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+) -> ImportResult:
     """Import the standalone directory ROOT into a new store at PATH, or finish an import that was stopped there.
 
     Raises SourceNotFound for anything but a whole standalone directory, AlreadyExists for a finished store.
     """
     started = time.monotonic()
     layout = read_standalone_layout(root)
-    _begin(path, layout, options)
+    source = _source_fields(layout, options)
+    _begin(path, layout, source)
     result = ImportResult(str(path), str(layout.root), checksums=options.verify)
-    result.source_in_use_by = locked_by(layout.metadata)
-    if result.source_in_use_by is not None:
-        result.warnings.append(
-            f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is not in this store"
-        )
+    _note_holder(layout, result, warn)
     with open_store(path, writable=True, unfinished=True) as store:
-        source = _source_fields(layout, options)
-        result.nodes, result.undecodable_values = _import_tree(store, layout)
+        result.nodes, result.undecodable_values = import_tree(store, layout)
         _import_files(store, layout, options, (result, advance))
         store.write(lambda txn: index_owners(store, txn))
-        others = tuple(s for s in store.info.sources if s["path"] != source["path"])
-        store.update_info(state="ready", sources=(*others, source))
+        store.update_info(state="ready", sources=(source,))
+    for text in result.warnings[result.source_in_use_by is not None :]:
+        warn(text)
     result.seconds = time.monotonic() - started
     return result
+
+
+def _note_holder(layout: StandaloneLayout, result: ImportResult, warn: Warn) -> None:
+    result.source_in_use_by = holder = locked_by(layout.metadata)
+    if holder is not None:
+        text = f"process {holder} has {layout.metadata} open: going on, reading only; what it writes from now on is left out"
+        result.warnings.append(text)
+        warn(text)
 
 
 def source_bytes(root: Path) -> int:
     """Return how many bytes an import of ROOT will scan, for a progress display."""
     layout = read_standalone_layout(root)
-    return sum(file.stat().st_size for _, _, file in _files_of(layout))
+    return sum(file.stat().st_size for _, _, file in files_of(layout))
 
 
-def _begin(path: Path, layout: StandaloneLayout, options: ImportOptions) -> None:
+def _begin(path: Path, layout: StandaloneLayout, source: dict[str, Any]) -> None:  # Any: JSON
+    if _check_target(path, layout):
+        create_store(path, now_ms=source["imported"], state="importing", sources=(source,))
+
+
+def _check_target(path: Path, layout: StandaloneLayout) -> bool:
+    """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
         if info.state == "importing" and info.sources[0]["path"] == str(layout.root.resolve()):
-            return
+            return False
         raise AlreadyExists(
             f"{path} is a store already",
             hint="use `store refresh` to bring it up to date, or name a new directory with --store",
@@ -115,9 +171,8 @@ def _begin(path: Path, layout: StandaloneLayout, options: ImportOptions) -> None
         raise AlreadyExists(
             f"{path} lies inside the source {layout.root}", hint="name a directory outside it with --store"
         )
-    create_store(path, now_ms=options.now_ms, state="importing")
-    with open_store(path, writable=True, unfinished=True) as store:
-        store.update_info(sources=(_source_fields(layout, options),))
+    check_new_store(path)
+    return True
 
 
 def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str, Any]:  # Any: JSON
@@ -134,7 +189,7 @@ def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str
 
 
 def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
-    """Yield the nodes of the metadata RocksDB, and a Damage (file id 0) for a value that is no node.
+    """Yield the nodes of the metadata RocksDB, and a Damage (of METADATA_FILE_ID) for what is no node.
 
     Ephemeral nodes (live brokers, bookies) and the two counters are left out.
     """
@@ -142,21 +197,31 @@ def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
         for number, (key, raw) in enumerate(items):
             if not key.startswith(b"/"):
                 continue
-            path = key.decode("utf-8", "surrogateescape")
             try:
+                path = _path_of(key, str(metadata))
                 stat, value = decode_value(raw, f"{metadata} {path}")
             except StoreError as error:
-                yield Damage(0, number, len(raw), error.message, -1, -1)
+                yield Damage(METADATA_FILE_ID, number, len(raw), error.message, -1, -1)
                 continue
             if not stat.ephemeral:
                 yield Node(path, stat, value)
 
 
-def _import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:
+def _path_of(key: bytes, where: str) -> str:
+    if len(key) > PATH_MAX_BYTES:
+        raise MetadataCorrupt(f"{where}: a path of {len(key)} bytes, at most {PATH_MAX_BYTES} are possible")
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        raise MetadataCorrupt(f"{where}: the path {key!r} is no UTF-8") from error
+
+
+def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:
     """Read the metadata store into ``tree``; return (nodes, values that are no nodes)."""
 
     def work(txn: Txn) -> tuple[int, int]:
         txn.clear("tree")
+        clear_damage(txn, METADATA_FILE_ID)
         counts = [0, 0]
         for item in iter_source_nodes(layout.metadata):
             counts[isinstance(item, Damage)] += 1
@@ -189,8 +254,8 @@ def ledger_digests(txn: Txn) -> LedgerDigests:
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
-def _files_of(layout: StandaloneLayout) -> Iterator[tuple[str, int, Path]]:
-    """Yield (kind, number, path): all entry logs in write order, then the journals, whose copies count only where no log has one."""
+def files_of(layout: StandaloneLayout) -> Iterator[tuple[str, int, Path]]:
+    """Yield (kind, number, path): the entry logs in write order, then the journals."""
     for bookie in layout.bookies:
         for number, file in bookie.logs:
             yield "entry-log", number, file
@@ -206,25 +271,15 @@ def _import_files(
     with store.read() as txn:
         digests = ledger_digests(txn)
         done = {log.origin: log for log in iter_logs(txn)}
-    for kind, number, file in _files_of(layout):
-        origin = str(file.resolve())
-        size = file.stat().st_size
-        if origin in done:
-            log = done[origin]
+    for kind, number, file in files_of(layout):
+        log = done.get(str(file.resolve()))
+        if log is None:
+            log = scan_new(store, (kind, number, file), options, digests, advance)
         else:
-            log = _scan_new(store, (kind, number, file), options, digests)
-        result.files += 1
-        result.bytes += size
-        result.records += log.records
-        result.problems += log.problems
-        advance(size)
+            advance(log.size_bytes)
+        result.add(log)
     with store.read() as txn:
         result.entries = count_entries(txn)
-        result.warnings += [
-            f"{log.path}: {log.problems} damaged places" + (", torn tail" if log.torn else "")
-            for log in iter_logs(txn)
-            if log.problems
-        ]
 
 
 def count_entries(txn: Txn) -> int:
@@ -232,7 +287,10 @@ def count_entries(txn: Txn) -> int:
     return sum(decode_times(ledger_of_key(key), row).sums.entries for key, row in txn.items("times"))
 
 
-def _scan_new(store: Store, file: tuple[str, int, Path], options: ImportOptions, digests: LedgerDigests) -> LogFile:
+def scan_new(
+    store: Store, file: tuple[str, int, Path], options: ImportOptions, digests: LedgerDigests, advance: Advance
+) -> LogFile:
+    """Catalogue and index FILE (kind, number, path), which the store does not know; return its row."""
     kind, number, path = file
     with open(path, "rb") as opened:
         status = os.fstat(opened.fileno())
@@ -253,9 +311,9 @@ def _scan_new(store: Store, file: tuple[str, int, Path], options: ImportOptions,
         records=0,
         problems=0,
         torn=False,
-        sealed=kind == "entry-log" and _is_sealed(path),
+        sealed=kind == "entry-log" and is_sealed(path),
     )
-    return scan_into(store, log, digests, verify=options.verify)
+    return scan_into(store, log, digests, options.verify, advance)
 
 
 def _place(store: Store, path: Path, file_id: int, mode: str) -> Path:
@@ -269,7 +327,8 @@ def _place(store: Store, path: Path, file_id: int, mode: str) -> Path:
     return inside
 
 
-def _is_sealed(path: Path) -> bool:
+def is_sealed(path: Path) -> bool:
+    """Whether the entry log's header names a ledgers map."""
     with open(path, "rb") as file:
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
     try:
@@ -278,38 +337,40 @@ def _is_sealed(path: Path) -> bool:
         return False
 
 
-def scan_into(store: Store, log: LogFile, digests: LedgerDigests, *, verify: bool) -> LogFile:
+def scan_into(store: Store, log: LogFile, digests: LedgerDigests, verify: bool, advance: Advance) -> LogFile:
     """Scan LOG from its ``next_offset`` to its end and index what is found, in one transaction; return the new row."""
     path = log.locate(store.path)
+    told = log.next_offset
 
     def work(txn: Txn) -> LogFile:
+        nonlocal told
         scan = FileScan(Slice(str(path), log.kind, log.next_offset, log.size_bytes), digests, verify)  # type: ignore[arg-type]
-        lacs: dict[int, int] = {}
+        index = Indexer(txn, log.file_id, is_journal=log.kind == "journal")
         for batch in scan.batches():
-            index_records(txn, log.file_id, batch, only_new=log.kind == "journal")
-            for ledger_id, lac in largest_lacs(batch).items():
-                lacs[ledger_id] = max(lac, lacs.get(ledger_id, -1))
-        index_ledger_times(txn, lacs)
+            index.add(batch)
+            # On a larger map the work runs again: what was told once is not told twice.
+            advance(max(scan.next_offset - told, 0))
+            told = max(told, scan.next_offset)
+        index.finish()
+        clear_damage(txn, log.file_id, log.next_offset)
         for problem in scan.problems[:DAMAGE_MAX]:
-            put_damage(
-                txn,
-                Damage(
-                    log.file_id,
-                    problem.offset,
-                    problem.length_bytes,
-                    problem.reason,
-                    problem.ledger_id,
-                    problem.entry_id,
-                ),
-            )
+            put_damage(txn, _damage(log.file_id, problem))
         row = replace(
             log,
-            next_offset=scan.next_offset,
-            records=log.records + scan.records,
-            problems=log.problems + len(scan.problems),
+            next_offset=scan.resume_offset,
+            records=log.records - log.tail_records + scan.records,
+            problems=log.problems - log.tail_problems + len(scan.problems),
             torn=scan.torn,
+            tail_records=scan.tail_records,
+            tail_problems=scan.tail_problems,
         )
         put_log(txn, row)
         return row
 
-    return store.write(work)
+    row = store.write(work)
+    advance(log.size_bytes - told)
+    return row
+
+
+def _damage(file_id: int, problem: Problem) -> Damage:
+    return Damage(file_id, problem.offset, problem.length_bytes, problem.reason, problem.ledger_id, problem.entry_id)

@@ -5,20 +5,20 @@ Imports numpy; only import, refresh and bulk commands load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from store.catalog import iter_logs
 from store.codec.index import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
-    BLOCK_HEADER,
     FILES,
     MESSAGES,
     NO_MAX,
     NO_MIN,
     SLOTS,
+    Block,
     BlockHeader,
     LedgerSums,
     block_key,
@@ -34,27 +34,44 @@ Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
-def index_records(txn: Txn, file_id: int, records: Records, *, only_new: bool = False) -> int:
+class Indexer:
+    """Indexes the records of one file within TXN: ``add`` every batch, then ``finish``."""
+
+    def __init__(self, txn: Txn, file_id: int, *, is_journal: bool) -> None:
+        self._txn = txn
+        self._file_id = file_id
+        journals = {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
+        self._journals = frozenset(journals | {file_id} if is_journal else journals)
+        self._lacs: dict[int, int] = {}
+
+    def add(self, records: Records) -> None:
+        """Index one batch."""
+        index_records(self._txn, self._file_id, records, self._journals)
+        for ledger_id, lac in largest_lacs(records).items():
+            self._lacs[ledger_id] = max(lac, self._lacs.get(ledger_id, -1))
+
+    def finish(self) -> None:
+        """Write the time rows of every ledger that got records."""
+        index_ledger_times(self._txn, self._lacs)
+
+
+def index_records(txn: Txn, file_id: int, records: Records, journals: frozenset[int] = frozenset()) -> int:
     """Add RECORDS of file FILE_ID to the location index; return how many entries were not there before.
 
-    A record of an entry that is already indexed moves the entry to the new place, or is ignored with ONLY_NEW (the journal's
-    copy of an entry that an entry log holds). Records with a bad digest are left out. ``index_ledger_times`` must follow.
+    Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's (the
+    files in JOURNALS), that of the newest log and of the oldest journal, the last in a log and the first in a journal.
+    Records with a bad digest are left out. ``index_ledger_times`` must follow.
     """
     good = records[records["flags"] & BAD_DIGEST == 0]
     if not len(good):
         return 0
-    blocks = good["entry_id"] >> BLOCK_BITS
     ledgers = good["ledger_id"]
-    ascending = (ledgers[1:] > ledgers[:-1]) | (
-        (ledgers[1:] == ledgers[:-1]) & (good["entry_id"][1:] > good["entry_id"][:-1])
-    )
+    same_ledger = ledgers[1:] == ledgers[:-1]
+    ascending = (ledgers[1:] > ledgers[:-1]) | (same_ledger & (good["entry_id"][1:] > good["entry_id"][:-1]))
     if not ascending.all():
-        order = np.lexsort((np.arange(len(good)), good["entry_id"], ledgers))
-        good, blocks = good[order], blocks[order]
+        good = _sorted(good, keep_first=file_id in journals)
         ledgers = good["ledger_id"]
-        # Several copies of one entry: the last read wins.
-        last = np.append((ledgers[1:] != ledgers[:-1]) | (good["entry_id"][1:] != good["entry_id"][:-1]), True)
-        good, blocks, ledgers = good[last], blocks[last], ledgers[last]
+    blocks = good["entry_id"] >> BLOCK_BITS
     starts = np.flatnonzero(np.append(True, (ledgers[1:] != ledgers[:-1]) | (blocks[1:] != blocks[:-1])))
     runs = _Runs(good, starts)
     ends = np.append(starts[1:], len(good))
@@ -66,8 +83,18 @@ def index_records(txn: Txn, file_id: int, records: Records, *, only_new: bool = 
             txn.put("entries", key, runs.block(run, start, end, file_id))
             new += end - start
         else:
-            new += _merge(txn, (key, before), good[start:end], file_id, only_new)
+            new += _merge(txn, (key, before), good[start:end], file_id, journals)
     return new
+
+
+def _sorted(records: Records, *, keep_first: bool) -> Records:
+    """Return RECORDS by ledger and entry, one for each entry: the first or the last of it."""
+    order = np.lexsort((np.arange(len(records)), records["entry_id"], records["ledger_id"]))
+    records = records[order]
+    ledgers, entries = records["ledger_id"], records["entry_id"]
+    differs = (ledgers[1:] != ledgers[:-1]) | (entries[1:] != entries[:-1])
+    kept: Records = records[np.append(True, differs) if keep_first else np.append(differs, True)]
+    return kept
 
 
 class _Runs:
@@ -77,8 +104,10 @@ class _Runs:
         framed = records["flags"] & UNFRAMED == 0
         broker = records["flags"] & HAS_BROKER_TIME != 0
         payload = np.maximum(records["size"].astype(np.int64) - 32 - records["digest_bytes"], 0)
+        messages = _message_counts(records)
         self.records = records
-        self.messages = np.add.reduceat(records["messages"].astype(np.int64), starts).tolist()
+        self.messages = np.add.reduceat(messages.astype(np.int64), starts).tolist()
+        self.all_single = np.logical_and.reduceat(messages == 1, starts).tolist()
         self.payload_bytes = np.add.reduceat(payload, starts).tolist()
         self.publish_min = np.minimum.reduceat(np.where(framed, records["publish_ms"], NO_MIN), starts).tolist()
         self.publish_max = np.maximum.reduceat(np.where(framed, records["publish_ms"], NO_MAX), starts).tolist()
@@ -92,13 +121,13 @@ class _Runs:
         self.offsets = records["offset"].astype("<u4")
         self.sizes = records["size"].astype("<u4")
         self.slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
-        self.message_counts = records["messages"].astype("<u4")
+        self.message_counts = messages
 
     def block(self, run: int, start: int, end: int, file_id: int) -> bytes:
         """Return the location block of records[start:end], which all lie in FILE_ID."""
         count = end - start
         first, last = int(self.slots[start]), int(self.slots[end - 1])
-        flags = (SLOTS if last - first != count - 1 else 0) | (MESSAGES if self.messages[run] != count else 0)
+        flags = (SLOTS if last - first != count - 1 else 0) | (0 if self.all_single[run] else MESSAGES)
         header = BlockHeader(
             count,
             flags,
@@ -124,40 +153,44 @@ class _Runs:
         return b"".join(parts)
 
 
-def _merge(txn: Txn, row: tuple[bytes, bytes], records: Records, file_id: int, only_new: bool) -> int:
+def _message_counts(records: Records) -> Array:
+    """Return the messages of each record as u32; a batch that claims a negative number has none."""
+    counts: Array = np.maximum(records["messages"], 0).astype("<u4")
+    return counts
+
+
+def _merge(txn: Txn, row: tuple[bytes, bytes], records: Records, file_id: int, journals: frozenset[int]) -> int:
     """Merge RECORDS (one block, ascending) into the existing block ROW; return the number of new entries."""
     key, value = row
-    header = BlockHeader(*BLOCK_HEADER.unpack_from(value))
-    n = header.count
-    columns = np.frombuffer(
-        value,
-        "<u4",
-        offset=BLOCK_HEADER.size,
-        count=n * (2 + bool(header.flags & MESSAGES) + bool(header.flags & FILES)),
-    )
-    slots = np.arange(header.first_slot, header.first_slot + n, dtype="<u2")
-    if header.flags & SLOTS:
-        slots = np.frombuffer(value, "<u2", offset=len(value) - 2 * n)
-    new_slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
-    fresh = ~np.isin(new_slots, slots)
-    if only_new:
-        records, new_slots = records[fresh], new_slots[fresh]
-        fresh = np.ones(len(records), bool)
-    if not len(records):
-        return 0
-    offsets = np.full(BLOCK_ENTRIES, 0, "<u4")
-    sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
+    block = Block(key, value)
+    header = block.header
     there = np.zeros(BLOCK_ENTRIES, bool)
-    there[slots] = there[new_slots] = True
-    offsets[slots], sizes[slots] = columns[:n], columns[n : 2 * n]
-    messages[slots] = columns[2 * n : 3 * n] if header.flags & MESSAGES else 1
-    files[slots] = columns[-n:] if header.flags & FILES else header.file_id
+    offsets = np.zeros(BLOCK_ENTRIES, "<u4")
+    sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
+    slots = np.asarray(block.slots(), "<u2")
+    there[slots] = True
+    files[slots], offsets[slots], sizes[slots] = block.files(), block.offsets(), block.sizes()
+    messages[slots] = block.message_counts()
+    new_slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
+    fresh = ~there[new_slots]
+    wins = fresh | _wins(file_id, files[new_slots], journals)
+    if not wins.any():
+        return 0
+    records, new_slots, fresh = records[wins], new_slots[wins], fresh[wins]
+    there[new_slots] = True
     offsets[new_slots], sizes[new_slots] = records["offset"], records["size"]
-    messages[new_slots], files[new_slots] = records["messages"], file_id
+    messages[new_slots], files[new_slots] = _message_counts(records), file_id
     added = _Runs(records[fresh], np.zeros(1, np.int64)) if fresh.any() else None
-    packed = _pack_merged(header, added, (there, offsets, sizes, messages, files))
-    txn.put("entries", key, packed)
+    txn.put("entries", key, _pack_merged(header, added, (there, offsets, sizes, messages, files)))
     return int(fresh.sum())
+
+
+def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
+    """Whether a record of file FILE_ID takes the place of one in each of the files OTHERS; rule: ``index_records``."""
+    is_journal: Array = np.isin(others, np.array(sorted(journals), "<u4"))
+    if file_id in journals:
+        return is_journal & (others > file_id)
+    return is_journal | (others <= file_id)
 
 
 def _pack_merged(header: BlockHeader, added: _Runs | None, columns: tuple[Array, Array, Array, Array, Array]) -> bytes:
@@ -166,8 +199,8 @@ def _pack_merged(header: BlockHeader, added: _Runs | None, columns: tuple[Array,
     count = len(slots)
     one_file = bool((files[slots] == files[slots[0]]).all())
     total_messages = int(messages[slots].sum(dtype=np.int64))
-    flags = (SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0) | (MESSAGES if total_messages != count else 0)
-    flags |= 0 if one_file else FILES
+    flags = SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0
+    flags |= (0 if (messages[slots] == 1).all() else MESSAGES) | (0 if one_file else FILES)
     payload_bytes = int(np.maximum(sizes[slots].astype(np.int64) - 32 - header.digest_bytes, 0).sum())
     merged = BlockHeader(
         count,
@@ -214,19 +247,19 @@ def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:
         before = txn.view("times", key)
         if before is not None:
             lac = max(lac, decode_times(ledger_id, before).sums.max_lac)
-        rows = [
-            (block_of_key(block)[1], BlockHeader(*BLOCK_HEADER.unpack_from(value)), bytes(value[-2:]))
-            for block, value in txn.items("entries", key)
-        ]
+        rows = [(block_of_key(block)[1], *_ends(Block(block, value))) for block, value in txn.items("entries", key)]
         if rows:
             txn.put("times", key, _times_row(rows, lac))
 
 
-def _times_row(rows: Iterable[tuple[int, BlockHeader, bytes]], lac: int) -> bytes:
-    blocks = list(rows)
-    first_block, last_block = blocks[0][0], blocks[-1][0]
-    last = blocks[-1][1]
-    last_slot = int.from_bytes(blocks[-1][2], "little") if last.flags & SLOTS else last.first_slot + last.count - 1
+def _ends(block: Block) -> tuple[BlockHeader, int]:
+    """Return the block's header and last slot."""
+    return block.header, block.slots()[-1]
+
+
+def _times_row(blocks: list[tuple[int, BlockHeader, int]], lac: int) -> bytes:
+    """Return the time row of BLOCKS: (number, header, last slot) in ascending order."""
+    first_block, (last_block, _, last_slot) = blocks[0][0], blocks[-1]
     headers = [header for _, header, _ in blocks]
     sums = LedgerSums(
         first_block,

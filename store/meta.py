@@ -227,10 +227,26 @@ def _write_info(path: Path, info: StoreInfo) -> None:
     replace_file(path / "store.json", json.dumps(document, indent=2).encode() + b"\n")
 
 
-def create_store(path: Path, *, now_ms: int, state: str = "ready") -> None:
-    """Make an empty store at PATH, which must not exist (an empty directory is accepted)."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+def check_new_store(path: Path) -> None:
+    """Raise AlreadyExists unless a store can be made at PATH: nothing there, an empty directory, or a store whose making
+    was stopped before it had a ``store.json``."""
+    if path.exists() and (not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())):
         raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
+
+
+def _is_leftover(entry: Path) -> bool:
+    if entry.name == "entries":
+        return entry.is_dir() and not any(entry.iterdir())
+    if entry.name == "meta":
+        return entry.is_dir() and {file.name for file in entry.iterdir()} <= {"data.mdb", "lock.mdb"}
+    return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
+
+
+def create_store(
+    path: Path, *, now_ms: int, state: str = "ready", sources: tuple[dict[str, Any], ...] = ()
+) -> None:  # Any: JSON objects, see StoreInfo
+    """Make an empty store at PATH; raises what ``check_new_store`` raises, NotWritable and DiskFull."""
+    check_new_store(path)
     try:
         (path / "entries").mkdir(parents=True, exist_ok=True)
         (path / "meta").mkdir(exist_ok=True)
@@ -242,7 +258,7 @@ def create_store(path: Path, *, now_ms: int, state: str = "ready") -> None:
             for name in DATABASES:
                 env.open_db(name.encode(), txn=txn)
         env.close()
-    _write_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, ()))
+    _write_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
 
 
 def open_store(path: Path, *, writable: bool = False, unfinished: bool = False) -> Store:

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from store.codec.rocksvalue import NodeStat
-from store.errors import PathNotFound
+from store.errors import IndexCorrupt, PathNotFound
 from store.meta import Txn
 
 _HEADER = struct.Struct(">Bqqqq")
 _LENGTH = struct.Struct(">H")
 _KEY_MAX_BYTES = 500
 _KEY_HEAD_BYTES = 400
+PATH_MAX_BYTES = 2**16 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,25 @@ def encode_node(node: Node) -> bytes:
 
 
 def decode_node(key: bytes, row: bytes | memoryview) -> Node:
-    """Return the node of a row."""
-    flags, version, owner, created_ms, modified_ms = _HEADER.unpack_from(row)
-    start = _HEADER.size
-    path = key
-    if flags & 1:
-        (length,) = _LENGTH.unpack_from(row, start)
-        start += _LENGTH.size
-        path = bytes(row[start : start + length])
-        start += length
-    return Node(path.decode(), NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
+    """Return the node of a row; raises IndexCorrupt."""
+    try:
+        flags, version, owner, created_ms, modified_ms = _HEADER.unpack_from(row)
+        start = _HEADER.size
+        raw = key
+        if flags & 1:
+            (length,) = _LENGTH.unpack_from(row, start)
+            start += _LENGTH.size
+            raw = bytes(row[start : start + length])
+            start += length
+        path = raw.decode()
+        if flags > 1 or tree_key(path) != key:
+            raise ValueError(f"flags {flags}, path {raw[:60]!r}")
+    except (struct.error, ValueError) as error:
+        raise IndexCorrupt(
+            f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {error}",
+            hint="import again into a new store",
+        ) from error
+    return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
 
 
 def find_node(txn: Txn, path: str) -> Node | None:
@@ -87,6 +97,7 @@ def read_node(txn: Txn, path: str) -> Node:
 
 
 def put_node(txn: Txn, node: Node) -> None:
+    """Write one metadata node."""
     txn.put("tree", tree_key(node.path), encode_node(node))
 
 
@@ -113,5 +124,9 @@ def iter_children(txn: Txn, path: str) -> Iterator[str]:
         if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
             seen.add(name)
             yield name
-        # Behind the node itself, or behind the whole subtree ("0" is the byte after "/").
-        start = (prefix + name).encode() + (b"0" if is_below else b"\x00")
+        behind = (prefix + name).encode()
+        if len(behind) >= _KEY_HEAD_BYTES:
+            start = found[0] + b"\x00"  # hashed keys have no order below their head
+        else:
+            # Behind the node itself, or behind the whole subtree ("0" is the byte after "/").
+            start = behind + (b"0" if is_below else b"\x00")

@@ -88,7 +88,7 @@ def test_example_works(name: str, example: str, cli: Cli, demo_copy: Path, monke
 def test_example_in_every_format(
     name: str, example: str, form: str, cli: Cli, demo_folder: Path, demo_copy: Path, monkeypatch: Any
 ) -> None:
-    changes = COMMANDS[name].changes
+    changes = COMMANDS[name].changes or "dry_run" in COMMANDS[name].uses
     folder = demo_copy if changes else demo_folder
     monkeypatch.chdir(folder)
     arguments = [*_arguments(example), "-o", form]

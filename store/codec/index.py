@@ -49,7 +49,9 @@ def block_key(ledger_id: int, block: int) -> bytes:
 
 
 def block_of_key(key: bytes) -> tuple[int, int]:
-    """Return (ledger id, block number)."""
+    """Return (ledger id, block number); raises IndexCorrupt."""
+    if len(key) != _KEY.size:
+        raise _bad_key(key)
     ledger_id, block = _KEY.unpack(key)
     return ledger_id, block
 
@@ -60,6 +62,9 @@ def ledger_key(ledger_id: int) -> bytes:
 
 
 def ledger_of_key(key: bytes) -> int:
+    """Return the ledger id a key begins with; raises IndexCorrupt."""
+    if len(key) < _LEDGER_KEY.size:
+        raise _bad_key(key)
     return int(_LEDGER_KEY.unpack_from(key)[0])
 
 
@@ -99,6 +104,8 @@ class Block:
             raise _damaged(self.ledger_id, block, f"{len(view)} bytes")
         header = self.header = BlockHeader(*BLOCK_HEADER.unpack_from(view))
         n, flags = header.count, header.flags
+        if flags & ~(SLOTS | FILES | MESSAGES):
+            raise _damaged(self.ledger_id, block, f"flags {flags:#x}")
         wide = 2 + bool(flags & FILES) + bool(flags & MESSAGES)
         expected = BLOCK_HEADER.size + 4 * n * wide + (2 * n if flags & SLOTS else 0)
         if not 0 < n <= BLOCK_ENTRIES or len(view) != expected:
@@ -109,6 +116,9 @@ class Block:
         self._files = columns[(wide - 1) * n :] if flags & FILES else None
         self._slots = view[BLOCK_HEADER.size + 4 * n * wide :].cast("H") if flags & SLOTS else None
         self._first = block << BLOCK_BITS
+        last = header.first_slot + n - 1 if self._slots is None else self._slots[-1]
+        if not header.first_slot + n - 1 <= last < BLOCK_ENTRIES:
+            raise _damaged(self.ledger_id, block, f"slots {header.first_slot} to {last} for {n} entries")
 
     def __len__(self) -> int:
         return self.header.count
@@ -133,9 +143,36 @@ class Block:
     def messages(self, index: int) -> int:
         return 1 if self._messages is None else self._messages[index]
 
+    def slots(self) -> memoryview | range:
+        """Return the entries' slots: entry id & 1023."""
+        return range(self.header.first_slot, self.header.first_slot + len(self)) if self._slots is None else self._slots
+
+    def offsets(self) -> memoryview:
+        """Return the offset column (u32)."""
+        return self._offsets
+
+    def sizes(self) -> memoryview:
+        """Return the size column (u32)."""
+        return self._sizes
+
+    def message_counts(self) -> memoryview | int:
+        """Return the messages column (u32), or 1 when every entry has one message."""
+        return 1 if self._messages is None else self._messages
+
+    def files(self) -> memoryview | int:
+        """Return the file column (u32), or the one file of all entries."""
+        return self.header.file_id if self._files is None else self._files
+
     def payload_bytes(self, index: int) -> int:
         """Return the entry's payload size, as LedgerInfo.size counts it (headers and digest not included)."""
         return max(self._sizes[index] - 32 - self.header.digest_bytes, 0)
+
+
+def _bad_key(key: bytes) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"the index has a key of {len(key)} bytes: {key.hex()}",
+        hint="rebuild the index with: pulsar-admin store index --rebuild",
+    )
 
 
 def _damaged(ledger_id: int, block: int, found: str) -> IndexCorrupt:

@@ -213,9 +213,7 @@ def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int) -> int
 
 def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | None:
     """Return the first position in START to STOP of a good record, or None."""
-    written = written_end(data, start, limit)
-    for match in _CANDIDATE.finditer(data, start, written):
-        pos = match.start()
+    for pos in iter_candidates(data, start, limit):
         if pos >= stop:
             return None
         record = _frame(data, pos, limit)
@@ -224,6 +222,12 @@ def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | Non
         if _is_followed(data, record.end, limit) or find_digest_type(record.body(data)) is not None:
             return pos
     return None
+
+
+def iter_candidates(data: memoryview, start: int, limit: int) -> Iterator[int]:
+    """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
+    for match in _CANDIDATE.finditer(data, start, written_end(data, start, limit)):
+        yield match.start()
 
 
 def _is_followed(data: memoryview, pos: int, limit: int) -> bool:

@@ -19,8 +19,8 @@ from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.logscan import Gap, GapReason, Record, TornTail, iter_records
-from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged
+from store.codec.logscan import Gap, GapReason, Record, TornTail, iter_candidates, iter_records
+from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.scan import kernel
 
 Records = np.ndarray[Any, np.dtype[np.void]]
@@ -29,7 +29,7 @@ LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dt
 WINDOW_BYTES = 8 << 20
 RECORD_MAX_BYTES = 256 << 20
 BATCH_RECORDS = 1 << 18
-_JOURNAL_ALIGNMENT_BYTES = 512  # every journalAlignmentSize is a multiple of it
+ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,48 +61,92 @@ class FileScan:
     ledgers: LedgerDigests
     verify: bool = True
     problems: list[Problem] = field(default_factory=list)
-    next_offset: int = 0  # where a later scan of the grown file goes on
+    next_offset: int = 0  # how far the scan is
     torn: bool = False  # the file ends inside a record
     records: int = 0
+    resume_offset: int = 0  # behind the last good record: where a scan of the grown file goes on
+    tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``resume_offset``
+    tail_problems: int = 0
 
     def batches(self) -> Iterator[Records]:
         """Yield record arrays in file order; each is overwritten by the next: copy what is kept."""
         with open(self.slice.path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
-            self.next_offset = self.slice.start
+            self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:
                 self.next_offset = self._first_record(file, size)
+            if self.next_offset <= size:
+                self._good_until(self.next_offset)
             yield from self._scan(_Window(file, min(self.slice.end, size), size))
+        self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
     def _first_record(self, file: Any, size: int) -> int:
+        """Return where the first record is to be looked for. The header is a hint; the records are the truth."""
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
-        if self.slice.kind == "journal":
-            return journal.decode_header(head, self.slice.path).header_bytes
+        is_journal = self.slice.kind == "journal"
         try:
+            if is_journal:
+                return journal.decode_header(head, self.slice.path).header_bytes
             decode_header(head, self.slice.path)
-        except EntryLogCorrupt as error:
-            # The header is a hint; the records are the truth.
+        except (EntryLogCorrupt, Unsupported) as error:
             self.problems.append(Problem(0, min(size, HEADER_BYTES), error.message))
-        return HEADER_BYTES
+        return journal.PADDED_HEADER_BYTES if is_journal else HEADER_BYTES
+
+    def _good_until(self, offset: int) -> None:
+        self.resume_offset, self.tail_records = offset, 0
 
     def _scan(self, window: _Window) -> Iterator[Records]:
         rows = np.zeros(BATCH_RECORDS, kernel.RECORD)
         while self.next_offset < window.stop:
             window.move_to(self.next_offset)
+            start = self.next_offset
             count, at, why = self._run_kernel(window, rows)
             batch = rows[:count]
             batch["offset"] += window.base
             self.next_offset = window.base + at
-            if why == kernel.STRANGE:
-                batch = self._step_over(batch, window)
             self._note_bad_digests(batch, window)
-            self.records += len(batch)
+            if why == kernel.END and self._is_torn_journal(batch):
+                why = kernel.STRANGE
+            if why == kernel.STRANGE:
+                batch = self._look_again(batch)
+            self._count(batch, start)
+            if why == kernel.STRANGE:
+                self._step_over(window)
+            batch = self._without_impossible(batch)
             if len(batch):
                 yield batch
             if why == kernel.MORE:
                 window.widen(self.next_offset)
             elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(window):
                 return
+
+    def _count(self, batch: Records, start: int) -> None:
+        """Count BATCH, which was read from START on, and move ``resume_offset`` behind what is good of it."""
+        self.records += len(batch)
+        good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
+        if len(batch) and len(good) and good[-1] == len(batch) - 1:
+            self._good_until(self.next_offset)
+        elif len(good):
+            last = batch[good[-1]]
+            self._good_until(int(last["offset"]) + 4 + int(last["size"]))
+            self.tail_records = len(batch) - 1 - int(good[-1])
+        elif len(batch):
+            self.tail_records += len(batch)
+        elif self.resume_offset == start:
+            self._good_until(self.next_offset)
+
+    def _without_impossible(self, batch: Records) -> Records:
+        """Return BATCH without entry ids that no ledger reaches; an index row has a place for every 1,024 ids."""
+        impossible = batch["entry_id"] >= ENTRY_ID_LIMIT
+        if not impossible.any():
+            return batch
+        for row in batch[impossible & (batch["flags"] & kernel.BAD_DIGEST == 0)]:
+            reason = f"entry id {row['entry_id']} is beyond {ENTRY_ID_LIMIT}"
+            self.problems.append(
+                Problem(int(row["offset"]), 4 + int(row["size"]), reason, int(row["ledger_id"]), int(row["entry_id"]))
+            )
+        possible: Records = batch[~impossible]
+        return possible
 
     def _run_kernel(self, window: _Window, rows: Records) -> tuple[int, int, int]:
         start = self.next_offset - window.base
@@ -115,18 +159,26 @@ class FileScan:
         count, at, why = result
         return count, at, why
 
-    def _step_over(self, batch: Records, window: _Window) -> Records:
-        """Ask the reference reader what lies at ``next_offset``; move behind it and return the records to keep."""
-        if len(batch) and batch[-1]["flags"] & kernel.BAD_DIGEST:
-            # Its size field may be what is wrong: let the reference reader look from there.
-            self.next_offset = int(batch[-1]["offset"])
-            batch = batch[:-1]
+    def _is_torn_journal(self, batch: Records) -> bool:
+        """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
+        return self.slice.kind == "journal" and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
+
+    def _look_again(self, batch: Records) -> Records:
+        """Move back to the last record of BATCH, and leave it out, when its digest is bad: its size may be what is wrong."""
+        if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+            return batch
+        self.next_offset = int(batch[-1]["offset"])
+        self.problems.pop()
+        shorter: Records = batch[:-1]
+        return shorter
+
+    def _step_over(self, window: _Window) -> None:
+        """Ask the reference reader what lies at ``next_offset``, and move behind it."""
         with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view:
             if self.slice.kind == "journal":
                 self._step_over_in_journal(view, window)
             else:
                 self._step_over_in_log(view, window)
-        return batch
 
     def _step_over_in_log(self, view: mmap.mmap, window: _Window) -> None:
         with memoryview(view) as data:
@@ -155,17 +207,18 @@ class FileScan:
     def _step_over_in_journal(self, view: mmap.mmap, window: _Window) -> None:
         start = self.next_offset
         with memoryview(view) as data:
-            reason = "unreadable bytes"
+            reason, torn = "unreadable bytes", False
             try:
                 item = next(journal.iter_records(data, self.slice.path, start), None)
                 if isinstance(item, TornTail):
-                    reason, self.torn = f"torn tail: {item.got} of {item.wanted} bytes", True
+                    reason, torn = f"torn tail: {item.got} of {item.wanted} bytes", True
+                elif isinstance(item, journal.UnknownRecord):
+                    reason = f"unknown record: entry id {item.entry_id}"
             except JournalCorrupt as error:
                 reason = error.message
             found = _find_journal_record(data, start + 1)
+        self.torn = torn and found is None
         self.next_offset = window.file_bytes if found is None else found
-        if found is not None:
-            self.torn = False
         self.problems.append(Problem(start, self.next_offset - start, reason))
 
     def _goes_on(self, window: _Window) -> bool:
@@ -173,11 +226,8 @@ class FileScan:
         start = self.next_offset
         with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
             written = run_end(data, start, len(data), 0)
-            found = (
-                _find_journal_record(data, written - written % _JOURNAL_ALIGNMENT_BYTES)
-                if written < len(data)
-                else None
-            )
+            # The first bytes of its size field may be zero, too.
+            found = _find_journal_record(data, max(start + 1, written - 3)) if written < len(data) else None
         if found is None:
             return False
         self.problems.append(Problem(start, found - start, "lost pages: zeros before more records"))
@@ -204,13 +254,10 @@ class FileScan:
 
 
 def _find_journal_record(data: memoryview, start: int) -> int | None:
-    """Return the first place from START on where a flushed batch begins with an entry that its digest proves."""
-    first = -(-start // _JOURNAL_ALIGNMENT_BYTES) * _JOURNAL_ALIGNMENT_BYTES
-    for offset in range(first, len(data) - 36, _JOURNAL_ALIGNMENT_BYTES):
-        size = int.from_bytes(data[offset : offset + 4], "big")
-        if 36 <= size <= min(RECORD_MAX_BYTES, len(data) - offset - 4) and find_digest_type(
-            data[offset + 4 : offset + 4 + size]
-        ):
+    """Return the first place from START on of an entry that its digest proves."""
+    for offset in iter_candidates(data, start, len(data)):
+        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "big")
+        if end <= len(data) and find_digest_type(data[offset + 4 : end]):
             return offset
     return None
 

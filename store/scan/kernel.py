@@ -389,10 +389,18 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
 
 
 @njit(cache=True, boundscheck=False)
+def _is_zero(data, start, end):
+    for at in range(start, end):
+        if data[at] != 0:
+            return False
+    return True
+
+
+@njit(cache=True, boundscheck=False)
 def scan_journal(window, start, behind, ledgers, verify, out):
     """Read journal records (docs/formats/journal.md) from window[start]; as ``scan_log``.
 
-    Paddings and records that are no entries (master key, fence, explicit LAC) are passed over; a length of 0 is the END.
+    Padding and records that are no entries (master key, fence, explicit LAC) are passed over; a length of 0 is the END.
     """
     known, kinds = ledgers
     count = 0
@@ -402,7 +410,9 @@ def scan_journal(window, start, behind, ledgers, verify, out):
         if count == out.shape[0]:
             return count, at, FULL
         if at + 8 > here:
-            return count, at, MORE if behind > 0 else END
+            if behind > 0:
+                return count, at, MORE
+            return count, at, END if _is_zero(window, at, here) else STRANGE
         size = np.int64(_i32(window, at))
         if size == 0:
             return count, at, END
@@ -413,7 +423,15 @@ def scan_journal(window, start, behind, ledgers, verify, out):
             return count, at, STRANGE
         if at + 4 + size > here:
             return count, at, MORE
-        if not padding and _i64(window, at + 12) >= 0:
+        if padding:
+            # A wrong length must not swallow records: padding is zeros.
+            if not _is_zero(window, at + 8, at + 4 + size):
+                return count, at, STRANGE
+        elif _i64(window, at + 12) < 0:
+            kind = _i64(window, at + 12)
+            if kind != -0x1000 and kind != -0x2000 and kind != -0x8000:
+                return count, at, STRANGE
+        else:
             if size < 32 or not read_body(window, at + 4, size, known, kinds, verify, out[count]):
                 return count, at, STRANGE
             out[count].offset = at

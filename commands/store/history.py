@@ -1,0 +1,88 @@
+"""``store log`` and ``store undo``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
+from store.plans.base import Change, iter_changes, plan_undo, read_change
+
+_COLUMNS = (
+    Column("CHANGE", "change", "number"),
+    Column("TIME", "time", "time"),
+    Column("COMMAND", "command"),
+    Column("TOPICS", lambda row: ", ".join(dict.fromkeys(str(r["topic"]) for r in row["reports"] if r.get("topic")))),
+    Column(
+        "SUBSCRIPTIONS",
+        lambda row: ", ".join(dict.fromkeys(str(r["subscription"]) for r in row["reports"] if r.get("subscription"))),
+    ),
+    Column("ENTRIES", lambda row: _total(row, "entries"), "number"),
+    Column("UNDONE BY", "undoneBy", "number"),
+)
+
+
+@command(
+    "log",
+    examples=[],
+    elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
+    output="One row a change, oldest first: when, by which command, what it did to which topic, and what undid it.",
+    errors=[StoreNotFound, ChangeNotFound],
+)
+@click.argument("changes", metavar="[CHANGE]...", type=click.IntRange(1), nargs=-1)
+@click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
+@pass_app
+def log(app: App, changes: tuple[int, ...], steps: bool) -> None:
+    """List the changes made to this store, or the CHANGEs named."""
+    with app.store.read() as txn:
+        undone = {change.undoes: change.change for change in iter_changes(txn) if change.undoes is not None}
+        found = app.each(changes, lambda number: read_change(txn, number)) if changes else iter_changes(txn)
+        app.emit_rows((_row(change, undone, steps) for change in found), _COLUMNS)
+
+
+def _row(change: Change, undone: dict[int, int], steps: bool) -> dict[str, Any]:  # Any: JSON
+    row: dict[str, Any] = {
+        "change": change.change,
+        "time": change.time_ms,
+        "command": change.command,
+        "reports": list(change.reports),
+        "undoes": change.undoes,
+        "undoneBy": undone.get(change.change),
+        "undo": f"pulsar-admin store undo {change.change}",
+    }
+    if steps:
+        row["steps"] = [
+            {"database": step.database, "key": step.key, "before": step.before, "after": step.after}
+            for step in change.steps
+        ]
+    return row
+
+
+def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
+    counts = [report[key] for report in row["reports"] if isinstance(report.get(key), int)]
+    return sum(counts) if counts else None
+
+
+@command(
+    "undo",
+    changes=True,
+    examples=[],
+    elsewhere=["pulsar-admin store undo 17", "pulsar-admin store undo 17 --dry-run"],
+    output="The change that undoes: what was there before it and what is there now. It can be undone itself.",
+    errors=[ChangeNotFound, UndoConflict, StalePlan, StoreBusy],
+)
+@click.argument("change", type=click.IntRange(1))
+@pass_app
+def undo(app: App, change: int) -> None:
+    """Bring back the exact bytes from before a change.
+
+    Refused when a later change touched the same rows, naming it: undo that first.
+    """
+    with app.store.read() as txn:
+        plan = plan_undo(txn, change)
+    app.confirm(plan)
+    app.emit(app.apply(plan))

@@ -1,0 +1,113 @@
+"""``store init`` and ``store import standalone``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import AlreadyExists, DiskFull, MetadataCorrupt, NotWritable, SourceNotFound, StoreBusy
+from store.meta import FORMAT_VERSION, check_new_store, create_store
+
+if TYPE_CHECKING:
+    from store.importer import ImportOptions, ImportPreview, ImportResult
+
+
+@command(
+    "init",
+    examples=["pulsar-admin --store empty-store store init"],
+    output="The new store's path and format.",
+    errors=[AlreadyExists, NotWritable, DiskFull],
+    uses=["dry_run"],
+)
+@pass_app
+def init(app: App) -> None:
+    """Make an empty store.
+
+    The directory named with --store must not exist, or be empty. `store import` makes its store itself.
+    """
+    path = app.settings.store
+    check_new_store(path)
+    if not app.settings.dry_run:
+        create_store(path, now_ms=app.now_ms)
+    app.emit({"store": str(path), "formatVersion": FORMAT_VERSION, "dryRun": app.settings.dry_run})
+
+
+@command(
+    "standalone",
+    examples=["pulsar-admin --store new-store store import standalone standalone"],
+    elsewhere=["pulsar-admin --store new-store store import standalone /backup/standalone --copy"],
+    output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
+    errors=[SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable],
+    uses=["dry_run", "now"],
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store.")
+@click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store.")
+@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@pass_app
+def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) -> None:
+    """Read a standalone Pulsar's data directory into a new store.
+
+    DIRECTORY holds `metadata` (RocksDB) and `bookkeeper/current` (entry logs, journals). It is only read, also while a
+    running Pulsar has it open. Unless --copy or --link is given the entry logs stay where they are: keep DIRECTORY then.
+    An import that was stopped goes on when the same command runs again.
+    """
+    from store.importer import ImportOptions, preview_standalone
+
+    options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms)
+    if app.settings.dry_run:
+        preview = preview_standalone(directory, app.settings.store)
+        app.emit(preview, plain=render_preview)
+        return
+    result = _import(app, directory, options)
+    app.problems(result.problems + result.undecodable_values)
+    app.emit(result, plain=render_import)
+
+
+def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
+    from store.importer import import_standalone, source_bytes
+
+    try:
+        with app.progress(source_bytes(directory), "bytes", "import") as progress:
+            return import_standalone(directory, app.settings.store, options, progress.advance, app.warn)
+    except KeyboardInterrupt:
+        app.warn(f"stopped: the same command goes on with the import into {app.settings.store}")
+        raise
+
+
+def render_preview(preview: ImportPreview) -> str:
+    """Return what an import would read as lines of text."""
+    rows = [
+        ("store", preview.store),
+        ("source", preview.source),
+        ("metadata nodes", f"{preview.nodes:,}"),
+        ("undecodable values", f"{preview.undecodable_values:,}"),
+        ("files", f"{preview.files:,} ({preview.bytes:,} bytes)"),
+        ("dry run", "nothing was written"),
+    ]
+    return _table(rows)
+
+
+def render_import(result: ImportResult) -> str:
+    """Return the result of an import as lines of text."""
+    rows = [
+        ("store", result.store),
+        ("source", result.source),
+        ("metadata nodes", f"{result.nodes:,}"),
+        ("undecodable values", f"{result.undecodable_values:,}"),
+        ("files", f"{result.files:,} ({result.bytes:,} bytes)"),
+        ("records", f"{result.records:,}"),
+        ("entries", f"{result.entries:,}"),
+        ("checksums", "verified" if result.checksums else "NOT verified"),
+        ("damaged places", f"{result.problems:,}"),
+        ("seconds", f"{result.seconds:.1f}"),
+    ]
+    return _table(rows)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{name:<20}{value}" for name, value in rows)

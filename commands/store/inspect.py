@@ -1,0 +1,248 @@
+"""``store info``, ``store ls``, ``store cat``, ``store owner``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.columns import Column, clean_text, render_cell
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
+from pulsar_admin.options import command, pass_app
+from store.codec.cursor import CursorInfo
+from store.codec.ledgermetadata import LedgerMetadata
+from store.cursors import range_text, read_cursor
+from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
+from store.ledgers import EntryReader, open_reader
+from store.owners import LedgerOwners, custom_text, read_owners
+from store.structures import cursor_of_path, decode_structure, structure_of
+from store.summary import StoreSummary, read_summary
+from store.topics import read_topic
+from store.tree import Node, find_node, iter_children, read_node
+
+if TYPE_CHECKING:
+    from store.meta import Txn
+
+# -- info -------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "info",
+    examples=["pulsar-admin store info", "pulsar-admin store info -o json"],
+    output="Sources, what is in the store in numbers, and every file of entries with its state.",
+    errors=[StoreNotFound],
+)
+@pass_app
+def info(app: App) -> None:
+    """Show what the store holds and where it came from.
+
+    A file's state is `same`, `grown`, `missing`, `changed` (another file, or shorter) or `unreadable`. A cursor's truth is in
+    its metadata, in its cursor ledger, or (metadata-fallback) only in an old snapshot because its ledger is lost.
+    """
+    with open_reader(app.store) as reader:
+        app.emit(read_summary(app.store, reader), plain=_render_info)
+
+
+def _render_info(summary: StoreSummary) -> str:
+    rows = [
+        ("store", f"{summary.store} (format {summary.format_version}, {summary.state})"),
+        ("created", render_cell(summary.created_ms, "time")),
+        *(("source", f"{s['kind']} {s['path']}, {s['mode']}") for s in summary.sources),
+        ("metadata nodes", f"{summary.databases['tree']:,}"),
+        (
+            "topics",
+            f"{summary.topics:,}" + (f" ({summary.unreadable_topics} unreadable)" * bool(summary.unreadable_topics)),
+        ),
+        ("cursors", ", ".join(f"{count:,} {source}" for source, count in summary.cursors.items()) or "0"),
+        ("ledgers", f"{summary.ledgers:,} in the metadata, {summary.indexed_ledgers:,} with entries"),
+        ("entries", f"{summary.entries:,} ({summary.messages:,} messages, {summary.payload_bytes:,} bytes)"),
+        ("damaged places", f"{summary.damaged_places:,}"),
+        ("changes", f"{summary.changes:,}"),
+        ("index and metadata", f"{summary.meta_bytes:,} bytes"),
+    ]
+    lines = [f"{name:<20}{value}" for name, value in rows]
+    lines += ["", "files of entries"]
+    lines += [
+        f"  {file.state:<9} {file.kind:<9} {file.records:>12,} records {file.size_bytes:>16,} bytes  {file.path}"
+        + (f"  ({file.problems:,} damaged places)" if file.problems else "")
+        for file in summary.files
+    ]
+    return clean_text_lines(lines)
+
+
+def clean_text_lines(lines: list[str]) -> str:
+    """Return LINES, each cleaned of control characters, as one text."""
+    return "\n".join(clean_text(line) for line in lines)
+
+
+# -- ls ---------------------------------------------------------------------------------------------------------------
+
+_NODE_COLUMNS = (
+    Column("VERSION", "version", "number"),
+    Column("MODIFIED", "modified", "time"),
+    Column("BYTES", "bytes", "number"),
+    Column("STRUCTURE", "structure"),
+    Column("CHILDREN", "hasChildren"),
+    Column("NAME", "name"),
+)
+
+
+@command(
+    "ls",
+    examples=["pulsar-admin store ls", "pulsar-admin store ls -l /managed-ledgers/public/default/persistent"],
+    output="The names directly below PATH, one a line; with -l also version, time, size and structure of each.",
+    errors=[PathNotFound],
+)
+@click.argument("path", default="/")
+@click.option("-l", "--long", "long", is_flag=True, help="Version, time of change, size and structure.")
+@pass_app
+def ls(app: App, path: str, long: bool) -> None:
+    """List the metadata nodes below PATH, as in Pulsar's metadata store."""
+    with app.store.read() as txn:
+        names = list(iter_children(txn, path))
+        if not names and path.strip("/"):
+            read_node(txn, path)
+        parent = path.rstrip("/")
+        if long:
+            nodes = ((name, find_node(txn, f"{parent}/{name}")) for name in names)
+            rows = [_node_row(name, node, _has_children(txn, f"{parent}/{name}")) for name, node in nodes]
+            app.emit_rows(rows, _NODE_COLUMNS)
+        else:
+            app.emit_lines(names)
+
+
+def _has_children(txn: Txn, path: str) -> bool:
+    return next(iter_children(txn, path), None) is not None
+
+
+def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any]:  # Any: JSON
+    row: dict[str, Any] = {"name": name, "hasChildren": has_children}
+    if node is None:
+        return row | {"version": None, "created": None, "modified": None, "bytes": None, "structure": None}
+    known = structure_of(node.path)
+    return row | {
+        "version": node.stat.version,
+        "created": node.stat.created_ms,
+        "modified": node.stat.modified_ms,
+        "bytes": len(node.value),
+        "structure": known[0] if known else None,
+    }
+
+
+# -- cat --------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "cat",
+    examples=[
+        "pulsar-admin store cat /managed-ledgers/public/default/persistent/plain/half",
+        "pulsar-admin store cat /ledgers/00/0000/L0009",
+        "pulsar-admin store cat /admin/policies/public/default --hex",
+    ],
+    elsewhere=["pulsar-admin store cat /admin/policies/public/default --raw > policies.json"],
+    output="The node's stat and its decoded value; of a cursor also where it really stands. --raw: the exact bytes.",
+    errors=[PathNotFound, MetadataCorrupt],
+)
+@click.argument("path")
+@click.option("--raw", "form", flag_value="raw", help="Write the value's exact bytes and nothing else.")
+@click.option("--hex", "form", flag_value="hex", help="Show the value's bytes in hexadecimal.")
+@pass_app
+def cat(app: App, path: str, form: str | None) -> None:
+    """Show the value of one metadata node."""
+    with open_reader(app.store) as reader:
+        node = read_node(reader.txn, path)
+        if form == "raw":
+            _write_raw(app, node.value)
+        elif form == "hex":
+            app.emit(node.value.hex())
+        else:
+            app.emit(_node_document(app, reader, node))
+
+
+def _write_raw(app: App, value: bytes) -> None:
+    if app.settings.output is not None:
+        raise InvalidValue("--raw writes bytes: it has no output format", hint="leave out -o, or use --hex")
+    stream = app.writer.stream
+    stream.flush()
+    stream.buffer.write(value)
+    stream.buffer.flush()
+
+
+def _node_document(app: App, reader: EntryReader, node: Node) -> dict[str, Any]:  # Any: JSON
+    document = {
+        "path": node.path,
+        "version": node.stat.version,
+        "created": node.stat.created_ms,
+        "modified": node.stat.modified_ms,
+        "bytes": len(node.value),
+    }
+    structure, value = decode_structure(node.path, node.value)
+    document |= {"structure": structure, "value": _readable(value)}
+    if structure == "ManagedCursorInfo":
+        document["truth"] = _truth(app, reader, node.path)
+    return document
+
+
+def _readable(value: object) -> object:
+    """Return VALUE as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
+    document = to_json(value)
+    if isinstance(value, LedgerMetadata):
+        digest = None if value.digest_type is None else value.digest_type.name
+        document |= {"state": value.state.name, "digestType": digest, "custom": custom_text(value)}
+    elif isinstance(value, CursorInfo):
+        document |= {
+            "markDelete": None if value.mark_delete is None else str(value.mark_delete),
+            "ranges": range_text(value.ranges),
+        }
+    return document
+
+
+def _truth(app: App, reader: EntryReader, path: str) -> dict[str, Any] | None:  # Any: JSON
+    """Return where the cursor really stands, or None (and a warning) when that cannot be read."""
+    found = cursor_of_path(path)
+    assert found is not None
+    topic, name = found
+    try:
+        cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, topic), name)
+    except StoreError as error:
+        app.warn(f"where this cursor stands cannot be read: {error.message}")
+        return None
+    return {
+        "source": cursor.source,
+        "markDeletePosition": str(cursor.mark_delete),
+        "individuallyDeletedMessages": range_text(cursor.state.ranges),
+        "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
+        "properties": dict(cursor.state.properties),
+        "skippedEntries": cursor.skipped_entries,
+    }
+
+
+# -- owner ------------------------------------------------------------------------------------------------------------
+
+_OWNER_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("KIND", lambda row: ", ".join(owner.kind for owner in row.owners) or "unreferenced"),
+    Column("TOPIC", lambda row: ", ".join(dict.fromkeys(owner.topic for owner in row.owners))),
+    Column("CURSOR", lambda row: ", ".join(owner.cursor for owner in row.owners if owner.cursor)),
+    Column("CLAIMS", lambda row: "" if row.owners else claims_text(row)),
+)
+
+
+@command(
+    "owner",
+    examples=["pulsar-admin store owner 9 113", "pulsar-admin store owner 113 -o json"],
+    output="One row a ledger: who references it, and what its own metadata claims when nobody does.",
+    errors=[LedgerNotFound],
+)
+@click.argument("ledgers", type=click.IntRange(0, 2**63 - 1), nargs=-1, required=True)
+@pass_app
+def owner(app: App, ledgers: tuple[int, ...]) -> None:
+    """Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""
+    with app.store.read() as txn:
+        app.emit_rows(app.each(ledgers, lambda ledger_id: read_owners(txn, ledger_id)), _OWNER_COLUMNS)
+
+
+def claims_text(row: LedgerOwners) -> str:
+    """Return what the ledger's custom metadata claims as one line."""
+    return ", ".join(f"{key}={value}" for key, value in to_json(row.claims).items())

@@ -1,0 +1,73 @@
+"""What a metadata node's value is, by its path, decoded: for showing it and for checking that it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from store.codec.bookie import decode_cookie
+from store.codec.cursor import decode_cursor_info
+from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.policies import decode_json_object
+from store.codec.schema import decode_schema_locator
+from store.names import TopicName, decode_name, topic_of_path
+
+Decode = Callable[[bytes, str], object]
+
+_BY_PREFIX: tuple[tuple[str, str, Decode], ...] = (
+    ("/ledgers/cookies/", "Cookie", lambda value, where: decode_cookie(value, where)),
+    ("/schemas/", "SchemaLocator", decode_schema_locator),
+    ("/admin/partitioned-topics/", "PartitionedTopicMetadata", decode_json_object),
+    ("/admin/policies/", "Policies", decode_json_object),
+    ("/admin/local-policies/", "LocalPolicies", decode_json_object),
+    ("/admin/clusters/", "ClusterData", decode_json_object),
+)
+
+
+def structure_of(path: str) -> tuple[str, Decode] | None:
+    """Return (upstream's name, decoder) of the value at the metadata PATH, or None where nothing is known."""
+    if topic_of_path(path) is not None:
+        return "ManagedLedgerInfo", decode_managed_ledger
+    if cursor_of_path(path) is not None:
+        return "ManagedCursorInfo", decode_cursor_info
+    if ledger_id_of_path(path) is not None:
+        return "LedgerMetadata", decode_ledger_metadata
+    for prefix, name, decode in _BY_PREFIX:
+        if path.startswith(prefix):
+            is_tenant = name == "Policies" and path.count("/") == 3
+            return ("TenantInfo" if is_tenant else name), decode
+    return None
+
+
+def cursor_of_path(path: str) -> tuple[TopicName, str] | None:
+    """Return (topic, cursor in clear) of the ManagedCursorInfo at PATH, or None for any other path."""
+    parent, _, component = path.rpartition("/")
+    topic = topic_of_path(parent)
+    return None if topic is None else (topic, decode_name(component))
+
+
+def decode_structure(path: str, value: bytes) -> tuple[str, object]:
+    """Return (name, decoded value) of the node at PATH.
+
+    Other values are ("empty", None), ("JSON", object), ("text", str) or ("binary", bytes). Raises what the decoder raises.
+    """
+    known = structure_of(path)
+    if known is not None:
+        name, decode = known
+        return name, decode(value, path)
+    return _guess(value)
+
+
+def _guess(value: bytes) -> tuple[str, object]:
+    import json
+
+    if not value:
+        return "empty", None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return "binary", value
+    try:
+        return "JSON", json.loads(text)
+    except (ValueError, RecursionError):
+        return ("text", text) if text.isprintable() or "\n" in text else ("binary", value)
