@@ -1,0 +1,410 @@
+"""The writing kernel: entry-log records of one topic, built in place in a buffer, compiled by numba.
+
+Layouts: docs/formats/entry-log.md, entry.md, message.md. What each entry holds: ``store.generate.draws``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from store.generate import draws
+from store.scan.kernel import _crc32c_bytes
+
+BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = 1, 2, 4  # which broker entry metadata; GIVEN: bytes made by other interceptors
+EVENT_TIME = 8
+
+PLAN = np.dtype(
+    [
+        ("stream", np.uint64),
+        ("messages", np.uint64),  # the stream of messages
+        ("start_ms", np.int64),
+        ("period_us", np.int64),  # between two entries
+        ("size_low", np.int64),
+        ("size_high", np.int64),
+        ("size_log", np.int64),  # 1: every doubling equally likely
+        ("batch_low", np.int64),  # 0: no batches
+        ("batch_high", np.int64),
+        ("keys", np.int64),
+        ("delayed", np.int64),  # of 10,000 entries
+        ("delay_low_ms", np.int64),
+        ("delay_high_ms", np.int64),
+        ("nulls", np.int64),  # of 10,000 messages
+        ("codecs", np.int64),  # codecs to draw from; 0 of them: none
+        ("variants", np.int64),  # pooled bodies a codec
+        ("flags", np.int64),
+    ]
+)
+STATE = np.dtype(
+    [
+        ("ledger_id", np.int64),
+        ("entry_id", np.int64),  # of the next entry in its ledger
+        ("entry", np.int64),  # its number in the topic
+        ("message", np.int64),  # number of its first message in the topic
+        ("length", np.int64),  # payload bytes of the ledger so far
+        ("index", np.int64),  # of the last message before it
+    ]
+)
+PRODUCER = np.dtype(
+    [
+        ("name_at", np.int64),
+        ("name_bytes", np.int64),
+        ("skew_ms", np.int64),
+        ("jump_ms", np.int64),  # a jumping clock is off by at most this, both ways
+        ("sequence", np.int64),  # of its next message
+    ]
+)
+BODY = np.dtype(  # a pooled body: stored form of an entry's payload
+    [("at", np.int64), ("bytes", np.int64), ("uncompressed", np.int64), ("messages", np.int64), ("codec", np.int64)]
+)
+
+PATTERN_BYTES = 1 << 16
+
+_STEP = np.uint64(draws.STEP)
+_LANE_STEP = np.uint64(draws.LANE_STEP)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_ONES = np.uint32(0xFFFFFFFF)
+_PRODUCER, _BATCH, _CODEC, _DELAYED = draws.PRODUCER, draws.BATCH, draws.CODEC, draws.DELAYED
+_DELAY, _LATENCY, _JUMP, _EVENT, _VARIANT = draws.DELAY, draws.LATENCY, draws.JUMP, draws.EVENT, draws.VARIANT
+_SIZE, _KEY, _PAYLOAD, _NULL = draws.SIZE, draws.KEY, draws.PAYLOAD, draws.NULL
+_LATENCY_LIMIT_MS, _JUMP_ENTRIES = draws.LATENCY_LIMIT_MS, draws.JUMP_ENTRIES
+_EVENT_LIMIT_MS, _PERMYRIAD = draws.EVENT_LIMIT_MS, draws.PERMYRIAD
+_PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _mix(value):
+    value = (value ^ (value >> _S30)) * _M1
+    value = (value ^ (value >> _S27)) * _M2
+    return value ^ (value >> _S31)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _draw(stream, number, lane):
+    return _mix(stream + np.uint64(number) * _STEP + np.uint64(lane) * _LANE_STEP)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _between(bits, low, high):
+    return low + np.int64(((bits >> _S32) * np.uint64(high - low + 1)) >> _S32)
+
+
+@njit(cache=True, boundscheck=False)
+def _bit_length(value):
+    length = 0
+    while value > 0:
+        value >>= 1
+        length += 1
+    return length
+
+
+@njit(cache=True, boundscheck=False)
+def _log_between(bits, low, high):
+    octave = _between(_mix(bits), _bit_length(low), _bit_length(high))
+    return _between(bits, max(low, (1 << octave) >> 1), min(high, (1 << octave) - 1))
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _put_32(out, at, value):
+    out[at] = (value >> 24) & 0xFF
+    out[at + 1] = (value >> 16) & 0xFF
+    out[at + 2] = (value >> 8) & 0xFF
+    out[at + 3] = value & 0xFF
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _put_64(out, at, value):
+    _put_32(out, at, value >> 32)
+    _put_32(out, at + 4, value)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _put_varint(out, at, value):
+    rest = np.uint64(value)
+    while rest >= np.uint64(0x80):
+        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        at += 1
+        rest >>= np.uint64(7)
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@intrinsic
+def _move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:  # Any: numba's typing objects
+    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        cgutils.raw_memcpy(
+            builder, builder.gep(to, [arguments[1]]), builder.gep(origin, [arguments[3]]), arguments[4], 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, source, types.int64, types.int64), codegen
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _copy(out, at, source, start, count):
+    _move(out, at, source, start, count)
+    return at + count
+
+
+@njit(cache=True, boundscheck=False)
+def _put_key(out, at, number):
+    """Write ``key-<number>`` in front of which its length stands as a byte."""
+    digits = 1
+    rest = number
+    while rest >= 10:
+        rest //= 10
+        digits += 1
+    out[at] = 4 + digits
+    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0x6B, 0x65, 0x79, 0x2D
+    end = at + 5 + digits
+    place = end
+    while place > at + 5:
+        place -= 1
+        out[place] = 0x30 + number % 10
+        number //= 10
+    return end
+
+
+@njit(cache=True, boundscheck=False)
+def _size_of(plan, message):
+    bits = _draw(plan.messages, message, _SIZE)
+    if plan.size_log != 0:
+        return _log_between(bits, plan.size_low, plan.size_high)
+    return _between(bits, plan.size_low, plan.size_high)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _is_null(plan, message):
+    return plan.nulls > 0 and _between(_draw(plan.messages, message, _NULL), 0, _PERMYRIAD - 1) < plan.nulls
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _key_of(plan, message):
+    return _between(_draw(plan.messages, message, _KEY), 0, plan.keys - 1)
+
+
+@njit(cache=True, boundscheck=False)
+def _put_payload(out, at, plan, message, size, pattern):
+    """Write SIZE bytes: the draw itself (where it has room), then the pattern from a drawn place on."""
+    bits = _draw(plan.messages, message, _PAYLOAD)
+    end = at + size
+    if size >= 8:
+        _put_64(out, at, np.int64(bits))
+        at += 8
+    place = np.int64(bits & _PATTERN_MASK)
+    while at < end:
+        count = min(end - at, PATTERN_BYTES - place)
+        at = _copy(out, at, pattern, place, count)
+        place = 0
+    return end
+
+
+@njit(cache=True, boundscheck=False)
+def shape_of(plan, bodies, entry):
+    """Return (body number in the pool or −1, messages, whether delayed) of an entry; a batch has 1 or more, 0 is none."""
+    if plan.delayed > 0 and _between(_draw(plan.stream, entry, _DELAYED), 0, _PERMYRIAD - 1) < plan.delayed:
+        return -1, 0, True  # clients never batch delayed messages
+    codec = 0
+    if plan.codecs > 0:
+        codec = _between(_draw(plan.stream, entry, _CODEC), 0, plan.codecs - 1)
+        variant = _between(_draw(plan.stream, entry, _VARIANT), 0, plan.variants - 1)
+        body = codec * plan.variants + variant
+        if bodies[body].codec != 0:
+            return body, bodies[body].messages, False
+    if plan.batch_high == 0:
+        return -1, 0, False
+    return -1, _between(_draw(plan.stream, entry, _BATCH), plan.batch_low, plan.batch_high), False
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def broker_ms_of(plan, entry):
+    return plan.start_ms + entry * plan.period_us // 1000
+
+
+@njit(cache=True, boundscheck=False)
+def _put_broker_metadata(out, at, flags, broker_ms, index):
+    """Write magic, size and BrokerEntryMetadata; return the offset behind it."""
+    out[at], out[at + 1] = 0x0E, 0x02
+    start = at + 6
+    end = start
+    if flags & BROKER_TIME:
+        out[end] = 0x08
+        end = _put_varint(out, end + 1, broker_ms)
+    if flags & BROKER_INDEX:
+        out[end] = 0x10
+        end = _put_varint(out, end + 1, index)
+    _put_32(out, at + 2, end - start)
+    return end
+
+
+@njit(cache=True, boundscheck=False)
+def _publish_ms(plan, producer, entry):
+    skew = producer.skew_ms
+    if producer.jump_ms > 0:
+        bits = _draw(plan.stream, entry // _JUMP_ENTRIES, _JUMP)
+        skew += _between(bits, -producer.jump_ms, producer.jump_ms)
+    latency = _between(_draw(plan.stream, entry, _LATENCY), 0, _LATENCY_LIMIT_MS - 1)
+    return broker_ms_of(plan, entry) - latency + skew
+
+
+@njit(cache=True, boundscheck=False)
+def _put_metadata(out, at, plan, state, producer, names, shape, body):
+    """Write the MessageMetadata of the entry at STATE; return the offset behind it."""
+    _, batch, delayed = shape
+    entry = state.entry
+    publish_ms = _publish_ms(plan, producer, entry)
+    out[at] = 0x0A
+    out[at + 1] = producer.name_bytes
+    at = _copy(out, at + 2, names, producer.name_at, producer.name_bytes)
+    out[at] = 0x10
+    at = _put_varint(out, at + 1, producer.sequence)
+    out[at] = 0x18
+    at = _put_varint(out, at + 1, publish_ms)
+    if batch == 0 and plan.keys > 0:
+        out[at] = 0x32
+        at = _put_key(out, at + 1, _key_of(plan, state.message))
+    if body.codec != 0:
+        out[at] = 0x40
+        at = _put_varint(out, at + 1, body.codec)
+    if body.codec != 0 or batch == 0:
+        out[at] = 0x48
+        at = _put_varint(out, at + 1, body.uncompressed)
+    if batch > 0:
+        out[at] = 0x58
+        at = _put_varint(out, at + 1, batch)
+    if plan.flags & EVENT_TIME:
+        out[at] = 0x60
+        event_ms = publish_ms - _between(_draw(plan.stream, entry, _EVENT), 0, _EVENT_LIMIT_MS - 1)
+        at = _put_varint(out, at + 1, event_ms)
+    if delayed:
+        out[at], out[at + 1] = 0x98, 0x01
+        delay_ms = _between(_draw(plan.stream, entry, _DELAY), plan.delay_low_ms, plan.delay_high_ms)
+        at = _put_varint(out, at + 2, publish_ms + delay_ms)
+    if batch > 0:
+        out[at], out[at + 1] = 0xC0, 0x01
+        at = _put_varint(out, at + 2, producer.sequence + batch - 1)
+    if batch == 0 and body.codec == 0 and _is_null(plan, state.message):
+        out[at], out[at + 1], out[at + 2] = 0xC8, 0x01, 0x01
+        at += 3
+    return at
+
+
+@njit(cache=True, boundscheck=False)
+def _put_batched(out, at, plan, message, sequence, pattern):
+    """Write one message of a batch: u32 size | SingleMessageMetadata | payload."""
+    null = _is_null(plan, message)
+    size = 0 if null else _size_of(plan, message)
+    start = at + 4
+    at = start
+    if plan.keys > 0:
+        out[at] = 0x12
+        at = _put_key(out, at + 1, _key_of(plan, message))
+    out[at] = 0x18
+    at = _put_varint(out, at + 1, size)
+    out[at] = 0x40
+    at = _put_varint(out, at + 1, sequence)
+    if null:
+        out[at], out[at + 1] = 0x48, 0x01
+        at += 2
+    _put_32(out, start - 4, at - start)
+    return _put_payload(out, at, plan, message, size, pattern)
+
+
+@njit(cache=True, boundscheck=False)
+def _put_body(out, at, plan, state, sequence, shape, body, tables):
+    """Write the entry's own payload: from the pool, as a batch, or one message; return the offset behind it."""
+    _, _, _, pool, pattern = tables
+    number, batch, _ = shape
+    if number >= 0:
+        return _copy(out, at, pool, body.at, body.bytes)
+    if batch == 0:
+        return _put_payload(out, at, plan, state.message, body.uncompressed, pattern)
+    for i in range(batch):
+        at = _put_batched(out, at, plan, state.message + i, sequence + i, pattern)
+    return at
+
+
+@njit(cache=True, boundscheck=False)
+def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
+    """Write the entry's payload, broker metadata first; return the offset behind it."""
+    _, names, _, _, _ = tables
+    prefixes, first, last = given
+    if plan.flags & BROKER_GIVEN:
+        at = _copy(out, at, prefixes, first, last - first)
+    elif plan.flags & (BROKER_TIME | BROKER_INDEX):
+        index = state.index + max(shape[1], 1)
+        at = _put_broker_metadata(out, at, plan.flags, broker_ms_of(plan, state.entry), index)
+    out[at], out[at + 1] = 0x0E, 0x01
+    start = at + 6
+    end = _put_metadata(out, start + 4, plan, state, producer, names, shape, body)
+    _put_32(out, start, end - start - 4)
+    end = _put_body(out, end, plan, state, producer.sequence, shape, body, tables)
+    _put_32(out, at + 2, np.int64(_crc32c_bytes(out, start, end, _ONES) ^ _ONES))
+    return end
+
+
+@njit(cache=True, boundscheck=False)
+def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
+    """Write entries of one ledger from out[at]; return (entries written, offset behind them).
+
+    Ends before entry number ``limits[0]`` of the topic, when ``positions`` is full, when ``limits[1]`` bytes are reached or
+    before a record that would pass offset ``limits[2]``, the end of the log. ``positions`` get each record's offset + 4.
+    ``tables``: PRODUCER rows, their names, BODY rows, the pool, the pattern; ``prefixes``: broker metadata made elsewhere
+    (bytes, offsets from the first entry on).
+    """
+    plan, state = plans[0], states[0]
+    producers, _, bodies, _, _ = tables
+    stop, full, end_of_log = limits
+    blank = bodies[bodies.shape[0] - 1]
+    first = state.entry
+    while state.entry < stop and at < full and state.entry - first < positions.shape[0]:
+        entry = state.entry
+        shape = shape_of(plan, bodies, entry)
+        body = bodies[shape[0]] if shape[0] >= 0 else blank
+        if shape[0] < 0:
+            body.uncompressed = 0 if _is_null(plan, state.message) else _size_of(plan, state.message)
+        chosen = _between(_draw(plan.stream, entry, _PRODUCER), 0, producers.shape[0] - 1)
+        producer = producers[chosen]
+        offsets = prefixes[1]
+        given = (prefixes[0], offsets[entry - first], offsets[entry - first + 1])
+        if (plan.flags & BROKER_GIVEN) == 0:
+            given = (prefixes[0], np.int64(0), np.int64(0))
+        payload = at + 40
+        end = _put_entry(out, payload, plan, state, producer, shape, body, given, tables)
+        if end > end_of_log:
+            break
+        _put_32(out, at, end - at - 4)
+        _put_64(out, at + 4, state.ledger_id)
+        _put_64(out, at + 12, state.entry_id)
+        _put_64(out, at + 20, (state.entry_id & ~7) - 1)  # a writer keeps several entries under way
+        _put_64(out, at + 28, state.length + end - payload)
+        digest = _crc32c_bytes(out, at + 4, at + 36, _ONES)
+        digest = _crc32c_bytes(out, payload, end, digest)
+        _put_32(out, at + 36, np.int64(digest ^ _ONES))
+        positions[entry - first] = at + 4
+        messages = max(shape[1], 1)
+        state.entry_id += 1
+        state.entry += 1
+        state.message += messages
+        state.length += end - payload
+        state.index += messages
+        producers[chosen].sequence += messages
+        at = end
+    return state.entry - first, at
+
+
+@njit(cache=True, boundscheck=False)
+def count_messages(plans, bodies, first, out):
+    """Fill OUT with the number of messages of the entries from FIRST on."""
+    for i in range(out.shape[0]):
+        out[i] = max(shape_of(plans[0], bodies, first + i)[1], 1)

@@ -1,0 +1,116 @@
+"""The bookie's ``locations`` database, written as a RocksDB write-ahead log that RocksDB itself then takes in.
+
+A row for every entry is needed, and a call for every row would cost more than all the rest of the work. The log's format
+is fixed-width here: blocks of 32 KiB, two whole records each, 606 puts a record (rocksdb/db/log_format.h, write_batch.cc):
+
+======  ====  ================================================================================
+offset  size  field of a record
+======  ====  ================================================================================
+0       4     masked CRC-32C of everything behind the length, little-endian
+4       2     length of what follows the type, little-endian
+6       1     type: 1, a whole record
+7       8     sequence number of the first put, little-endian
+15      4     number of puts, little-endian
+19      27 n  puts: 1 | 16 | ledger id i64, entry id i64 | 8 | location i64
+======  ====  ================================================================================
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from store.atomic import create_file
+from store.sources.rocksdb import create_database
+
+_PUT = np.dtype(
+    [("tag", "u1"), ("key", "u1"), ("ledger", ">i8"), ("entry", ">i8"), ("value", "u1"), ("location", ">i8")]
+)
+_PUTS = 606
+_BLOCK_BYTES = 1 << 15
+_RECORD = np.dtype(
+    [("crc", "<u4"), ("length", "<u2"), ("type", "u1"), ("sequence", "<u8"), ("count", "<u4"), ("puts", _PUT, (_PUTS,))]
+)
+_BLOCK = np.dtype([("records", _RECORD, (2,)), ("padding", "u1", (_BLOCK_BYTES - 2 * _RECORD.itemsize,))])
+_BLOCKS = 64
+_HEAD_BYTES = 7
+_FULL_RECORD = 1
+_MASK_DELTA = 0xA282EAD8
+
+Array = np.ndarray[Any, Any]
+
+
+class Locations:
+    """Collects rows in fixed memory and writes them; ``close`` makes the database in DIRECTORY."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._log = directory.with_name(directory.name + ".rows")
+        self._blocks = np.zeros(_BLOCKS, _BLOCK)
+        records = self._blocks["records"]
+        records["type"], records["length"] = _FULL_RECORD, _RECORD.itemsize - _HEAD_BYTES
+        records["count"] = _PUTS
+        puts = records["puts"]
+        puts["tag"], puts["key"], puts["value"] = 1, 16, 8
+        self._rows = np.zeros(_BLOCKS * 2 * _PUTS, [("ledger", np.int64), ("entry", np.int64), ("location", np.int64)])
+        self._used = 0
+        self._sequence = 1
+        self._stack = ExitStack()
+        self._file = self._stack.enter_context(create_file(self._log))
+
+    def add(self, ledger_id: int, first_entry: int, locations: Array) -> None:
+        """Add the rows of consecutive entries; LOCATIONS: log id << 32 | position."""
+        done = 0
+        while done < len(locations):
+            count = min(len(locations) - done, len(self._rows) - self._used)
+            rows = self._rows[self._used : self._used + count]
+            rows["ledger"] = ledger_id
+            rows["entry"] = np.arange(first_entry + done, first_entry + done + count)
+            rows["location"] = locations[done : done + count]
+            self._used += count
+            done += count
+            if self._used == len(self._rows):
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write the rows; a last record that is not full ends the log."""
+        blocks, self._used, used = self._blocks, 0, self._used
+        whole, rest = divmod(used, _PUTS)
+        shape = (_BLOCKS, 2, _PUTS)
+        for column in ("ledger", "entry", "location"):
+            blocks["records"]["puts"][column] = self._rows[column].reshape(shape)
+        starts = self._sequence + np.arange(2 * _BLOCKS) * _PUTS
+        blocks["records"]["sequence"] = starts.reshape(_BLOCKS, 2)
+        if rest:
+            last = blocks["records"].reshape(-1)[whole : whole + 1]
+            blocks["records"][whole // 2, whole % 2]["count"] = rest
+            del last
+        self._sequence += used
+        self._seal(whole, rest)
+
+    def _seal(self, whole: int, rest: int) -> None:
+        """Fill in lengths and checksums of WHOLE records and one of REST puts; write them."""
+        raw = memoryview(self._blocks.view(np.uint8))
+        end = 0
+        for number in range(whole + bool(rest)):
+            start = number // 2 * _BLOCK_BYTES + number % 2 * _RECORD.itemsize
+            end = start + _RECORD.itemsize
+            if number == whole:
+                end -= (_PUTS - rest) * _PUT.itemsize
+                raw[start + 4 : start + 6] = (end - start - _HEAD_BYTES).to_bytes(2, "little")
+            crc = google_crc32c.value(bytes(raw[start + 6 : end]))
+            masked = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+            raw[start : start + 4] = masked.to_bytes(4, "little")
+            end = end if number % 2 == 0 else start - _RECORD.itemsize + _BLOCK_BYTES
+        self._file.write(raw[:end])
+
+    def close(self) -> None:
+        """Make the database of all rows."""
+        if self._used:
+            self._flush()
+        self._stack.close()
+        create_database(self._directory, (), log=self._log)

@@ -1,0 +1,205 @@
+"""What to generate: the frozen plan of a synthetic cluster, and the texts it is typed in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from store.codec import compression
+from store.errors import InvalidValue
+from store.generate import draws
+from store.names import TopicName
+from store.timespec import parse_duration_ms, parse_size_bytes
+
+DEFAULT_START_MS = 1_700_000_000_000
+DEFAULT_LOG_SIZE_LIMIT_BYTES = 1 << 30
+_ENTRY_LIMIT_BYTES = 5 << 20  # BookKeeper's frame; larger entries cannot have been written
+_JUMP_MS = 3_600_000
+
+_SPAN = re.compile(r"(\w+)(?:(\.\.|~)(\w+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Numbers from ``low`` to ``high``, equally likely; with ``by_doubling`` every doubling is as likely as any other."""
+
+    low: int
+    high: int
+    by_doubling: bool = False
+
+    def pick(self, bits: int) -> int:
+        """Return a number out of 64 BITS."""
+        choose = draws.log_between if self.by_doubling else draws.between
+        return choose(bits, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A producer's clock: always off by ``skew_ms``, and jumping by up to ``jump_ms`` both ways."""
+
+    name: str
+    skew_ms: int = 0
+    jump_ms: int = 0
+
+
+CLOCKS = {
+    clock.name: clock
+    for clock in (
+        Clock("steady"),
+        Clock("fast", 7_200_000),
+        Clock("slow", -259_200_000),
+        Clock("future", 77_760_000_000),
+        Clock("jumping", 0, _JUMP_MS),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One topic. Shares are in hundredths of a percent; ``batch`` None: entries are no batches."""
+
+    name: TopicName
+    entries: int = 10_000
+    rate: float = 1000.0  # entries a second
+    start_ms: int = DEFAULT_START_MS
+    size: Span = Span(1024, 1024)  # payload bytes of a message
+    batch: Span | None = None
+    codecs: tuple[int, ...] = ()
+    producers: int = 1
+    clocks: tuple[Clock, ...] = (CLOCKS["steady"],)
+    keys: int = 0
+    delayed: int = 0
+    delay_ms: Span = Span(60_000, 86_400_000)
+    nulls: int = 0
+    event_time: bool = False
+    subscriptions: int = 0
+    acked: int = 5_000
+    holes: int = 0
+
+    @property
+    def period_us(self) -> int:
+        """Microseconds between two entries."""
+        return max(round(1e6 / self.rate), 1)
+
+    def broker_ms(self, entry: int) -> int:
+        """Return when the broker appended entry number ENTRY."""
+        return self.start_ms + entry * self.period_us // 1000
+
+    def entries_before(self, time_ms: int) -> int:
+        """Return how many entries the broker had appended before TIME_MS."""
+        before = -(-(time_ms - self.start_ms) * 1000 // self.period_us)
+        return min(max(before, 0), self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A whole cluster. ``data_path`` is where a broker will find the bookie: its cookie names it."""
+
+    seed: int
+    topics: tuple[TopicSpec, ...]
+    data_path: str
+    interceptors: tuple[str, ...] = ()
+    entries_per_ledger: int = 50_000
+    log_size_limit_bytes: int = DEFAULT_LOG_SIZE_LIMIT_BYTES
+    bookie_id: str = "127.0.0.1:3181"
+
+
+def parse_span(text: str, what: str, limit: int = 2**31 - 1) -> Span:
+    """Parse ``N``, ``LOW..HIGH`` or ``LOW~HIGH`` (by doubling), sizes with K, M …; raises InvalidValue naming WHAT."""
+    match = _SPAN.fullmatch(text.strip())
+    try:
+        low = parse_size_bytes(match[1]) if match else -1
+        high = parse_size_bytes(match[3]) if match and match[3] else low
+    except InvalidValue:
+        low = high = -1
+    if not match or not 0 <= low <= high <= limit:
+        raise InvalidValue(
+            f"invalid {what} {text!r}", hint=f"write N, LOW..HIGH or LOW~HIGH with numbers up to {limit}", value=text
+        )
+    return Span(low, high, match[2] == "~")
+
+
+def parse_sizes(text: str) -> Span:
+    """Parse the payload bytes of messages."""
+    return parse_span(text, "message size", _ENTRY_LIMIT_BYTES)
+
+
+def parse_batch(text: str) -> Span | None:
+    """Parse the messages of a batch; 0 is no batches."""
+    span = parse_span(text, "batch size", 100_000)
+    if span.high == 0:
+        return None
+    if span.low == 0:
+        raise InvalidValue(f"invalid batch size {text!r}: no batch is empty", hint="write 0, or 1 or more", value=text)
+    return span
+
+
+def parse_delays(text: str) -> Span:
+    """Parse a delay or ``LOW..HIGH`` of durations."""
+    low, found, high = text.partition("..")
+    span = Span(parse_duration_ms(low), parse_duration_ms(high if found else low))
+    if not span.low <= span.high < 2**32:
+        raise InvalidValue(f"invalid delay {text!r}", hint="write 10m, or 10m..1d, up to 49d", value=text)
+    return span
+
+
+def parse_share(text: str) -> int:
+    """Parse a percentage such as ``12.5`` or ``12.5%`` to hundredths of a percent."""
+    match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,2}))?%?", text.strip(), re.ASCII)
+    share = int(match[1]) * 100 + int((match[2] or "0").ljust(2, "0")) if match else -1
+    if not 0 <= share <= draws.PERMYRIAD:
+        raise InvalidValue(
+            f"invalid share {text!r}", hint="write percent from 0 to 100, such as 2 or 12.5", value=text
+        )
+    return share
+
+
+def parse_codecs(text: str) -> tuple[int, ...]:
+    """Parse ``none,lz4``: the codecs entries are drawn from."""
+    names = [word.strip().upper() for word in text.split(",")]
+    unknown = [name for name in names if name not in compression.NAMES]
+    if unknown:
+        known = ", ".join(compression.NAMES).lower()
+        raise InvalidValue(f"no codec {unknown[0].lower()!r}", hint=f"known are {known}", value=text)
+    codecs = tuple(compression.NAMES.index(name) for name in names)
+    return () if set(codecs) == {compression.NONE} else codecs
+
+
+def parse_clocks(text: str) -> tuple[Clock, ...]:
+    """Parse ``steady,slow,+2h,-3d,jumping``: clocks that producers take in turn."""
+    return tuple(_parse_clock(word.strip()) for word in text.split(","))
+
+
+def _parse_clock(word: str) -> Clock:
+    if word in CLOCKS:
+        return CLOCKS[word]
+    if word[:1] not in ("+", "-"):
+        raise InvalidValue(
+            f"no clock {word!r}",
+            hint=f"known are {', '.join(CLOCKS)}, or an offset such as +2h or -3d",
+            value=word,
+        )
+    skew_ms = parse_duration_ms(word[1:])
+    return Clock(f"clock{word}", skew_ms if word[0] == "+" else -skew_ms)
+
+
+def check_cluster(spec: ClusterSpec) -> None:
+    """Raise InvalidValue for a plan that no bookie could have written."""
+    names = [topic.name for topic in spec.topics]
+    twice = {str(name) for name in names if names.count(name) > 1} if len(names) < 1000 else set()
+    if twice or len(set(names)) != len(names):
+        raise InvalidValue(f"topic twice: {', '.join(sorted(twice))}", hint="name each topic once")
+    for topic in spec.topics:
+        most = entry_bytes_max(topic)
+        if most > min(_ENTRY_LIMIT_BYTES, spec.log_size_limit_bytes - 4096):
+            raise InvalidValue(
+                f"{topic.name}: an entry may have {most} bytes, more than a bookie takes"
+                f" ({_ENTRY_LIMIT_BYTES}) or the log size limit leaves",
+                hint="ask for smaller messages, smaller batches or larger logs",
+            )
+
+
+def entry_bytes_max(topic: TopicSpec) -> int:
+    """Return a bound of the bytes of one record of TOPIC."""
+    messages = topic.batch.high if topic.batch else 1
+    return 1024 + messages * (topic.size.high + 64) * 2  # incompressible data may grow
