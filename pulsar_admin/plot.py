@@ -1,0 +1,152 @@
+"""Charts: text for a terminal (plotext), PNG and SVG files (matplotlib); both are imported when a chart is asked for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from store.errors import InvalidValue
+
+WIDTH_MAX = 120
+HEIGHT = 16
+FORMATS = ("png", "svg")
+_TICKS = 8
+_TICK_GAP = 3
+_AXIS_COLUMNS = 12  # what values on the left take at most
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Series over common x values. ``labels``: the text of each x value; ``series``: name → one number an x value."""
+
+    title: str
+    labels: Sequence[str]
+    series: Mapping[str, Sequence[float]]
+    unit: str = ""
+    bars: bool = False
+    note: str = field(default="", compare=False)
+
+
+def bar_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
+    """Return the first series of CHART as bars of text, WIDTH columns wide (default: the terminal's, at most 120)."""
+    plot = _new_plot(chart, width, height)
+    values = next(iter(chart.series.values()))
+    columns = list(range(len(chart.labels)))
+    plot.bar(columns, list(values), marker="sd", width=0.8 if len(columns) * 3 < _width(width) else 1)
+    return _finish(plot, chart, width)
+
+
+def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) -> str:
+    """Return the series of CHART as lines of text; several get a legend."""
+    plot = _new_plot(chart, width, height)
+    markers = ("braille", "dot", "x", "*", "o", "+")
+    for number, (name, values) in enumerate(chart.series.items()):
+        label = name if len(chart.series) > 1 else None
+        plot.plot(list(range(len(values))), list(values), marker=markers[number % len(markers)], label=label)
+    return _finish(plot, chart, width)
+
+
+def save_chart(path: Path, charts: Sequence[Chart]) -> None:
+    """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
+    from store.atomic import create_file
+
+    form = path.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        raise InvalidValue(f"{path} is neither .png nor .svg", hint="name the file so that it ends in one of them")
+    data = render_chart(charts, form)
+    with create_file(path) as file:
+        file.write(data)
+
+
+def render_chart(charts: Sequence[Chart], form: str) -> bytes:
+    """Return CHARTS as the bytes of a picture; the same charts give the same bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "pulsar-admin", "font.size": 9}):
+        figure = Figure(figsize=(10, 0.8 + 2.6 * len(charts)), dpi=120, layout="constrained")
+        for axes, chart in zip(figure.subplots(len(charts), 1, squeeze=False)[:, 0], charts, strict=True):
+            _draw(axes, chart)
+        out = BytesIO()
+        figure.savefig(out, format=form, metadata={"Date": None} if form == "svg" else {"Software": "pulsar-admin"})
+    return out.getvalue()
+
+
+def _draw(axes: Any, chart: Chart) -> None:  # Any: matplotlib's axes
+    columns = range(len(chart.labels))
+    for name, values in chart.series.items():
+        if chart.bars:
+            axes.bar(columns, values, width=0.9, label=name)
+        else:
+            axes.plot(columns, values, label=name, linewidth=1.4)
+    axes.set_title(chart.title, loc="left")
+    axes.set_ylabel(chart.unit)
+    ticks = _ticks(len(chart.labels), _TICKS)
+    axes.set_xticks(ticks, [chart.labels[tick] for tick in ticks])
+    axes.set_xlim(-0.6, len(chart.labels) - 0.4)
+    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+    axes.grid(axis="y", alpha=0.3)
+    axes.get_yaxis().set_major_formatter(_thousands())
+    if len(chart.series) > 1:
+        axes.legend(loc="upper right")
+
+
+def _thousands() -> Any:  # Any: matplotlib's formatter
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 10 else f"{value:g}")
+
+
+def _new_plot(chart: Chart, width: int | None, height: int) -> Any:  # Any: plotext has no types
+    import plotext
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plotsize(_width(width), height)
+    plotext.title(chart.title)
+    return plotext
+
+
+def _finish(plot: Any, chart: Chart, width: int | None) -> str:  # Any: plotext has no types
+    longest = max(map(len, chart.labels), default=1) + _TICK_GAP
+    ticks = _ticks(len(chart.labels), min(_TICKS, max(2, (_width(width) - _AXIS_COLUMNS) // longest)))
+    plot.xticks(ticks, [chart.labels[tick] for tick in ticks])
+    _set_value_ticks(plot, chart)
+    text = plot.uncolorize(plot.build())
+    plot.clear_figure()
+    lines = [line.rstrip() for line in text.rstrip().split("\n")]
+    return "\n".join([*lines, chart.note] if chart.note else lines)
+
+
+def _set_value_ticks(plot: Any, chart: Chart) -> None:  # Any: plotext has no types
+    values = [value for series in chart.series.values() for value in series]
+    low, high = min(0, *values, 0), max(0, *values, 0)
+    if low == high:
+        high = low + 1
+    plot.ylim(low, high)
+    marks = [low + (high - low) * step / 4 for step in range(5)]
+    plot.yticks(marks, [short_number(mark) for mark in marks])
+
+
+def short_number(value: float) -> str:
+    """Return VALUE with at most four digits and a suffix: 950, 12.3k, 4M."""
+    for factor, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def _ticks(count: int, most: int) -> list[int]:
+    """Return at most MOST evenly spread indexes below COUNT."""
+    if count <= most:
+        return list(range(count))
+    step = -(-count // most)
+    return list(range(0, count, step))
+
+
+def _width(width: int | None) -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, WIDTH_MAX) if width is None else width
