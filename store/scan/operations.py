@@ -1,0 +1,157 @@
+"""What bulk work does with a slice: the same functions on every engine, yielding bounded Arrow batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from store.scan import kernel
+from store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from store.scan.slices import FileRange
+
+Records = np.ndarray[Any, np.dtype[np.void]]
+
+_TIME = pa.timestamp("us", tz="UTC")  # Spark knows microseconds only
+_LATEST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what lies beyond is no time that can be shown
+_FLAGS = {
+    "batch": kernel.BATCH,
+    "marker": kernel.MARKER,
+    "encrypted": kernel.ENCRYPTED,
+    "chunk": kernel.CHUNK,
+    "transaction": kernel.TRANSACTION,
+    "compressed": kernel.COMPRESSED,
+    "null_value": kernel.NULL_VALUE,
+    "framed": kernel.UNFRAMED,
+    "digest_ok": kernel.BAD_DIGEST,
+}
+_INVERTED = {"framed", "digest_ok"}
+ENTRY_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("topic", pa.string()),
+        ("ledger_id", pa.int64()),
+        ("entry_id", pa.int64()),
+        ("offset", pa.int64()),
+        ("size", pa.int32()),
+        ("payload_bytes", pa.int32()),
+        ("messages", pa.int32()),
+        ("publish_time", _TIME),
+        ("broker_time", _TIME),
+        ("deliver_at_time", _TIME),
+        *((name, pa.bool_()) for name in _FLAGS),
+    ]
+)
+
+
+class Operation(Protocol):
+    """Picklable work on one slice."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that ``run`` yields."""
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the result for one slice, in batches of bounded size."""
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """How to scan. ``digests``: (sorted ledger ids, digest bytes) where known; ``topics``: ledger id → topic, also the filter
+    when ``only_topics``; times in ms, end excluded, on the clock ``auto``."""
+
+    digests: LedgerDigests = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int16)))
+    verify: bool = True
+    topics: Mapping[int, str] = field(default_factory=dict)
+    only_topics: bool = False
+    ledgers: Sequence[int] = ()
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+
+def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]) -> Iterator[Records]:
+    """Yield the records of a slice that pass the filters; damage goes to PROBLEMS."""
+    size = os.stat(piece.path).st_size
+    scan = FileScan(Slice(piece.path, piece.kind, piece.start, min(piece.end, size)), options.digests, options.verify)
+    wanted = np.array(sorted(options.ledgers or (options.topics if options.only_topics else ())), np.int64)
+    for batch in scan.batches():
+        chosen = batch
+        if len(wanted) or options.only_topics:
+            chosen = chosen[np.isin(chosen["ledger_id"], wanted)]
+        if options.start_ms is not None or options.end_ms is not None:
+            chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
+        if len(chosen):
+            yield chosen
+    problems += scan.problems
+
+
+def automatic_times(records: Records) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return each record's time on the automatic clock: broker time where there is one, else publish time."""
+    return np.where(records["flags"] & kernel.HAS_BROKER_TIME != 0, records["broker_ms"], records["publish_ms"])
+
+
+def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    times = automatic_times(records)
+    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & kernel.UNFRAMED == 0
+    if start_ms is not None:
+        inside &= times >= start_ms
+    if end_ms is not None:
+        inside &= times < end_ms
+    return inside
+
+
+@dataclass(frozen=True)
+class ReadEntries:
+    """One row an entry; ``columns`` prunes (empty: all)."""
+
+    options: ScanOptions = field(default_factory=ScanOptions)
+    columns: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        names = self.columns or tuple(ENTRY_SCHEMA.names)
+        return pa.schema([ENTRY_SCHEMA.field(name) for name in names])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for records in scan_records(piece, self.options, []):
+            columns = [self._column(name, records, piece) for name in schema.names]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
+        if name in _FLAGS:
+            is_set = records["flags"] & _FLAGS[name] != 0
+            return pa.array(~is_set if name in _INVERTED else is_set)
+        if name == "path":
+            return pa.array([piece.path]).take(pa.array(np.zeros(len(records), np.int32)))
+        if name == "topic":
+            return self._topics(records)
+        if name == "payload_bytes":
+            return pa.array(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
+        if name in _TIME_COLUMNS:
+            return _time_column(records, name)
+        return pa.array(np.ascontiguousarray(records[name]), ENTRY_SCHEMA.field(name).type)
+
+    def _topics(self, records: Records) -> pa.Array:
+        ledgers, places = np.unique(records["ledger_id"], return_inverse=True)
+        names = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
+        return names.take(pa.array(places))
+
+
+_TIME_COLUMNS = {
+    "publish_time": ("publish_ms", kernel.UNFRAMED, 0),
+    "broker_time": ("broker_ms", kernel.HAS_BROKER_TIME, kernel.HAS_BROKER_TIME),
+    "deliver_at_time": ("deliver_at_ms", 0, 0),
+}
+
+
+def _time_column(records: Records, name: str) -> pa.Array:
+    source, flag, wanted = _TIME_COLUMNS[name]
+    values = np.ascontiguousarray(records[source])
+    there = (records["flags"] & flag) == wanted if flag else values != 0
+    there &= (values >= 0) & (values <= _LATEST_MS)
+    return pa.array(np.where(there, values, 0) * 1000, mask=~there).cast(_TIME)

@@ -1,0 +1,69 @@
+"""Cutting bulk work: files → slices that any process, here or on a cluster, reads on its own.
+
+A record belongs to the slice in which it begins. A slice that starts inside a log finds its first record by structure and
+checksum; the slice before it ends exactly there when both are right, and ``check_seams`` says where they are not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+SLICE_BYTES = 64 << 20
+LEAST_SLICE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How finely to cut: slices of about ``slice_bytes``; with ``slices`` that many of equal size over all files."""
+
+    slice_bytes: int = SLICE_BYTES
+    slices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read."""
+
+    path: str
+    kind: Literal["entry-log", "journal"]
+    file_id: int
+    start: int
+    end: int
+
+    @property
+    def bytes(self) -> int:
+        return self.end - self.start
+
+
+def kind_of(path: str) -> Literal["entry-log", "journal"]:
+    """Return what a file's name says it is."""
+    return "journal" if path.endswith(".txn") else "entry-log"
+
+
+def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = Cut()) -> list[FileRange]:
+    """Cut FILES (path, file id, bytes) into slices. Journals are never cut: their records do not prove themselves."""
+    listed = list(files)
+    total = sum(size for _, _, size in listed)
+    target = cut.slice_bytes if not cut.slices else max(LEAST_SLICE_BYTES, -(-total // cut.slices))
+    return [piece for path, file_id, size in listed for piece in _cut(path, file_id, size, target)]
+
+
+def _cut(path: str, file_id: int, size: int, target: int) -> Iterator[FileRange]:
+    kind = kind_of(path)
+    pieces = 1 if kind == "journal" else max(1, round(size / target))
+    edges = [size * index // pieces for index in range(pieces + 1)]
+    for start, end in pairwise(edges):
+        if end > start:
+            yield FileRange(path, kind, file_id, start, end)
+
+
+def local_files(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield (path, −1, bytes) of local files, empty ones left out."""
+    for path in paths:
+        size = os.stat(path).st_size
+        if size:
+            yield path, -1, size

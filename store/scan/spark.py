@@ -1,0 +1,136 @@
+"""The Spark engine and the ``pulsar_entries`` data source: the slices and operations of this package, run by executors.
+
+Executors read entry logs only, never LMDB. Works with a classic session and with Spark Connect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from store.scan.local import FailedSlice, Finished
+from store.scan.operations import ENTRY_SCHEMA, Operation, ReadEntries, ScanOptions
+from store.scan.slices import Cut, FileRange, local_files, plan_slices
+from store.scan.sources import expand_paths
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GROUP_SLICES = 64  # slices a job: what is in flight on the driver, and what is lost when the job is killed
+
+
+@dataclass(slots=True)
+class SparkEngine:
+    """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run."""
+
+    session: SparkSession
+    failed: list[FailedSlice] = field(default_factory=list)
+
+    def run(
+        self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
+    ) -> Iterator[tuple[FileRange, pa.Table]]:
+        """Yield (slice, its result), a group of slices at a time; FINISHED is told each slice that ended, well or not."""
+        for start in range(0, len(pieces), GROUP_SLICES):
+            group = pieces[start : start + GROUP_SLICES]
+            for piece, table, reason in _run_group(self.session, operation, group):
+                if reason:
+                    self.failed.append(FailedSlice(piece, reason))
+                else:
+                    yield piece, table
+                finished(piece)
+
+
+def _run_group(
+    session: SparkSession, operation: Operation, group: Sequence[FileRange]
+) -> Iterator[tuple[FileRange, pa.Table, str]]:
+    schema = operation.schema
+    packed = pa.schema([("slice", pa.int64()), ("reason", pa.string()), ("result", pa.binary())])
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from store.scan.packed import pack_slice
+
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                reason, result = pack_slice(operation, group[index])
+                yield pa.RecordBatch.from_arrays([[index], [reason], [result]], schema=packed)
+
+    frame = session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(packed))
+    for row in frame.toArrow().to_pylist():
+        table = pa.ipc.open_stream(row["result"]).read_all() if row["result"] else schema.empty_table()
+        yield group[row["slice"]], table, row["reason"] or ""
+
+
+# -- the data source --------------------------------------------------------------------------------------------------
+
+
+class _Partition(InputPartition):
+    """One slice."""
+
+    def __init__(self, piece: FileRange) -> None:
+        super().__init__(piece)
+
+
+class PulsarEntries(DataSource):
+    """``spark.read.format("pulsar_entries").option("path", "…/*.log").load()``; options: docs/howto/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pulsar_entries"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self._operation().schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _Reader(self._operation(), self._pieces())
+
+    def _operation(self) -> ReadEntries:
+        columns = tuple(name.strip() for name in self.options.get("columns", "").split(",") if name.strip())
+        unknown = set(columns) - set(ENTRY_SCHEMA.names)
+        if unknown:
+            raise ValueError(f"pulsar_entries: no column {sorted(unknown)}; there are {ENTRY_SCHEMA.names}")
+        topics = {int(ledger): topic for ledger, topic in json.loads(self.options.get("topics", "{}")).items()}
+        options = ScanOptions(
+            verify=self.options.get("checksums", "true").lower() != "false",
+            topics=topics,
+            only_topics=bool(topics),
+            ledgers=tuple(int(ledger) for ledger in self.options.get("ledgers", "").split(",") if ledger.strip()),
+            start_ms=_milliseconds(self.options.get("startTime")),
+            end_ms=_milliseconds(self.options.get("endTime")),
+        )
+        return ReadEntries(options, columns)
+
+    def _pieces(self) -> list[FileRange]:
+        if "path" not in self.options:
+            raise ValueError(
+                'pulsar_entries: name entry logs with .option("path", "/pulsar/data/bookkeeper/current/*.log")'
+            )
+        files = local_files(expand_paths(self.options["path"]))
+        return plan_slices(files, Cut(int(self.options.get("sliceBytes", Cut().slice_bytes))))
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, operation: ReadEntries, pieces: Sequence[FileRange]) -> None:
+        self._operation = operation
+        self._pieces = pieces
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Partition(piece) for piece in self._pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
+        yield from self._operation.run(partition.value)
+
+
+def _milliseconds(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def register(session: SparkSession) -> None:
+    """Make ``pulsar_entries`` known to SESSION."""
+    session.dataSource.register(PulsarEntries)
