@@ -60,6 +60,46 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "topics": {
+        "list": Row("commands.topics.listing:list_topics", "List the topics of a namespace."),
+        "list-partitioned-topics": Row(
+            "commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
+        ),
+        "get-partitioned-topic-metadata": Row(
+            "commands.topics.listing:partitioned_metadata", "Show how many partitions a topic has."
+        ),
+        "stats": Row("commands.topics.stats:stats", "Show the size of a topic and the backlog of its subscriptions."),
+        "partitioned-stats": Row(
+            "commands.topics.stats:partitioned_stats",
+            "Show the size and the backlogs of a partitioned topic, summed over its partitions.",
+        ),
+        "stats-internal": Row("commands.topics.internals:stats_internal", "Show the ledgers and cursors of a topic."),
+        "partitioned-stats-internal": Row(
+            "commands.topics.internals:partitioned_stats_internal",
+            "Show the ledgers and cursors of every partition of a topic.",
+        ),
+        "info-internal": Row(
+            "commands.topics.internals:info_internal", "Show the metadata of a topic as it is stored."
+        ),
+        "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
+        "last-message-id": Row(
+            "commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
+        ),
+        "get-message-by-id": Row("commands.topics.messages:get_message_by_id", "Show one entry of a topic by its id."),
+        "examine-messages": Row(
+            "commands.topics.messages:examine_messages", "Show the n-th entry of a topic from its beginning or its end."
+        ),
+        "peek-messages": Row(
+            "commands.topics.messages:peek_messages",
+            "Show the first messages that a subscription has still to be given.",
+        ),
+        "read": Row(
+            "commands.topics.read:read",
+            "Read the messages of a topic: batches taken apart, chunks joined, payloads decompressed.",
+        ),
+        "get-backlog-size": Row(
+            "commands.topics.backlog:get_backlog_size", "Show how many bytes lie behind a position."
+        ),
+        "analyze-backlog": Row("commands.topics.backlog:analyze", "Count what a subscription has still to be given."),
         "find-by-time": Row(
             "commands.topics.find:find_by_time",
             "Find the first entry at or after a point in time.",
@@ -75,7 +115,11 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
         ),
     },
-    "namespaces": {},
+    "namespaces": {
+        "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant."),
+        "topics": Row("commands.namespaces:topics", "List the topics of a namespace."),
+        "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
+    },
     "compaction": {},
     "delayed": {},
     "nacks": {},

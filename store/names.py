@@ -158,6 +158,10 @@ class TopicName:
     def is_system(self) -> bool:
         """Whether ``topics list`` hides it (upstream SystemTopicNames)."""
         local = self.base.local_name
+        if str(self.namespace) == "pulsar/system" and local.startswith(
+            ("__transaction_log_", "transaction_coordinator_assign")
+        ):
+            return True
         return local.startswith(("__change_events", "__transaction_buffer_snapshot")) or local.endswith(
             "__transaction_pending_ack"
         )

@@ -1,0 +1,75 @@
+"""``namespaces list``, ``topics``, ``policies``."""
+
+from __future__ import annotations
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import NAMESPACE, command, pass_app
+from store.codec.policies import decode_json_object
+from store.errors import MetadataCorrupt, NamespaceNotFound
+from store.names import NamespaceName
+from store.topics import check_namespace, iter_namespaces, iter_topics
+from store.tree import find_node, iter_children
+
+
+@command(
+    "list",
+    examples=["pulsar-admin namespaces list acme", "pulsar-admin namespaces list public -o json"],
+    output="Names, one a line.",
+    errors=[NamespaceNotFound],
+)
+@click.argument("tenant")
+@pass_app
+def list_namespaces(app: App, tenant: str) -> None:
+    """List the namespaces of a tenant."""
+    with app.store.read() as txn:
+        names = [str(name) for name in iter_namespaces(txn, tenant)]
+        if not names and find_node(txn, f"/admin/policies/{tenant}") is None:
+            tenants = ", ".join(iter_children(txn, "/admin/policies"))
+            raise NamespaceNotFound(f"no tenant {tenant!r}", hint=f"tenants: {tenants}", tenant=tenant)
+    app.emit_lines(names, "NAMESPACE")
+
+
+@command(
+    "topics",
+    examples=["pulsar-admin namespaces topics acme/iot", "pulsar-admin namespaces topics acme/orders -ist"],
+    output="Names, one a line; a partitioned topic as its partitions.",
+    errors=[NamespaceNotFound],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option(
+    "-m",
+    "--mode",
+    type=click.Choice(["persistent", "non_persistent", "all"], case_sensitive=False),
+    default="all",
+    help="Only this domain; nothing of a non-persistent topic is on disk.",
+)
+@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@pass_app
+def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: bool) -> None:
+    """List the topics of a namespace."""
+    with app.store.read() as txn:
+        check_namespace(txn, namespace)
+        names = iter_topics(txn, namespace) if mode != "non_persistent" else iter(())
+        app.emit_lines((str(name) for name in names if include_system_topic or not name.is_system), "TOPIC")
+
+
+@command(
+    "policies",
+    examples=["pulsar-admin namespaces policies acme/delayed"],
+    output="The stored policies with every key they have. What a policy does not say, the broker's configuration does.",
+    errors=[NamespaceNotFound, MetadataCorrupt],
+)
+@click.argument("namespace", type=NAMESPACE)
+@pass_app
+def policies(app: App, namespace: NamespaceName) -> None:
+    """Show the policies of a namespace as they are stored."""
+    with app.store.read() as txn:
+        check_namespace(txn, namespace)
+        node = find_node(txn, namespace.policies_path)
+        if node is None:
+            raise NamespaceNotFound(
+                f"namespace {namespace} has topics but no policies", hint="its node is lost, or was never copied"
+            )
+        app.emit(decode_json_object(node.value, node.path))

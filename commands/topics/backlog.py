@@ -1,0 +1,94 @@
+"""``topics get-backlog-size``, ``topics analyze-backlog``."""
+
+from __future__ import annotations
+
+import click
+
+from commands.topics.answers import TOPIC_COLUMN, answer, selected
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
+from store.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
+from store.cursors import backlog_size_bytes, read_cursor
+from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.names import EARLIEST, Position, TopicName
+from store.topics import read_topic
+
+_SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "number"))
+
+
+@command(
+    "get-backlog-size",
+    examples=[
+        "pulsar-admin topics get-backlog-size public/default/plain",
+        "pulsar-admin topics get-backlog-size public/default/plain -m 9:3",
+        "pulsar-admin topics get-backlog-size --pattern 'acme/*' -o jsonl",
+    ],
+    output="Bytes behind the position, estimated as the broker does. Several topics: one row each.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@click.option(
+    "-m", "--messageId", "position", type=POSITION, default="-1:-1", help="Behind this position [the whole topic]."
+)
+@pass_app
+def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
+    """Show how many bytes lie behind a position."""
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        sizes = list(app.each(names, lambda name: (name, _size(reader, name, position))))
+    if len(names) == 1:
+        app.emit(sizes[0][1])
+    else:
+        app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
+
+
+def _size(reader: EntryReader, name: TopicName, position: Position) -> int:
+    topic = read_topic(reader.txn, name)
+    return topic.total_size_bytes if position == EARLIEST else backlog_size_bytes(topic, position)
+
+
+_ANALYSIS_COLUMNS = (
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("FIRST", "firstMessageId"),
+    Column("LAST", "lastMessageId"),
+)
+
+
+@command(
+    "analyze-backlog",
+    examples=[
+        "pulsar-admin topics analyze-backlog public/default/plain -s holes",
+        "pulsar-admin topics analyze-backlog public/default/batched -s batch-holes -p earliest",
+    ],
+    output="Entries and messages left, first and last of them, with upstream's keys. Nothing is capped: `aborted` is false.",
+    errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
+)
+@topics_argument
+@subscription_option
+@click.option("-p", "--position", type=POSITION, help="Count from here, even before the mark-delete position.")
+@pass_app
+def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> None:
+    """Count what a subscription has still to be given.
+
+    Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
+    whose bytes are lost counts as one message and makes the exit code 1.
+    """
+
+    def work(reader: EntryReader, name: TopicName) -> BacklogAnalysis:
+        return _analyze(app, reader, name, (subscription, position))
+
+    answer(app, selection, work, _ANALYSIS_COLUMNS)
+
+
+def _analyze(app: App, reader: EntryReader, name: TopicName, request: tuple[str, Position | None]) -> BacklogAnalysis:
+    subscription, start = request
+    topic = read_topic(reader.txn, name)
+    state = read_cursor(reader.txn, reader, topic, subscription).state
+    lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, start))
+    if lost:
+        app.warn(f"{name}: {lost} entries of the backlog of {subscription} are in no imported file")
+        app.problems(lost)
+    return analyze_backlog(reader.txn, topic, state, start)

@@ -1,0 +1,153 @@
+"""``topics list``, ``list-partitioned-topics``, ``get-partitioned-topic-metadata``, ``subscriptions``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+import click
+
+from commands.topics.answers import TOPIC_COLUMN, emit_answers, selected
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
+from store.cursors import is_subscription, iter_cursor_names
+from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
+from store.ledgers import open_reader
+from store.meta import Txn
+from store.names import NamespaceName, TopicName
+from store.partitions import iter_partitioned, read_partitioned, select_partitioned
+from store.topics import check_namespace, iter_topics
+
+_BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
+_LAST_HASH = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Which topics to list."""
+
+    topic_domain: str | None
+    bundle: str | None
+    include_system_topic: bool
+
+
+@command(
+    "list",
+    examples=["pulsar-admin topics list public/default", "pulsar-admin topics list acme/orders -ist -o json"],
+    output="Names, one a line; a partitioned topic as its partitions.",
+    errors=[NamespaceNotFound, InvalidValue],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option(
+    "-td",
+    "--topic-domain",
+    type=click.Choice(["persistent", "non_persistent"], case_sensitive=False),
+    help="Only this domain; nothing of a non-persistent topic is on disk.",
+)
+@click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics that hash into this bundle.")
+@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@gather(ListOptions)
+@pass_app
+def list_topics(app: App, namespace: NamespaceName, options: ListOptions) -> None:
+    """List the topics of a namespace."""
+    bundle = None if options.bundle is None else parse_bundle(options.bundle)
+    with app.store.read() as txn:
+        check_namespace(txn, namespace)
+        names = iter_topics(txn, namespace) if options.topic_domain != "non_persistent" else iter(())
+        names = (name for name in names if options.include_system_topic or not name.is_system)
+        app.emit_lines((str(name) for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
+
+
+def parse_bundle(text: str) -> tuple[int, int]:
+    """Return the hash range of a bundle, its end included for the last one only; raises InvalidValue."""
+    match = _BUNDLE.fullmatch(text)
+    if not match:
+        raise InvalidValue(f"--bundle: invalid bundle {text!r}", hint="write 0x00000000_0x40000000", value=text)
+    low, high = (int(part, 16) for part in match.groups())
+    return low, high + (high == _LAST_HASH)
+
+
+def in_bundle(name: TopicName, bundle: tuple[int, int]) -> bool:
+    """Whether a topic belongs to BUNDLE (upstream NamespaceBundleFactory: CRC-32 of the full name)."""
+    return bundle[0] <= crc32(str(name).encode()) < bundle[1]
+
+
+@command(
+    "list-partitioned-topics",
+    examples=["pulsar-admin topics list-partitioned-topics acme/orders"],
+    output="Names, one a line, without partition numbers.",
+    errors=[NamespaceNotFound],
+)
+@click.argument("namespace", type=NAMESPACE)
+@click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
+@pass_app
+def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: bool) -> None:
+    """List the partitioned topics of a namespace."""
+    with app.store.read() as txn:
+        check_namespace(txn, namespace)
+        names = (name for name in iter_partitioned(txn, namespace) if include_system_topic or not name.is_system)
+        app.emit_lines((str(name) for name in names), "TOPIC")
+
+
+_METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELETED", "deleted"))
+
+
+@command(
+    "get-partitioned-topic-metadata",
+    examples=[
+        "pulsar-admin topics get-partitioned-topic-metadata acme/orders/parts",
+        "pulsar-admin topics get-partitioned-topic-metadata --all-topics",
+    ],
+    output="`partitions`, `deleted`, `properties`; 0 partitions for a topic without, and for none at all.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@pass_app
+def partitioned_metadata(app: App, selection: TopicSelection) -> None:
+    """Show how many partitions a topic has."""
+    with app.store.read() as txn:
+        names: tuple[TopicName, ...] = selection.topics
+        if not names:
+            names = select_partitioned(txn, (), all_topics=selection.all_topics, pattern=selection.pattern)
+        found = list(app.each(names, lambda name: (name, read_partitioned(txn, name))))
+    emit_answers(app, names, found, _METADATA_COLUMNS)
+
+
+_SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".join(row["subscriptions"])))
+
+
+@command(
+    "subscriptions",
+    examples=[
+        "pulsar-admin topics subscriptions public/default/plain",
+        "pulsar-admin topics subscriptions --pattern 'public/default/*'",
+    ],
+    output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each.",
+    errors=[TopicNotFound],
+)
+@topics_argument
+@pass_app
+def subscriptions(app: App, selection: TopicSelection) -> None:
+    """List the subscriptions of a topic.
+
+    The cursors of deduplication and replication are left out, that of compaction is listed, as pulsar-admin does.
+    """
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        found = {name: list(_iter_subscriptions(reader.txn, name)) for name in names}
+    if selection.single is not None:
+        app.emit_lines(dict.fromkeys(_flat(found.values())), "SUBSCRIPTION")
+    else:
+        rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
+        app.emit_rows(rows, _SUBSCRIPTION_COLUMNS)
+
+
+def _iter_subscriptions(txn: Txn, name: TopicName) -> Iterator[str]:
+    return (cursor for cursor in sorted(iter_cursor_names(txn, name)) if is_subscription(cursor))
+
+
+def _flat(lists: Iterable[list[str]]) -> Iterator[str]:
+    return (item for items in lists for item in items)

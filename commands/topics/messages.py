@@ -1,0 +1,202 @@
+"""``topics last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import click
+
+from commands.topics.answers import answer, report, selected
+from commands.topics.printout import SEPARATOR, columns_for, render_message
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
+from store.cursors import Cursor, iter_backlog, read_cursor
+from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.messagerow import message_row
+from store.messages import Message, MessageReader, ReadOptions
+from store.names import Position, TopicName
+from store.singles import find_topic_of, nth_position, read_last_id, read_message
+from store.topics import Topic, read_topic
+
+Found = tuple[TopicName, Message]
+
+_ID_COLUMNS = (
+    Column("LEDGER", "ledgerId", "number"),
+    Column("ENTRY", "entryId", "number"),
+    Column("BATCH INDEX", "batchIndex", "number"),
+)
+
+
+# -- last-message-id --------------------------------------------------------------------------------------------------
+
+
+@command(
+    "last-message-id",
+    examples=[
+        "pulsar-admin topics last-message-id public/default/batched",
+        "pulsar-admin topics last-message-id acme/orders/parts -o jsonl",
+    ],
+    output="The id with upstream's keys; `batchIndex` is that of the last message of a batch. Several topics: one row each.",
+    errors=[TopicNotFound],
+)
+@topics_argument
+@pass_app
+def last_message_id(app: App, selection: TopicSelection) -> None:
+    """Show the id of the last message of a topic.
+
+    The last entry counts whatever it is, also a marker or an encrypted batch; a topic without entries answers entry -1.
+    """
+    problems: list[StoreError] = []
+    answer(app, selection, lambda reader, name: read_last_id(reader, name, problems), _ID_COLUMNS)
+    report(app, problems)
+
+
+# -- one entry --------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "get-message-by-id",
+    examples=[
+        "pulsar-admin topics get-message-by-id public/default/plain -l 9 -e 3",
+        "pulsar-admin topics get-message-by-id public/default/batched -l 8 -e 0 -o json",
+    ],
+    output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64.",
+    errors=[TopicNotFound, EntryNotFound, EntryCorrupt],
+)
+@topics_argument
+@click.option("-l", "--ledgerId", "ledger_id", type=int, required=True, help="The ledger.")
+@click.option("-e", "--entryId", "entry_id", type=int, required=True, help="The entry.")
+@pass_app
+def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry_id: int) -> None:
+    """Show one entry of a topic by its id.
+
+    `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
+    """
+    position = Position(ledger_id, entry_id)
+    with open_reader(app.store) as reader:
+        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        topic = find_topic_of(topics, position)
+        message = read_message(reader, position)
+        row = message_row(topic.name, message, payload=True)
+        app.emit(row, columns_for(app.settings.output, several=False), render_message(message, redelivery=True))
+
+
+# -- examine-messages -------------------------------------------------------------------------------------------------
+
+
+@command(
+    "examine-messages",
+    examples=[
+        "pulsar-admin topics examine-messages public/default/plain -i earliest -m 10",
+        "pulsar-admin topics examine-messages acme/orders/parts",
+    ],
+    output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64.",
+    errors=[TopicNotFound, NothingMatches, EntryNotFound, EntryCorrupt],
+)
+@topics_argument
+@click.option(
+    "-i",
+    "--initialPosition",
+    "origin",
+    type=click.Choice(["latest", "earliest"]),
+    default="latest",
+    show_default=True,
+    help="Count from this end.",
+)
+@click.option("-m", "--messagePosition", "number", type=int, default=1, help="Which one, counted in entries [1].")
+@pass_app
+def examine_messages(app: App, selection: TopicSelection, origin: str, number: int) -> None:
+    """Show the n-th entry of a topic from its beginning or its end."""
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+
+        def work(name: TopicName) -> Found:
+            topic = read_topic(reader.txn, name)
+            return name, read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
+
+        emit_messages(app, app.each(names, work), several=len(names) > 1)
+
+
+def emit_messages(app: App, found: Iterable[Found], *, several: bool, markers: bool = False) -> None:
+    """Write messages as pulsar-admin prints them, or as rows in the format asked for."""
+    form = app.settings.output
+    if form not in (None, "plain"):
+        rows = (message_row(name, message, payload=True) for name, message in found)
+        app.emit_rows(rows, columns_for(form, several=several))
+        return
+    for number, (name, message) in enumerate(found):
+        title = f"Topic: {name}\n" if several else ""
+        app.writer.write((SEPARATOR if number else "") + title + render_message(message, markers=markers))
+
+
+# -- peek-messages ----------------------------------------------------------------------------------------------------
+
+
+_COMMITTED = "READ_COMMITTED"
+
+
+@dataclass(frozen=True, slots=True)
+class PeekOptions:
+    """How many, and what beside committed messages."""
+
+    count: int
+    markers: bool
+    isolation: str
+
+
+@command(
+    "peek-messages",
+    examples=[
+        "pulsar-admin topics peek-messages public/default/plain -s holes -n 3",
+        "pulsar-admin topics peek-messages public/default/batched -s batch-holes -n 25 -o jsonl",
+    ],
+    output="Messages as text with a hex dump, a line of dashes between them; as JSON with payloads in base64. "
+    "Entries that cannot be read are passed over and make the exit code 1.",
+    errors=[TopicNotFound, SubscriptionNotFound],
+)
+@topics_argument
+@subscription_option
+@click.option("-n", "--count", type=click.IntRange(min=1), default=1, help="How many messages [1].")
+@click.option("-ssm", "--show-server-marker", "markers", is_flag=True, help="Also markers of the broker.")
+@click.option(
+    "-til",
+    "--transaction-isolation-level",
+    "isolation",
+    type=click.Choice([_COMMITTED, "READ_UNCOMMITTED"]),
+    default=_COMMITTED,
+    show_default=True,
+    help="READ_UNCOMMITTED: also messages of open and aborted transactions.",
+)
+@gather(PeekOptions)
+@pass_app
+def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
+    """Show the first messages that a subscription has still to be given.
+
+    Individually deleted entries are left out, batches are taken apart; nothing is acknowledged.
+    """
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+
+        def work(name: TopicName) -> tuple[Topic, Cursor]:
+            topic = read_topic(reader.txn, name)
+            return topic, read_cursor(reader.txn, reader, topic, subscription)
+
+        found = (_iter_peeked(reader, *item, (options, problems)) for item in app.each(names, work))
+        emit_messages(app, chain.from_iterable(found), several=len(names) > 1, markers=options.markers)
+    report(app, problems)
+
+
+def _iter_peeked(
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: tuple[PeekOptions, list[StoreError]]
+) -> Iterator[Found]:
+    options, problems = request
+    wanted = ReadOptions(committed=options.isolation == _COMMITTED, markers=options.markers, whole=False)
+    start = topic.next_valid(cursor.mark_delete)
+    messages = MessageReader(reader, wanted, lambda: topic.iter_positions(start), problems)
+    found = messages.iter_messages(iter_backlog(topic, cursor.state))
+    return ((topic.name, message) for message in islice(found, options.count))

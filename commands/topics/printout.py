@@ -1,0 +1,111 @@
+"""Messages as text, the way ``pulsar-admin`` prints them, and the columns of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pulsar_admin.columns import Column, clean_text
+from store.messagerow import marker_name
+from store.messages import Message
+
+SEPARATOR = "-" * 73 + "\n\n"
+
+_RULE = "+--------+-------------------------------------------------+----------------+"
+_HEAD = (
+    " " * 9 + "+-------------------------------------------------+",
+    " " * 9 + "|  0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f |",
+    _RULE,
+)
+_LINE_BYTES = 16
+
+
+def _position(row: object) -> str:
+    ledger_id, entry_id, batch_index = (getattr(row, name) for name in ("ledger_id", "entry_id", "batch_index"))
+    return f"{ledger_id}:{entry_id}" + (f":{batch_index}" if batch_index >= 0 else "")
+
+
+SHORT = (
+    Column("POSITION", _position),
+    Column("PUBLISHED", "publish_time", "time"),
+    Column("BROKER TIME", "broker_time", "time"),
+    Column("KEY", "key"),
+    Column("PRODUCER", "producer"),
+    Column("BYTES", "size", "number"),
+)
+"""What a terminal has room for."""
+
+FULL = (
+    Column("topic", "topic"),
+    Column("ledgerId", "ledger_id", "number"),
+    Column("entryId", "entry_id", "number"),
+    Column("batchIndex", "batch_index", "number"),
+    Column("publishTime", "publish_time", "number"),
+    Column("brokerTime", "broker_time", "number"),
+    Column("eventTime", "event_time", "number"),
+    Column("key", "key"),
+    Column("orderingKey", "ordering_key"),
+    Column("producer", "producer"),
+    Column("sequenceId", "sequence_id", "number"),
+    Column("properties", "properties"),
+    Column("size", "size", "number"),
+    Column("sha1", "sha1"),
+    Column("payload", "payload"),
+    Column("brokerIndex", "broker_index", "number"),
+    Column("deliverAtTime", "deliver_at_time", "number"),
+    Column("encrypted", "encrypted"),
+    Column("nullValue", "null_value"),
+    Column("chunks", "chunks", "number"),
+    Column("markerType", "marker_type"),
+    Column("transaction", "transaction"),
+)
+"""Every key of the JSON, for CSV."""
+
+
+def columns_for(form: str | None, *, several: bool) -> tuple[Column, ...]:
+    """Return the columns of message rows in the output format FORM; SEVERAL topics have theirs in front."""
+    if form == "csv":
+        return FULL
+    return (Column("TOPIC", "topic"), *SHORT) if several else SHORT
+
+
+def render_message(message: Message, *, redelivery: bool = False, markers: bool = False) -> str:
+    """Return MESSAGE as pulsar-admin prints it: its fields, its properties and a hex dump of its payload.
+
+    REDELIVERY adds the count that only ``get-message-by-id`` shows, MARKERS the type of a server's marker.
+    """
+    return "".join(line + "\n" for line in _lines(message, redelivery=redelivery, markers=markers))
+
+
+def _lines(message: Message, *, redelivery: bool, markers: bool) -> Iterator[str]:
+    position = message.position
+    batch = "Batch " if position.batch_index >= 0 else ""
+    yield f"{batch}Message ID: {position}"
+    yield f"Publish time: {message.publish_ms}"
+    yield f"Event time: {message.event_ms}"
+    if redelivery:
+        yield "Redelivery count: 0"
+    if message.deliver_at_ms:
+        yield f"Deliver at time: {message.deliver_at_ms}"
+    if markers and message.marker_type is not None:
+        yield f"Marker Type: {marker_name(message.marker_type)}"
+    if message.broker_ms is not None:
+        yield f"Broker entry metadata timestamp: {message.broker_ms}"
+    if message.broker_index is not None:
+        yield f"Broker entry metadata index: {message.broker_index}"
+    if message.properties:
+        yield "Properties:"
+        yield from (f"{clean_text(key)}    {clean_text(value)}" for key, value in message.properties.items())
+    yield "\n".join(hex_dump(message.payload))
+
+
+def hex_dump(payload: bytes | memoryview) -> Iterator[str]:
+    """Yield the lines of netty's ``ByteBufUtil.prettyHexDump``: none for an empty payload."""
+    data = bytes(payload)
+    if not data:
+        return
+    yield from _HEAD
+    for offset in range(0, len(data), _LINE_BYTES):
+        part = data[offset : offset + _LINE_BYTES]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        yield f"|{offset:08x}| {part.hex(' '):<47} |{text:<16}|"
+    yield _RULE

@@ -1,0 +1,111 @@
+"""``topics stats``, ``topics partitioned-stats``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from commands.topics.answers import answer, emit_answers, report
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.names import TopicName
+from store.partitions import existing_partitions, read_partitioned, select_partitioned
+from store.stats import PartitionedTopicStats, StatsOptions, TopicStats, read_topic_stats, sum_stats
+
+_COLUMNS = (
+    Column("BYTES", "storageSize", "number"),
+    Column("BACKLOG BYTES", "backlogSize", "number"),
+    Column("SUBSCRIPTIONS", lambda row: len(row["subscriptions"]), "number"),
+    Column(
+        "MOST BACKLOG", lambda row: max((s["msgBacklog"] for s in row["subscriptions"].values()), default=0), "number"
+    ),
+)
+_precise = click.option(
+    "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: it is always precise."
+)
+_sizes = click.option(
+    "-sbs", "--get-subscription-backlog-size", "sizes", is_flag=True, help="Accepted: sizes are always there."
+)
+_earliest = click.option(
+    "-etb", "--get-earliest-time-in-backlog", "earliest", is_flag=True, help="Also the time of the oldest entry left."
+)
+
+
+@command(
+    "stats",
+    examples=[
+        "pulsar-admin topics stats public/default/plain",
+        "pulsar-admin topics stats acme/delayed/reminders -etb",
+        "pulsar-admin topics stats --pattern 'acme/*' -o table",
+    ],
+    output="Sizes, backlogs and subscriptions with upstream's keys; rates and counters of a running broker are 0. "
+    "docs/what-a-store-knows.md lists them.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@_precise
+@_sizes
+@_earliest
+@pass_app
+def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earliest: bool) -> None:
+    """Show the size of a topic and the backlog of its subscriptions."""
+    problems: list[StoreError] = []
+
+    def work(reader: EntryReader, name: TopicName) -> TopicStats:
+        return read_topic_stats(reader, name, StatsOptions(earliest_time=earliest), problems=problems)
+
+    answer(app, selection, work, _COLUMNS)
+    report(app, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedOptions:
+    """What to add to the sums."""
+
+    per_partition: bool
+    earliest: bool
+
+
+@command(
+    "partitioned-stats",
+    examples=[
+        "pulsar-admin topics partitioned-stats acme/orders/parts",
+        "pulsar-admin topics partitioned-stats acme/orders/parts --per-partition",
+    ],
+    output="What stats shows, summed over the partitions, and `metadata`, `partitions`.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@click.option("--per-partition", is_flag=True, help="Also each partition.")
+@_precise
+@_sizes
+@_earliest
+@gather(PartitionedOptions)
+@pass_app
+def partitioned_stats(
+    app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool, sizes: bool
+) -> None:
+    """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        names = select_partitioned(
+            reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern
+        )
+        found = list(app.each(names, lambda name: (name, _sum(reader, name, options, problems))))
+    emit_answers(app, names, found, _COLUMNS)
+    report(app, problems)
+
+
+def _sum(
+    reader: EntryReader, name: TopicName, options: PartitionedOptions, problems: list[StoreError]
+) -> PartitionedTopicStats:
+    wanted = StatsOptions(earliest_time=options.earliest)
+    parts = {
+        str(part): read_topic_stats(reader, part, wanted, problems=problems)
+        for part in existing_partitions(reader.txn, name)
+    }
+    return sum_stats(read_partitioned(reader.txn, name), parts, per_partition=options.per_partition)

@@ -1,0 +1,128 @@
+"""Reading a part of a topic: between positions, between times, with one key; what was lost on the way is named.
+
+Times prune by the time index: blocks without an entry in the window are not read. The window is exact on clocks that run
+backwards, it takes every entry whose own time lies in it. Event times belong to messages and are not indexed: they are compared
+message by message.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from store.codec.index import BLOCK_BITS, LedgerTimes
+from store.errors import EntryNotFound, StoreError
+from store.ledgers import EntryReader, find_times, iter_blocks
+from store.messages import Message, MessageReader, ReadOptions
+from store.names import EARLIEST, LATEST, LONG_MAX, Position
+from store.search import block_max, check_clock, first_candidate, iter_block_times
+from store.topics import Topic, TopicLedger
+
+EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
+
+    A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.
+    """
+
+    first: Position = EARLIEST
+    last: Position = LATEST
+    start_ms: int | None = None
+    end_ms: int | None = None
+    clock: str = "auto"
+    key: str | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether entries are chosen by their time."""
+        return self.clock != EVENT and (self.start_ms is not None or self.end_ms is not None)
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """The window's times, half-open, ms."""
+        return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
+
+    def holds(self, message: Message) -> bool:
+        """Whether MESSAGE, of an entry in the window, is in it too."""
+        if self.key is not None and message.key != self.key:
+            return False
+        if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):
+            start_ms, end_ms = self.times
+            if not message.event_ms or not start_ms <= message.event_ms < end_ms:
+                return False
+        index, entry = message.position.batch_index, message.position.entry
+        if index < 0:
+            return True
+        if entry == self.first.entry and index < self.first.batch_index:
+            return False
+        return not (entry == self.last.entry and 0 <= self.last.batch_index < index)
+
+
+def iter_window(
+    reader: EntryReader, topic: Topic, window: Window, options: ReadOptions, *, problems: list[StoreError]
+) -> Iterator[Message]:
+    """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up."""
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
+    messages = MessageReader(reader, options, lambda: topic.iter_positions(first), problems)
+    if window.is_timed:
+        positions = _iter_timed(reader, topic, window, problems)
+    else:
+        positions = _iter_until(topic.iter_positions(first), window.last)
+    for message in messages.iter_messages(positions):
+        if window.holds(message):
+            yield message
+
+
+def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Position]:
+    for position in positions:
+        if position > last.entry:
+            return
+        yield position
+
+
+def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError]) -> Iterator[Position]:
+    """Yield the entries of the window's ledgers whose time lies in it."""
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    for ledger in topic.ledgers:
+        if not ledger.entries or not first.ledger_id <= ledger.ledger_id <= window.last.ledger_id:
+            continue
+        times = find_times(reader.txn, ledger.ledger_id)
+        missing = ledger.entries - (times.sums.entries if times else 0)
+        if missing > 0:
+            problems.append(_missing(ledger, missing))
+        if times is not None:
+            found = _iter_ledger(reader, ledger, times, window)
+            yield from (position for position in found if first.entry <= position <= window.last.entry)
+
+
+def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
+    return EntryNotFound(
+        f"ledger {ledger.ledger_id}: {missing} of {ledger.entries} entries are in no imported file; "
+        "some may lie in the window",
+        hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+        ledgerId=ledger.ledger_id,
+    )
+
+
+def _iter_ledger(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Position]:
+    clock = check_clock(window.clock)
+    start_ms, end_ms = window.times
+    first = first_candidate(times, start_ms, clock)
+    if first is None:
+        return
+    minima = {"publish": times.publish_min, "auto": times.auto_min}.get(clock)
+    # From this block on everything is younger; entries without a broker time are on no column.
+    end = times.sums.first_block + (times.blocks if minima is None else bisect_left(minima, end_ms))
+    for block in iter_blocks(reader.txn, ledger.ledger_id, first << BLOCK_BITS):
+        if block.entry_id(0) >> BLOCK_BITS >= end:
+            return
+        if block_max(block, clock) < start_ms:
+            continue
+        for entry_id, entry_ms in iter_block_times(reader, block, clock):
+            if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
+                yield Position(ledger.ledger_id, entry_id)
