@@ -110,7 +110,22 @@ def _scatter(target: Bytes, offsets: Int64s, records: npt.NDArray[np.void] | npt
     """Write each of RECORDS at its own offset."""
     size = records.dtype.itemsize
     flat = records.view(np.uint8).reshape(-1, size)
-    target[offsets[:, None] + np.arange(size)] = flat
+    window = _window(target, offsets, size)
+    if window is None:
+        target[offsets[:, None] + np.arange(size)] = flat
+    else:
+        window[:] = flat
+
+
+def _window(source: Bytes, offsets: Int64s, size: int) -> Bytes | None:
+    """Return SIZE bytes at every offset as a view, when the offsets are evenly spaced (all rows of one length)."""
+    if len(offsets) < 2:
+        return None
+    step = int(offsets[1] - offsets[0])
+    end = int(offsets[0]) + step * len(offsets)
+    if step < size or end > len(source) or (np.diff(offsets) != step).any():
+        return None
+    return source[int(offsets[0]) : end].reshape(len(offsets), step)[:, :size]
 
 
 def _write_runs(
@@ -214,8 +229,13 @@ def _classify(lengths: Uint32s, bitmaps: Bytes, offsets: Int64s) -> tuple[Int64s
 
 
 def _gather(source: Bytes, offsets: Int64s, form: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    rows = np.ascontiguousarray(source[offsets[:, None] + np.arange(form.itemsize)])
-    return rows.reshape(-1).view(form)
+    return _gather_bytes(source, offsets, form.itemsize).view(form)
+
+
+def _gather_bytes(source: Bytes, offsets: Int64s, size: int) -> Bytes:
+    window = _window(source, offsets, size)
+    rows = source[offsets[:, None] + np.arange(size)] if window is None else window
+    return np.ascontiguousarray(rows).reshape(-1)
 
 
 def _high_bits(header: npt.NDArray[np.void]) -> Int64s:
@@ -229,7 +249,7 @@ def _read_runs(bitmaps: Bytes, offsets: Int64s, header: npt.NDArray[np.void], ta
         return
     owner = np.repeat(np.arange(len(counts)), counts)
     places = ranges(np.zeros_like(counts), counts) * 4 + (offsets + _RUN_HEADER)[owner]
-    packed = bitmaps[places[:, None] + np.arange(4)].reshape(-1).view("<u4").astype(np.int64)
+    packed = _gather_bytes(bitmaps, places, 4).view("<u4").astype(np.int64)
     first, sizes = packed & 0xFFFF, (packed >> 16) + 1
     ordered = (first[1:] > (first + sizes)[:-1]) | (owner[1:] != owner[:-1])
     cardinalities = np.bincount(owner, weights=sizes, minlength=len(counts)).astype(np.int64)
@@ -245,7 +265,7 @@ def _read_arrays(bitmaps: Bytes, offsets: Int64s, header: npt.NDArray[np.void], 
         return
     owner = np.repeat(np.arange(len(counts)), counts)
     places = ranges(np.zeros_like(counts), counts) * 2 + (offsets + _ARRAY_HEADER)[owner]
-    values = bitmaps[places[:, None] + np.arange(2)].reshape(-1).view("<u2").astype(np.int64)
+    values = _gather_bytes(bitmaps, places, 2).view("<u2").astype(np.int64)
     if not ((values[1:] > values[:-1]) | (owner[1:] != owner[:-1])).all():
         raise _corrupt("array values are not strictly increasing", int(offsets[0]))
     target[ranges(starts, counts)] = values + _high_bits(header)[owner]

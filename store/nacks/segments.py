@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from store.codec.nack_bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
+from store.nacks.rows import group_rows
 
 BLOCK_ROWS = 4096
 """Rows of a block: a popped block is freed whole, so this bounds what lingers, and what one step may copy."""
@@ -160,13 +161,7 @@ def _unite(keys: Int64s, lengths: Uint32s, bitmaps: Bytes) -> tuple[Uint32s, Byt
     """Return one bitmap per key: the union of those that carry it. KEYS do not decrease."""
     starts, entry_ids = decode_groups(lengths, bitmaps)
     owners = np.repeat(keys, np.diff(starts))
-    order = np.lexsort((entry_ids, owners))
-    owners, entry_ids = owners[order], entry_ids[order]
-    fresh = np.ones(len(order), dtype=np.bool_)
-    fresh[1:] = (owners[1:] != owners[:-1]) | (entry_ids[1:] != entry_ids[:-1])
-    owners, entry_ids = owners[fresh], entry_ids[fresh]
-    bounds = np.flatnonzero(owners[1:] != owners[:-1]) + 1
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), bounds, np.array([len(owners)], dtype=np.int64)))
+    _, _, starts, entry_ids = group_rows(owners, np.zeros_like(owners), entry_ids, 0)
     return encode_groups(starts, entry_ids)
 
 

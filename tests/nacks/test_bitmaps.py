@@ -116,6 +116,20 @@ def test_bytes_behind_a_bitmap_are_refused() -> None:
             decode([raw + b"\0"])
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        "0100" + "faff0900",  # 65530 to 65539: out of the container
+        "0200" + "0a000400" + "0c000400",  # 10 to 14 and 12 to 16 overlap
+        "0200" + "0a000400" + "00000400",  # 10 to 14 and then 0 to 4
+        "0100" + "0a000800",  # nine ids where the header says ten
+    ],
+)
+def test_runs_that_cannot_be(runs: str) -> None:
+    with pytest.raises(Corrupt, match="runs overlap, leave their container or do not add up"):
+        decode([bytes.fromhex("0100000000000000000000003b300000010000" + "0900" + runs)])
+
+
 def test_ids_beyond_63_bits_are_refused() -> None:
     with pytest.raises(Corrupt, match="63 bits"):
         decode([bytes(BitMap64([2**63]).serialize())])

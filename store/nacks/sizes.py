@@ -1,0 +1,224 @@
+"""What a tracker of negative acks costs: memory, earliness and timer firings for a load and a precision.
+
+Formulae are those of PIP-393 ("Space complexity analysis"), as written there; the measured columns come from encoding
+a sample of the load with the real tracker. ``SEED_SLIPS`` names where the document's numbers are not what its own
+arithmetic or the Roaring format gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from store.codec.nack_bitmaps import ARRAY_LIMIT, Int64s
+from store.errors import InvalidValue
+from store.nacks.rows import check_column
+from store.nacks.segments import join_blocks
+from store.nacks.tracker import NegativeAcksTracker, check_precision_bits
+from store.names import LONG_MAX
+
+ENTRIES_PER_LEDGER = 50_000
+"""Broker setting ``managedLedgerMaxEntriesPerLedger``, its default."""
+
+_MIB = 1 << 20
+_HASH_MAP_BYTES_PER_ENTRY = 1132 * _MIB / 10_000_000  # as PIP-393 measured ten million entries
+_PAIR_MAP_SLOT_BYTES = 32  # four longs
+_PAIR_MAP_FILL = 0.66
+_PAIR_MAP_EXPECTED = 256
+_BITSET_BYTES = 8192
+_SAMPLE_ENTRIES = 200_000
+_SAMPLE_LIMIT = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NackLoad:
+    """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
+
+    Raises InvalidValue for a rate, delay or size that is not positive.
+    """
+
+    messages_per_second: float
+    delay_ms: int
+    batch_size: int = 1
+    entries_per_ledger: int = ENTRIES_PER_LEDGER
+    acknowledged_every: int = 0
+
+    def __post_init__(self) -> None:
+        rates_fine = 0 < self.messages_per_second <= 1e9 and 0 < self.delay_ms <= LONG_MAX // 2**20
+        if not rates_fine or self.batch_size < 1 or self.entries_per_ledger < 1 or self.acknowledged_every in (1, -1):
+            raise InvalidValue(
+                "a load that makes no sense",
+                hint="rate, delay, batch size and entries per ledger are positive; acknowledged-every is 0 or at least 2",
+                messages_per_second=self.messages_per_second,
+                delay_ms=self.delay_ms,
+            )
+
+    @property
+    def entries_per_second(self) -> float:
+        """Nacked entries a second."""
+        kept = 1 - 1 / self.acknowledged_every if self.acknowledged_every else 1
+        return self.messages_per_second / self.batch_size * kept
+
+    @property
+    def pending_entries(self) -> int:
+        """Entries tracked once the first delay has passed."""
+        return math.ceil(self.entries_per_second * self.delay_ms / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSize:
+    """A sample as the tracker holds it; ``resident_bytes`` are its columns and bitmaps in memory."""
+
+    entries: int
+    buckets: int
+    rows: int
+    serialized_bytes: int
+    resident_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSizing:
+    """One precision: bytes of the whole pending load in every structure, earliness, timer."""
+
+    precision_bits: int
+    bucket_ms: int
+    worst_early_ms: int
+    mean_early_ms: float
+    pending_entries: int
+    buckets: int
+    firings_per_minute: float
+    hash_map_bytes: int
+    pair_map_bytes: int
+    seed_bytes: int
+    serialized_bytes: int
+    resident_bytes: int
+
+    @property
+    def resident_bytes_per_entry(self) -> float:
+        return self.resident_bytes / self.pending_entries
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSlip:
+    """A statement of PIP-393, and what is the case."""
+
+    says: str
+    actually: str
+
+
+SEED_SLIPS = (
+    SeedSlip(
+        "a bitmap of fewer than 4096 elements takes 4N bytes",
+        "Roaring's array container takes 2 bytes a value (up to 4096 of them), and a run container 4 bytes a run",
+    ),
+    SeedSlip(
+        "with 8 bits the redelivery will be 512 ms earlier in the worst case",
+        "trimming 8 bits takes away at most 2^8 - 1 = 255 ms; 10 bits at most 1023 ms, not 1024",
+    ),
+    SeedSlip(
+        "with x messages a ms and y bits, a bucket has 2**x ms and M = 2**x*y messages",
+        "the letters are exchanged: 2**y ms and M = 2**y * x",
+    ),
+    SeedSlip("4294967296 is 2 * Integer.MAX_VALUE", "it is 2 * (Integer.MAX_VALUE + 1)"),
+    SeedSlip(
+        "the timestamp, the ledger id and what holds them can be ignored beside the bitmap",
+        "at 256 entries a bucket they are most of it: 5.7 bytes an entry in Pulsar 4.0.8 (measured), 808 at 0 bits",
+    ),
+    SeedSlip(
+        "M counts messages",
+        "entries are tracked: with batches of k messages a bucket has M/k entries",
+    ),
+    SeedSlip("1.77GB and 8.88GB for one and five hours", "the divisors are 1024: 1.78 GiB and 8.88 GiB"),
+)
+
+
+def hash_map_bytes(entries: int) -> int:
+    """Return what HashMap<MessageId, Long> takes, from PIP-393's measurement of ten million entries."""
+    return round(entries * _HASH_MAP_BYTES_PER_ENTRY)
+
+
+def pair_map_bytes(entries: int) -> int:
+    """Return what ConcurrentLongLongPairHashMap takes: 32 bytes a slot, a power of two of them, at most 66 % used."""
+    slots = max(entries, _PAIR_MAP_EXPECTED) / _PAIR_MAP_FILL
+    return _PAIR_MAP_SLOT_BYTES << math.ceil(math.log2(slots))
+
+
+def seed_bytes(entries: int, entries_per_bucket: float, entries_per_ledger: int = ENTRIES_PER_LEDGER) -> int:
+    """Return PIP-393's conclusion as written: 4 bytes an entry, a bitset of 8 KiB a bucket, or one a full ledger."""
+    if entries_per_bucket < ARRAY_LIMIT:
+        return 4 * entries
+    return round(_BITSET_BYTES / min(entries_per_bucket, entries_per_ledger) * entries)
+
+
+def measure_size(ledger_ids: Int64s, entry_ids: Int64s, due_times_ms: Int64s, precision_bits: int) -> MeasuredSize:
+    """Track the given nacks and return what they take; raises InvalidValue as ``NegativeAcksTracker.add_many``."""
+    tracker = NegativeAcksTracker(precision_bits)
+    tracker.add_many(ledger_ids, entry_ids, 0, now_ms=due_times_ms)
+    rows = join_blocks(tracker.pending().blocks)
+    return MeasuredSize(
+        entries=len(tracker),
+        buckets=len(np.unique(rows.buckets)),
+        rows=len(rows.buckets),
+        serialized_bytes=len(tracker.to_bytes()),
+        resident_bytes=tracker.size_bytes,
+    )
+
+
+def sample_load(load: NackLoad, precision_bits: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return ledger ids, entry ids and due times of whole buckets of LOAD, about 200,000 entries, two million at most."""
+    entries_per_ms = load.messages_per_second / load.batch_size / 1000
+    per_bucket = entries_per_ms * (1 << precision_bits)
+    buckets = max(1, round(_SAMPLE_ENTRIES / per_bucket))
+    stored = max(1, min(round(buckets * per_bucket), _SAMPLE_LIMIT, round(entries_per_ms * load.delay_ms)))
+    entry = np.arange(stored, dtype=np.int64)
+    if load.acknowledged_every:
+        entry = entry[entry % load.acknowledged_every != 0]
+    times = (entry / entries_per_ms).astype(np.int64)
+    return entry // load.entries_per_ledger, entry % load.entries_per_ledger, times
+
+
+def size_tracker(load: NackLoad, precision_bits: int) -> TrackerSizing:
+    """Return what LOAD costs at one precision; raises InvalidValue for bits out of range."""
+    bucket_ms = 1 << check_precision_bits(precision_bits)
+    sample = sample_load(load, precision_bits)
+    return scale_size(load, precision_bits, bucket_ms, measure_size(*sample, precision_bits))
+
+
+def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: MeasuredSize) -> TrackerSizing:
+    """Return the sizing of LOAD whose bytes an entry are those of SAMPLE."""
+    entries, per_second = load.pending_entries, load.entries_per_second
+    factor = entries / sample.entries if sample.entries else 0.0
+    return TrackerSizing(
+        precision_bits=precision_bits,
+        bucket_ms=bucket_ms,
+        worst_early_ms=bucket_ms - 1,
+        mean_early_ms=(bucket_ms - 1) / 2,
+        pending_entries=entries,
+        buckets=min(entries, math.ceil(load.delay_ms / bucket_ms) + 1),
+        firings_per_minute=min(per_second * 60, 60_000 / bucket_ms),
+        hash_map_bytes=hash_map_bytes(entries),
+        pair_map_bytes=pair_map_bytes(entries),
+        seed_bytes=seed_bytes(entries, per_second / 1000 * bucket_ms, load.entries_per_ledger),
+        serialized_bytes=math.ceil(sample.serialized_bytes * factor),
+        resident_bytes=math.ceil(sample.resident_bytes * factor),
+    )
+
+
+def size_table(load: NackLoad, precisions: Iterable[int] = range(17)) -> list[TrackerSizing]:
+    """Return one sizing per precision."""
+    return [size_tracker(load, bits) for bits in precisions]
+
+
+def size_sample(
+    load: NackLoad, positions: tuple[Int64s, Int64s], times_ms: Int64s, precisions: Iterable[int] = range(17)
+) -> list[TrackerSizing]:
+    """As ``size_table``, with the bytes an entry of real positions (ledger ids, entry ids) and the times they came."""
+    ledgers, entries = positions
+    due = check_column("time", times_ms)
+    return [
+        scale_size(load, bits, 1 << check_precision_bits(bits), measure_size(ledgers, entries, due, bits))
+        for bits in precisions
+    ]
