@@ -5,7 +5,9 @@ Imports numpy; only import, refresh and bulk commands load it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from store.catalog import iter_logs
 from store.codec.index import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
+    BLOCK_HEADER,
     FILES,
     MESSAGES,
     NO_MAX,
@@ -28,14 +31,20 @@ from store.codec.index import (
     ledger_key,
 )
 from store.meta import Txn
-from store.scan.kernel import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.scan.blocks import RUN, sum_blocks
+from store.scan.kernel import BAD_DIGEST
 
 Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 class Indexer:
-    """Indexes the records of one file within TXN: ``add`` every batch, then ``finish``."""
+    """Indexes the records of one file within TXN: ``add`` every batch, then ``finish``.
+
+    Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's,
+    that of the newest log and of the oldest journal, the last in a log and the first in a journal. Records with a bad digest
+    are left out.
+    """
 
     def __init__(self, txn: Txn, file_id: int, *, is_journal: bool) -> None:
         self._txn = txn
@@ -46,8 +55,22 @@ class Indexer:
 
     def add(self, records: Records) -> None:
         """Index one batch."""
-        index_records(self._txn, self._file_id, records, self._journals)
-        for ledger_id, lac in largest_lacs(records).items():
+        runs = _Runs(records)
+        if not runs.in_order:
+            records = records[records["flags"] & BAD_DIGEST == 0]
+            self._note_lacs(largest_lacs(records).items())
+            runs = _Runs(_sorted(records, keep_first=self._file_id in self._journals))
+        self._note_lacs((run.ledger_id, run.max_lac) for run in runs.rows)
+        for run in runs.rows:
+            key = block_key(run.ledger_id, run.block)
+            before = self._txn.get("entries", key)
+            if before is None:
+                self._txn.put("entries", key, runs.block(run, self._file_id))
+            else:
+                _merge(self._txn, (key, before), (runs, run), self._file_id, self._journals)
+
+    def _note_lacs(self, lacs: Iterable[tuple[int, int]]) -> None:
+        for ledger_id, lac in lacs:
             self._lacs[ledger_id] = max(lac, self._lacs.get(ledger_id, -1))
 
     def finish(self) -> None:
@@ -55,40 +78,10 @@ class Indexer:
         index_ledger_times(self._txn, self._lacs)
 
 
-def index_records(txn: Txn, file_id: int, records: Records, journals: frozenset[int] = frozenset()) -> int:
-    """Add RECORDS of file FILE_ID to the location index; return how many entries were not there before.
-
-    Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's (the
-    files in JOURNALS), that of the newest log and of the oldest journal, the last in a log and the first in a journal.
-    Records with a bad digest are left out. ``index_ledger_times`` must follow.
-    """
-    good = records[records["flags"] & BAD_DIGEST == 0]
-    if not len(good):
-        return 0
-    ledgers = good["ledger_id"]
-    same_ledger = ledgers[1:] == ledgers[:-1]
-    ascending = (ledgers[1:] > ledgers[:-1]) | (same_ledger & (good["entry_id"][1:] > good["entry_id"][:-1]))
-    if not ascending.all():
-        good = _sorted(good, keep_first=file_id in journals)
-        ledgers = good["ledger_id"]
-    blocks = good["entry_id"] >> BLOCK_BITS
-    starts = np.flatnonzero(np.append(True, (ledgers[1:] != ledgers[:-1]) | (blocks[1:] != blocks[:-1])))
-    runs = _Runs(good, starts)
-    ends = np.append(starts[1:], len(good))
-    new = 0
-    for run, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        key = block_key(int(ledgers[start]), int(blocks[start]))
-        before = txn.get("entries", key)
-        if before is None:
-            txn.put("entries", key, runs.block(run, start, end, file_id))
-            new += end - start
-        else:
-            new += _merge(txn, (key, before), good[start:end], file_id, journals)
-    return new
-
-
 def _sorted(records: Records, *, keep_first: bool) -> Records:
     """Return RECORDS by ledger and entry, one for each entry: the first or the last of it."""
+    if not len(records):
+        return records
     order = np.lexsort((np.arange(len(records)), records["entry_id"], records["ledger_id"]))
     records = records[order]
     ledgers, entries = records["ledger_id"], records["entry_id"]
@@ -97,60 +90,76 @@ def _sorted(records: Records, *, keep_first: bool) -> Records:
     return kept
 
 
+class _Run(NamedTuple):
+    """A row of RUN."""
+
+    start: int
+    end: int
+    ledger_id: int
+    block: int
+    messages: int
+    payload_bytes: int
+    publish_min_ms: int
+    publish_max_ms: int
+    broker_min_ms: int
+    broker_max_ms: int
+    auto_min_ms: int
+    auto_max_ms: int
+    broker_count: int
+    unframed: int
+    others: int
+    max_lac: int
+
+
 class _Runs:
-    """The records of one batch, cut into blocks, with the sums of every block computed at once."""
+    """The records of one batch, cut into blocks, with the sums of every block computed at once.
 
-    def __init__(self, records: Records, starts: Array) -> None:
-        framed = records["flags"] & UNFRAMED == 0
-        broker = records["flags"] & HAS_BROKER_TIME != 0
-        payload = np.maximum(records["size"].astype(np.int64) - 32 - records["digest_bytes"], 0)
-        messages = _message_counts(records)
+    ``in_order`` is false when some have a bad digest or they do not ascend: then there are no ``rows``.
+    """
+
+    def __init__(self, records: Records) -> None:
+        found = np.empty(len(records), RUN)
+        count = sum_blocks(records, found)
+        self.in_order = count >= 0
+        self.rows = [_Run(*row) for row in found[: max(count, 0)].tolist()]
         self.records = records
-        self.messages = np.add.reduceat(messages.astype(np.int64), starts).tolist()
-        self.all_single = np.logical_and.reduceat(messages == 1, starts).tolist()
-        self.payload_bytes = np.add.reduceat(payload, starts).tolist()
-        self.publish_min = np.minimum.reduceat(np.where(framed, records["publish_ms"], NO_MIN), starts).tolist()
-        self.publish_max = np.maximum.reduceat(np.where(framed, records["publish_ms"], NO_MAX), starts).tolist()
-        self.broker_min = np.minimum.reduceat(np.where(broker, records["broker_ms"], NO_MIN), starts).tolist()
-        self.broker_max = np.maximum.reduceat(np.where(broker, records["broker_ms"], NO_MAX), starts).tolist()
-        auto = np.where(broker, records["broker_ms"], records["publish_ms"])
-        self.auto_min = np.minimum.reduceat(np.where(framed, auto, NO_MIN), starts).tolist()
-        self.auto_max = np.maximum.reduceat(np.where(framed, auto, NO_MAX), starts).tolist()
-        self.broker_count = np.add.reduceat(broker.astype(np.int64), starts).tolist()
-        self.unframed = np.add.reduceat((~framed).astype(np.int64), starts).tolist()
-        self.offsets = records["offset"].astype("<u4")
-        self.sizes = records["size"].astype("<u4")
-        self.slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
-        self.message_counts = messages
+        if self.in_order:
+            self.offsets = records["offset"].astype("<u4")
+            self.sizes = records["size"].astype("<u4")
+            self.slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
 
-    def block(self, run: int, start: int, end: int, file_id: int) -> bytes:
-        """Return the location block of records[start:end], which all lie in FILE_ID."""
-        count = end - start
-        first, last = int(self.slots[start]), int(self.slots[end - 1])
-        flags = (SLOTS if last - first != count - 1 else 0) | (0 if self.all_single[run] else MESSAGES)
-        header = BlockHeader(
-            count,
-            flags,
-            file_id,
-            self.messages[run],
-            self.payload_bytes[run],
-            self.publish_min[run],
-            self.publish_max[run],
-            self.broker_min[run],
-            self.broker_max[run],
-            self.auto_min[run],
-            self.auto_max[run],
-            self.broker_count[run],
-            int(self.records["digest_bytes"][start]),
-            self.unframed[run],
-            first,
-        )
-        parts = [header.pack(), self.offsets[start:end].tobytes(), self.sizes[start:end].tobytes()]
+    def block(self, run: _Run, file_id: int) -> bytes:
+        """Return the location block of RUN, whose records all lie in FILE_ID."""
+        part = slice(run.start, run.end)
+        first, last = int(self.slots[run.start]), int(self.slots[run.end - 1])
+        flags = (SLOTS if last - first != run.end - run.start - 1 else 0) | (MESSAGES if run.others else 0)
+        header = _header(run, flags, file_id, int(self.records["digest_bytes"][run.start]), first)
+        parts = [header.pack(), self.offsets[part].tobytes(), self.sizes[part].tobytes()]
         if flags & MESSAGES:
-            parts.append(self.message_counts[start:end].tobytes())
+            parts.append(_message_counts(self.records[part]).tobytes())
         if flags & SLOTS:
-            parts.append(self.slots[start:end].tobytes())
+            parts.append(self.slots[part].tobytes())
         return b"".join(parts)
+
+
+def _header(run: _Run, flags: int, file_id: int, digest_bytes: int, first_slot: int) -> BlockHeader:
+    return BlockHeader(
+        run.end - run.start,
+        flags,
+        file_id,
+        run.messages,
+        run.payload_bytes,
+        run.publish_min_ms,
+        run.publish_max_ms,
+        run.broker_min_ms,
+        run.broker_max_ms,
+        run.auto_min_ms,
+        run.auto_max_ms,
+        run.broker_count,
+        digest_bytes,
+        run.unframed,
+        first_slot,
+    )
 
 
 def _message_counts(records: Records) -> Array:
@@ -159,11 +168,53 @@ def _message_counts(records: Records) -> Array:
     return counts
 
 
-def _merge(txn: Txn, row: tuple[bytes, bytes], records: Records, file_id: int, journals: frozenset[int]) -> int:
-    """Merge RECORDS (one block, ascending) into the existing block ROW; return the number of new entries."""
-    key, value = row
+def _append(block: Block, value: bytes, added: tuple[_Runs, _Run], file_id: int) -> bytes | None:
+    """Return block VALUE with the records of ADDED behind its own; None unless that is all it takes.
+
+    This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before.
+    """
+    (runs, run), header = added, block.header
+    follows = int(runs.slots[run.start]) == header.first_slot + header.count
+    dense = int(runs.slots[run.end - 1]) - int(runs.slots[run.start]) == run.end - run.start - 1
+    if header.flags or run.others or header.file_id != file_id or not (follows and dense):
+        return None
+    grown = _joined(header, run)
+    offsets = BLOCK_HEADER.size
+    sizes = offsets + 4 * header.count
+    part = slice(run.start, run.end)
+    new_offsets, new_sizes = runs.offsets[part].tobytes(), runs.sizes[part].tobytes()
+    return b"".join((grown.pack(), value[offsets:sizes], new_offsets, value[sizes:], new_sizes))
+
+
+def _joined(header: BlockHeader, run: _Run) -> BlockHeader:
+    """Return the header of a block whose records are followed by those of RUN."""
+    return replace(
+        header,
+        count=header.count + run.end - run.start,
+        messages=header.messages + run.messages,
+        payload_bytes=header.payload_bytes + run.payload_bytes,
+        publish_min_ms=min(header.publish_min_ms, run.publish_min_ms),
+        publish_max_ms=max(header.publish_max_ms, run.publish_max_ms),
+        broker_min_ms=min(header.broker_min_ms, run.broker_min_ms),
+        broker_max_ms=max(header.broker_max_ms, run.broker_max_ms),
+        auto_min_ms=min(header.auto_min_ms, run.auto_min_ms),
+        auto_max_ms=max(header.auto_max_ms, run.auto_max_ms),
+        broker_count=header.broker_count + run.broker_count,
+        unframed=header.unframed + run.unframed,
+    )
+
+
+def _merge(
+    txn: Txn, row: tuple[bytes, bytes], added: tuple[_Runs, _Run], file_id: int, journals: frozenset[int]
+) -> None:
+    """Merge the records of ADDED (one block, ascending) into the existing block ROW."""
+    (runs, run), (key, value) = added, row
     block = Block(key, value)
-    header = block.header
+    grown = _append(block, value, added, file_id)
+    if grown is not None:
+        txn.put("entries", key, grown)
+        return
+    records, header = runs.records[run.start : run.end], block.header
     there = np.zeros(BLOCK_ENTRIES, bool)
     offsets = np.zeros(BLOCK_ENTRIES, "<u4")
     sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
@@ -175,49 +226,40 @@ def _merge(txn: Txn, row: tuple[bytes, bytes], records: Records, file_id: int, j
     fresh = ~there[new_slots]
     wins = fresh | _wins(file_id, files[new_slots], journals)
     if not wins.any():
-        return 0
+        return
     records, new_slots, fresh = records[wins], new_slots[wins], fresh[wins]
     there[new_slots] = True
     offsets[new_slots], sizes[new_slots] = records["offset"], records["size"]
     messages[new_slots], files[new_slots] = _message_counts(records), file_id
-    added = _Runs(records[fresh], np.zeros(1, np.int64)) if fresh.any() else None
-    txn.put("entries", key, _pack_merged(header, added, (there, offsets, sizes, messages, files)))
-    return int(fresh.sum())
+    (only_fresh,) = _Runs(records[fresh]).rows if fresh.any() else (None,)
+    joined = header if only_fresh is None else _joined(header, only_fresh)
+    txn.put("entries", key, _pack_merged(joined, (there, offsets, sizes, messages, files)))
 
 
 def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
-    """Whether a record of file FILE_ID takes the place of one in each of the files OTHERS; rule: ``index_records``."""
+    """Whether a record of file FILE_ID takes the place of one in each of the files OTHERS; rule: ``Indexer``."""
     is_journal: Array = np.isin(others, np.array(sorted(journals), "<u4"))
     if file_id in journals:
         return is_journal & (others > file_id)
     return is_journal | (others <= file_id)
 
 
-def _pack_merged(header: BlockHeader, added: _Runs | None, columns: tuple[Array, Array, Array, Array, Array]) -> bytes:
+def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array, Array]) -> bytes:
+    """Return a block of COLUMNS; JOINED has its times, the rest of the header is counted."""
     there, offsets, sizes, messages, files = columns
     slots = np.flatnonzero(there).astype("<u2")
     count = len(slots)
     one_file = bool((files[slots] == files[slots[0]]).all())
-    total_messages = int(messages[slots].sum(dtype=np.int64))
     flags = SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0
     flags |= (0 if (messages[slots] == 1).all() else MESSAGES) | (0 if one_file else FILES)
-    payload_bytes = int(np.maximum(sizes[slots].astype(np.int64) - 32 - header.digest_bytes, 0).sum())
-    merged = BlockHeader(
-        count,
-        flags,
-        int(files[slots[0]]),
-        total_messages,
-        payload_bytes,
-        min(header.publish_min_ms, added.publish_min[0]) if added else header.publish_min_ms,
-        max(header.publish_max_ms, added.publish_max[0]) if added else header.publish_max_ms,
-        min(header.broker_min_ms, added.broker_min[0]) if added else header.broker_min_ms,
-        max(header.broker_max_ms, added.broker_max[0]) if added else header.broker_max_ms,
-        min(header.auto_min_ms, added.auto_min[0]) if added else header.auto_min_ms,
-        max(header.auto_max_ms, added.auto_max[0]) if added else header.auto_max_ms,
-        header.broker_count + (added.broker_count[0] if added else 0),
-        header.digest_bytes,
-        header.unframed + (added.unframed[0] if added else 0),
-        int(slots[0]),
+    merged = replace(
+        joined,
+        count=count,
+        flags=flags,
+        file_id=int(files[slots[0]]),
+        messages=int(messages[slots].sum(dtype=np.int64)),
+        payload_bytes=int(np.maximum(sizes[slots].astype(np.int64) - 32 - joined.digest_bytes, 0).sum()),
+        first_slot=int(slots[0]),
     )
     parts = [merged.pack(), offsets[slots].tobytes(), sizes[slots].tobytes()]
     if flags & MESSAGES:
@@ -230,13 +272,10 @@ def _pack_merged(header: BlockHeader, added: _Runs | None, columns: tuple[Array,
 
 
 def largest_lacs(records: Records) -> dict[int, int]:
-    """Return ledger → largest last-add-confirmed among RECORDS with a good digest."""
-    good = records[records["flags"] & BAD_DIGEST == 0]
-    if not len(good):
-        return {}
-    ledgers, inverse = np.unique(good["ledger_id"], return_inverse=True)
+    """Return ledger → largest last-add-confirmed among RECORDS."""
+    ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
     largest = np.full(len(ledgers), -1, np.int64)
-    np.maximum.at(largest, inverse, good["lac"])
+    np.maximum.at(largest, inverse, records["lac"])
     return dict(zip(ledgers.tolist(), largest.tolist(), strict=True))
 
 
