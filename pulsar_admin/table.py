@@ -78,7 +78,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Show the ledgers and cursors of every partition of a topic.",
         ),
         "info-internal": Row(
-            "commands.topics.internals:info_internal", "Show the metadata of a topic as it is stored."
+            "commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."
         ),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
         "last-message-id": Row(
@@ -120,7 +120,22 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "topics": Row("commands.namespaces:topics", "List the topics of a namespace."),
         "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
     },
-    "compaction": {},
+    "compaction": {
+        "last-id": Row(
+            "commands.compaction.reading:last_id", "Show the last message of a topic's compacted view."
+        ),
+        "status": Row(
+            "commands.compaction.reading:status", "Show how far topics are compacted, and what is wrong with that."
+        ),
+        "read": Row(
+            "commands.compaction.reading:read",
+            "Read the compacted view message by message, as a reader with read-compacted gets it.",
+        ),
+        "find-by-time": Row(
+            "commands.compaction.reading:find_by_time",
+            "Find the first entry of a compacted ledger published at or after a point in time.",
+        ),
+    },
     "delayed": {},
     "nacks": {},
     "ledgers": {},

@@ -1,6 +1,6 @@
-"""Read model of ``stats-internal`` and ``info-internal``: a topic's ledgers and cursors in upstream's shapes.
+"""Read model of ``stats-internal``: a topic's ledgers and cursors in upstream's shape.
 
-Keys and their order: upstream ``PersistentTopicInternalStats`` and ``ManagedLedgerInfo`` (Pulsar 4.0.8). What only a running
+Keys and their order: upstream ``PersistentTopicInternalStats`` (Pulsar 4.0.8). What only a running
 broker knows has the value that a broker shows just after it loaded the topic; docs/what-a-store-knows.md lists it. Ours alone:
 ``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known.
 """
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from store.codec.cursor import decode_cursor_info
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from store.codec.managedledger import LedgerInfo
 from store.cursors import (
@@ -26,9 +25,9 @@ from store.cursors import (
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
 from store.ledgers import EntryReader, find_metadata, find_times, read_ledger
 from store.meta import Txn
-from store.names import Position, TopicName, encode_name
+from store.names import TopicName, encode_name
 from store.topics import Topic, TopicLedger, read_topic
-from store.tree import find_node, read_node
+from store.tree import find_node
 
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
@@ -95,62 +94,6 @@ class InternalStats:
     compacted_ledger: LedgerStats
 
 
-@dataclass(frozen=True, slots=True)
-class PositionInfo:
-    """A position as ``info-internal`` writes it."""
-
-    ledger_id: int
-    entry_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class RangeInfo:
-    """Individually deleted entries: behind ``start``, through ``end``."""
-
-    start: PositionInfo = field(metadata={"json": "from"})
-    end: PositionInfo = field(metadata={"json": "to"})
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerInfoRow:
-    """One LedgerInfo of the stored value; entries and size are absent while it is open."""
-
-    ledger_id: int
-    entries: int | None = field(default=None, metadata=_OPTIONAL)
-    size_bytes: int | None = field(default=None, metadata=_OPTIONAL)
-    timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    is_offloaded: bool = False
-    offloaded_context_uuid: str | None = field(default=None, metadata=_OPTIONAL)
-    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
-class CursorInfoRow:
-    """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
-
-    version: int
-    creation_date: str
-    modification_date: str
-    cursors_ledger_id: int
-    mark_delete: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
-    individual_deleted_messages: tuple[RangeInfo, ...] | None = field(default=None, metadata=_OPTIONAL)
-    properties: Properties | None = field(default=None, metadata=_OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
-class InternalInfo:
-    """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
-
-    version: int
-    creation_date: str
-    modification_date: str
-    ledgers: tuple[LedgerInfoRow, ...]
-    terminated_position: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
-    cursors: Mapping[str, CursorInfoRow] = field(default_factory=dict)
-    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
-
-
 def iso_time(time_ms: int) -> str:
     """Return a time as upstream's DateFormatter writes it in UTC: without the zeros at the end of its fraction."""
     if not 0 <= time_ms < _TIME_LIMIT_MS:
@@ -158,9 +101,6 @@ def iso_time(time_ms: int) -> str:
     whole = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f"{time_ms % 1000:03d}".rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
-
-
-# -- stats-internal ---------------------------------------------------------------------------------------------------
 
 
 def read_internal_stats(
@@ -222,7 +162,7 @@ def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
 
 
 def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats:
-    begin_ms, end_ms = _publish_times(txn, ledger.info)
+    begin_ms, end_ms = publish_times(txn, ledger.info)
     return LedgerStats(
         ledger.ledger_id,
         0 if ledger.is_open else ledger.entries,
@@ -235,7 +175,7 @@ def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats
     )
 
 
-def _publish_times(txn: Txn, info: LedgerInfo) -> tuple[int | None, int | None]:
+def publish_times(txn: Txn, info: LedgerInfo) -> tuple[int | None, int | None]:
     """Return the smallest and largest publish time of a ledger: of its entries, else what its LedgerInfo says."""
     times = find_times(txn, info.ledger_id)
     if times is None or times.sums.begin_publish_ms is None:
@@ -318,66 +258,3 @@ def metadata_text(metadata: LedgerMetadata) -> str:
     custom = (f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom.items())
     parts += [f"ensembles={{{', '.join(ensembles)}}}", f"customMetadata={{{', '.join(custom)}}}"]
     return f"LedgerMetadata{{{', '.join(parts)}}}"
-
-
-# -- info-internal ----------------------------------------------------------------------------------------------------
-
-
-def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError]) -> InternalInfo:
-    """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in PROBLEMS.
-
-    Raises TopicNotFound, MetadataCorrupt.
-    """
-    topic = read_topic(txn, name)
-    managed, terminated = topic.managed, topic.managed.terminated
-    return InternalInfo(
-        topic.stat.version,
-        iso_time(topic.stat.created_ms),
-        iso_time(topic.stat.modified_ms),
-        tuple(_info_row(txn, info) for info in managed.ledgers),
-        _position_info(terminated) if terminated is not None else None,
-        dict(_iter_cursor_rows(txn, name, problems)),
-        dict(sorted(managed.properties.items())) or None,
-    )
-
-
-def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
-    begin_ms, end_ms = _publish_times(txn, info)
-    stored = bool(info.timestamp_ms or info.entries)
-    return LedgerInfoRow(
-        info.ledger_id,
-        info.entries if stored else None,
-        info.size_bytes if stored else None,
-        info.timestamp_ms,
-        info.offload_uuid is not None,
-        info.offload_uuid,
-        begin_ms,
-        end_ms,
-    )
-
-
-def _iter_cursor_rows(txn: Txn, name: TopicName, problems: list[StoreError]) -> Iterator[tuple[str, CursorInfoRow]]:
-    for cursor in sorted(iter_cursor_names(txn, name)):
-        node = read_node(txn, name.cursor_path(cursor))
-        try:
-            info = decode_cursor_info(node.value, node.path)
-        except StoreError as error:
-            problems.append(error)
-            continue
-        ranges = tuple(RangeInfo(_position_info(lower), _position_info(upper)) for lower, upper in info.ranges)
-        yield (
-            encode_name(cursor),
-            CursorInfoRow(
-                node.stat.version,
-                iso_time(node.stat.created_ms),
-                iso_time(node.stat.modified_ms),
-                info.cursors_ledger_id,
-                _position_info(info.mark_delete) if info.mark_delete is not None else None,
-                ranges or None,
-                dict(info.properties) or None,
-            ),
-        )
-
-
-def _position_info(position: Position) -> PositionInfo:
-    return PositionInfo(position.ledger_id, position.entry_id)

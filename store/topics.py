@@ -161,10 +161,13 @@ def _topic_ledger(txn: Txn, info: LedgerInfo, is_last: bool) -> TopicLedger:
 
 def partition_count(txn: Txn, name: TopicName) -> int:
     """Return the partitions of a partitioned topic, 0 for any other name."""
+    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    if node is None:
+        return 0
+    # Imported here: most topics have no partitions.
     from store.codec.policies import decode_partitioned_topic
 
-    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
-    return 0 if node is None else decode_partitioned_topic(node.value, node.path).partitions
+    return decode_partitioned_topic(node.value, node.path).partitions
 
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:

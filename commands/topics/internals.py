@@ -1,15 +1,15 @@
-"""``topics stats-internal``, ``partitioned-stats-internal``, ``info-internal``."""
+"""``topics stats-internal``, ``partitioned-stats-internal``."""
 
 from __future__ import annotations
 
 import click
 
-from commands.topics.answers import answer, emit_answers, report, selected
+from commands.topics.answers import answer, emit_answers, report
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.internalstats import InternalInfo, InternalStats, read_internal_info, read_internal_stats
+from store.internalstats import InternalStats, read_internal_stats
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
 
@@ -18,13 +18,6 @@ _STATS_COLUMNS = (
     Column("BYTES", "totalSize", "number"),
     Column("LAST ENTRY", "lastConfirmedEntry"),
     Column("STATE", "state"),
-    Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
-    Column("CURSORS", lambda row: len(row["cursors"]), "number"),
-)
-_INFO_COLUMNS = (
-    Column("VERSION", "version", "number"),
-    Column("CREATED", "creationDate"),
-    Column("MODIFIED", "modificationDate"),
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
     Column("CURSORS", lambda row: len(row["cursors"]), "number"),
 )
@@ -91,36 +84,3 @@ def _partitions(reader: EntryReader, name: TopicName, metadata: bool, problems: 
         for part in existing_partitions(reader.txn, name)
     }
     return {"metadata": {"partitions": read_partitioned(reader.txn, name).partitions}, "partitions": parts}
-
-
-@command(
-    "info-internal",
-    examples=[
-        "pulsar-admin topics info-internal acme/iot/skewed",
-        "pulsar-admin topics info-internal acme/orders/parts",
-        "pulsar-admin topics info-internal --all-topics -o table",
-    ],
-    output="The stored metadata of the topic and its cursors with upstream's keys, and beginPublishTimestamp and "
-    "endPublishTimestamp of each ledger; of a partitioned topic `partitions`: name → the same.",
-    errors=[TopicNotFound, MetadataCorrupt],
-)
-@topics_argument
-@pass_app
-def info_internal(app: App, selection: TopicSelection) -> None:
-    """Show the metadata of a topic as it is stored.
-
-    A cursor with a cursorsLedgerId is elsewhere than its markDelete here says: stats-internal shows where.
-    """
-    problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-
-        def work(name: TopicName) -> tuple[TopicName, InternalInfo]:
-            return name, read_internal_info(reader.txn, name, problems=problems)
-
-        found = list(app.each(names, work))
-    if selection.single is not None and selection.single != names[0]:
-        app.emit({"version": 0, "partitions": {str(name): info for name, info in found}})
-    else:
-        emit_answers(app, names, found, _INFO_COLUMNS)
-    report(app, problems)

@@ -1,0 +1,53 @@
+"""``topics info-internal``."""
+
+from __future__ import annotations
+
+from commands.topics.answers import emit_answers, report, selected
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from store.internalinfo import InternalInfo, read_internal_info
+from store.ledgers import open_reader
+from store.names import TopicName
+
+_COLUMNS = (
+    Column("VERSION", "version", "number"),
+    Column("CREATED", "creationDate"),
+    Column("MODIFIED", "modificationDate"),
+    Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
+    Column("CURSORS", lambda row: len(row["cursors"]), "number"),
+)
+
+
+@command(
+    "info-internal",
+    examples=[
+        "pulsar-admin topics info-internal acme/iot/skewed",
+        "pulsar-admin topics info-internal acme/orders/parts",
+        "pulsar-admin topics info-internal --all-topics -o table",
+    ],
+    output="The stored metadata of the topic and its cursors with upstream's keys, and beginPublishTimestamp and "
+    "endPublishTimestamp of each ledger; of a partitioned topic `partitions`: name → the same.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@pass_app
+def info_internal(app: App, selection: TopicSelection) -> None:
+    """Show the metadata of a topic as it is stored.
+
+    A cursor with a cursorsLedgerId is elsewhere than its markDelete here says: stats-internal shows where.
+    """
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+
+        def work(name: TopicName) -> tuple[TopicName, InternalInfo]:
+            return name, read_internal_info(reader.txn, name, problems=problems)
+
+        found = list(app.each(names, work))
+    if selection.single is not None and selection.single != names[0]:
+        app.emit({"version": 0, "partitions": {str(name): info for name, info in found}})
+    else:
+        emit_answers(app, names, found, _COLUMNS)
+    report(app, problems)
