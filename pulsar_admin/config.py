@@ -183,3 +183,8 @@ def completion_instruction(program: str) -> tuple[str, str]:
     """Return the variable by which a shell asks PROGRAM for completions, and its value; empty: it does not ask."""
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     return variable, os.environ.get(variable, "")
+
+
+def java_home() -> str | None:
+    """Return where the environment says that Java is."""
+    return os.environ.get("JAVA_HOME")

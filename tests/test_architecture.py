@@ -40,12 +40,13 @@ LARGER: dict[str, str] = {
 
 MAY_IMPORT = {
     "lmdb": {"store/meta.py"},
-    "pyspark": {"store/scan/spark.py"},
+    "pyspark": {"store/scan/spark.py", "store/scan/spark_session.py"},
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},
 }
 # rocksdb.py makes a scratch directory of links, so that the source stays as it is.
 MAY_WRITE = {"store/atomic.py", "store/proto/generate.py", "store/sources/rocksdb.py"}
-MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py"}
+# spark_session.py sets what py4j reads when it starts the JVM.
+MAY_READ_ENVIRONMENT = {"pulsar_admin/config.py", "store/scan/spark_session.py"}
 MAY_PRINT = {"store/proto/generate.py"}
 MAY_CATCH_EVERYTHING = {"pulsar_admin/cli.py:run"}
 

