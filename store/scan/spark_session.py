@@ -102,10 +102,10 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     if importlib.util.find_spec("pyspark") is None:
         raise MissingComponent("pyspark is not installed", hint="pip install pyspark, or run without --spark")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
-        archive = pack_code(Path(folder))
-        session = _connect(options) if options.remote else _start(options, Path(folder))
+        session = _connect(options) if options.remote else _start(options)
         try:
-            session.addArtifacts(str(archive), pyfile=True)
+            if not _is_local(options):  # workers here import what is installed, compiled code included
+                session.addArtifacts(str(pack_code(Path(folder))), pyfile=True)
             yield session
         finally:
             session.stop()
@@ -130,7 +130,11 @@ def _connect(options: SparkOptions) -> SparkSession:
     return session
 
 
-def _start(options: SparkOptions, folder: Path) -> SparkSession:
+def _is_local(options: SparkOptions) -> bool:
+    return options.remote is None and (options.master or "local").startswith("local")
+
+
+def _start(options: SparkOptions) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
