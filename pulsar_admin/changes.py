@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.columns import clean_text, render_cell
 from pulsar_admin.jsonify import to_json
 
 _COUNTS = (("entries", "entry", "entries"), ("messages", "message", "messages"), ("bytes", "byte", "bytes"))
+_SHOWN_LEDGERS = 10
 _KEYS = {"change", "before", "after", "dryRun"}
 
 
@@ -22,15 +24,14 @@ def is_change(document: object) -> bool:
 def render_change(document: object) -> str:
     """Return the report of a change (done, or of a dry run) as lines of text."""
     value = to_json(document)
-    head = "dry run, nothing was written" if value["dryRun"] else f"change {value['change']}"
+    done = "no change" if value["change"] is None else f"change {value['change']}"
+    head = "dry run, nothing was written" if value["dryRun"] else done
     what = [render_cell(value[key]) for key in ("kind", "namespace", "topic", "subscription") if value.get(key)]
     lines = [f"{head}: {' '.join(what)}" if what else head]
-    lines += [f"  {line}" for line in _differences(value["before"], value["after"])] or ["  nothing to change"]
-    counts = [
-        f"{value[key]:,} {one if value[key] == 1 else many}" for key, one, many in _COUNTS if _counted(value, key)
-    ]
-    if counts:
-        lines.append(f"  {', '.join(counts)}")
+    lines += [f"  {line}" for line in _differences(*_sides(value))] or ["  nothing to change"]
+    if _amount(value):
+        lines.append(f"  {_amount(value)}")
+    lines += [f"  {line}" for line in _cursor_details(value)]
     lines += [f"  warning: {clean_text(text)}" for text in value.get("warnings", ())]
     if value.get("undo"):
         lines.append(f"  undo: {clean_text(value['undo'])}")
@@ -39,6 +40,66 @@ def render_change(document: object) -> str:
 
 def _counted(value: dict[str, Any], key: str) -> bool:  # Any: a JSON object
     return isinstance(value.get(key), int)
+
+
+def _cursor_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
+    """Yield what a moved cursor's report says beyond before and after; other reports have none of these keys."""
+    rows = value.get("ledgers") or []
+    for row in rows[:_SHOWN_LEDGERS]:
+        yield f"ledger {row['ledgerId']}: {_amount(row)}"
+    if len(rows) > _SHOWN_LEDGERS:
+        yield f"and {len(rows) - _SHOWN_LEDGERS:,} more ledgers"
+    yield from _deletable_details(value)
+    broker = value.get("broker")
+    if broker and not broker["agrees"]:
+        yield f"a broker would move to {broker['markDeletePosition']}: {_broker_difference(broker['entries'])}"
+    future = value.get("futureDated")
+    if future:
+        producers = clean_text(", ".join(future["producers"]))
+        yield (
+            f"never expire by age: {_amount(future)} from {future['first']} on, dated up to "
+            f"{render_cell(future['latestTime'], 'time')}, sent by {producers}"
+        )
+
+
+def _deletable_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
+    """Yield what a broker may delete once cursors have moved forward, and what keeps the rest."""
+    deletable = value.get("deletable") or {}
+    if value["after"] is not None and not value.get("skipped", {}).get("entries"):
+        return
+    if deletable.get("ledgers"):
+        yield f"then deletable: ledgers {_shown_ids(deletable['ledgers'])} ({_amount(deletable)})"
+    if deletable.get("keptByRetention"):
+        yield f"kept by retention: ledgers {_shown_ids(deletable['keptByRetention'])}"
+    if deletable.get("blockedBy"):
+        blocker = deletable["blockedBy"]
+        yield f"the rest is kept for {clean_text(blocker['subscription'])}, at {blocker['markDeletePosition']}"
+
+
+def _broker_difference(entries: int) -> str:
+    if not entries:
+        return "as many entries"
+    return f"{abs(entries):,} {'entry' if abs(entries) == 1 else 'entries'} {'more' if entries > 0 else 'fewer'}"
+
+
+def _amount(value: dict[str, Any]) -> str:  # Any: a JSON object
+    return ", ".join(
+        f"{value[key]:,} {one if value[key] == 1 else many}" for key, one, many in _COUNTS if _counted(value, key)
+    )
+
+
+def _shown_ids(ids: list[int]) -> str:
+    if len(ids) <= _SHOWN_LEDGERS:
+        return ", ".join(map(str, ids))
+    return f"{ids[0]} to {ids[-1]}, {len(ids):,} in all,"
+
+
+def _sides(value: dict[str, Any]) -> tuple[Any, Any]:  # Any: JSON values
+    """Return before and after; a side that is not there (made, removed) has none of the other's keys."""
+    before, after = value["before"], value["after"]
+    if isinstance(before, dict) != isinstance(after, dict):
+        return before or {}, after or {}
+    return before, after
 
 
 def _differences(before: Any, after: Any, prefix: str = "") -> list[str]:  # Any: JSON values

@@ -77,9 +77,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.internals:partitioned_stats_internal",
             "Show the ledgers and cursors of every partition of a topic.",
         ),
-        "info-internal": Row(
-            "commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."
-        ),
+        "info-internal": Row("commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
         "last-message-id": Row(
             "commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
@@ -109,6 +107,24 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.reset:reset_cursor",
             "Move a subscription so that the first entry given again is at a time or a position.",
         ),
+        "expire": Row(
+            "commands.topics.expire:expire",
+            "Expire the messages of a subscription that are older than a limit, or up to a position.",
+            ("expire-messages",),
+        ),
+        "expire-all-subscriptions": Row(
+            "commands.topics.expire:expire_all_subscriptions",
+            "Expire the messages of every subscription that are older than a limit.",
+            ("expire-messages-all-subscriptions",),
+        ),
+        "skip": Row("commands.topics.cursors:skip", "Skip the next entries of a subscription."),
+        "clear-backlog": Row(
+            "commands.topics.cursors:clear_backlog", "Skip everything a subscription has still to be given."
+        ),
+        "create-subscription": Row(
+            "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
+        ),
+        "unsubscribe": Row("commands.topics.cursors:unsubscribe", "Remove a subscription."),
     },
     "store export": {
         "standalone": Row(
@@ -119,11 +135,17 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant."),
         "topics": Row("commands.namespaces:topics", "List the topics of a namespace."),
         "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
+        "clear-backlog": Row(
+            "commands.namespaces_cursors:clear_backlog",
+            "Skip everything that the subscriptions of a namespace have still to be given.",
+        ),
+        "unsubscribe": Row(
+            "commands.namespaces_cursors:unsubscribe",
+            "Remove a subscription from every topic of a namespace that has it.",
+        ),
     },
     "compaction": {
-        "last-id": Row(
-            "commands.compaction.reading:last_id", "Show the last message of a topic's compacted view."
-        ),
+        "last-id": Row("commands.compaction.reading:last_id", "Show the last message of a topic's compacted view."),
         "status": Row(
             "commands.compaction.reading:status", "Show how far topics are compacted, and what is wrong with that."
         ),

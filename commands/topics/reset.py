@@ -2,92 +2,235 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 
+from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
+from commands.topics.resets_file import ResetTarget, iter_reset_rows
 from pulsar_admin.context import App
-from pulsar_admin.options import (
-    POSITION,
-    TIME_OR_AGO,
-    TopicSelection,
-    command,
-    gather,
-    pass_app,
-    subscription_option,
-    topics_argument,
+from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
+from store.broker_search import BrokerSearch
+from store.cursors import Cursor, read_cursor
+from store.errors import (
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    NothingMatches,
+    Refused,
+    StalePlan,
+    StoreError,
+    SubscriptionNotFound,
+    TopicNotFound,
 )
-from store.cursors import read_cursor
-from store.errors import InvalidValue, Refused, StalePlan, SubscriptionNotFound, TopicNotFound
 from store.ledgers import EntryReader, open_reader
-from store.names import Position, TopicName
-from store.plans.base import Plan
-from store.plans.cursors import CursorMove, check_resettable, plan_moves, reset_state, reset_to_time
+from store.names import EARLIEST, LATEST, Position
+from store.plans.cursors import CursorMove, Facts, check_movable, plan_moves
+from store.plans.resets import (
+    check_position,
+    reset_state,
+    reset_to_time,
+    shifted_state,
+    state_of_other,
+    ttl_warnings,
+)
 from store.search import check_clock, find_first_at_or_after
-from store.topics import read_topic, select_topics
+from store.topics import Topic, expand_topic, read_topic
+
+EXACT, BROKER = "exact", "broker"
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
-    """Where to: a time, or a position (which wins, as in pulsar-admin)."""
+    """Where to, as typed; a position wins over a time, as in pulsar-admin."""
 
     time_ms: int | None
     message_id: Position | None
+    shift_by: int | None
+    to_subscription: str | None
     exclude: bool
+    rule: str
     force: bool
+    from_file: Path | None
+
+    @property
+    def target(self) -> ResetTarget:
+        """The one place meant; raises InvalidValue."""
+        time_ms = self.time_ms if self.message_id is None else None
+        given = [
+            time_ms is not None or self.message_id is not None,
+            self.shift_by is not None,
+            bool(self.to_subscription),
+        ]
+        if sum(given) > 1:
+            raise InvalidValue("only one of --time or --messageId, --shift-by and --to-subscription can be meant")
+        if not any(given):
+            raise InvalidValue(
+                "Either Timestamp (--time) or messageId (--messageId) has to be provided to reset cursor",
+                hint="for example: -t 3h, -m 10:4, --shift-by -100, or --to-subscription OTHER",
+            )
+        return ResetTarget(time_ms, self.message_id, self.shift_by, self.to_subscription, self.exclude)
 
 
 @command(
     "reset-cursor",
     changes=True,
-    uses=["clock"],
+    uses=["clock", "now"],
     examples=[
         "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",
         "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --shift-by -100",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --to-subscription holes",
+        "pulsar-admin topics reset-cursor --all-topics -s reset-me -t 2026-11-20T00:00:00Z",
     ],
+    elsewhere=["pulsar-admin topics reset-cursor --from-file changes.jsonl"],
     output="The change: position before and after, what is replayed and what is skipped, and its undo command.",
-    errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
+    errors=[TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan],
 )
-@topics_argument
-@subscription_option
+@topics_or_file
+@click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
 @click.option("-t", "--time", "time_ms", type=TIME_OR_AGO, help="To this time: so long ago (3h), or a point in time.")
 @click.option("-m", "--messageId", "message_id", type=POSITION, help="To this position, earliest or latest.")
+@click.option("--shift-by", type=int, metavar="±N", help="N entries further, or with a minus back.")
+@click.option("--to-subscription", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start behind the position, not at it.")
-@click.option("--force", is_flag=True, help="Also move the cursor of compaction.")
+@click.option(
+    "--rule",
+    type=click.Choice([EXACT, BROKER]),
+    default=EXACT,
+    show_default=True,
+    help="exact: the first entry at or after the time; a position must exist. broker: what a live broker (4.0.8) does.",
+)
+@click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
 @gather(ResetOptions)
 @pass_app
-def reset_cursor(app: App, selection: TopicSelection, subscription: str, options: ResetOptions) -> None:
+def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> None:
     """Move a subscription so that the first entry given again is at a time or a position.
 
     By time this is the first entry at or after it, exactly (--clock chooses the clock). Individual acknowledgements are
-    cleared. Several topics are one change: all or nothing.
+    cleared. Several topics, all partitions, or the rows of a file are one change: all or nothing.
     """
-    if options.time_ms is None and options.message_id is None:
-        raise InvalidValue(
-            "Either Timestamp (--time) or messageId (--messageId) has to be provided to reset cursor",
-            hint="for example: -t 3h, or -m 10:4",
-        )
     with open_reader(app.store) as reader:
-        names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        moves = [_move(app, reader, name, (subscription, options)) for name in names]
-        plan: Plan = plan_moves(reader.txn, "topics reset-cursor", moves, app.now_ms)
-    app.confirm(plan)
-    app.emit(app.apply(plan))
+        if options.from_file is not None:
+            moves = list(_moves_of_file(app, reader, subscription, options))
+        else:
+            moves = list(_moves(app, reader, (selection, subscription), options))
+        plan = plan_moves(reader, "topics reset-cursor", moves, app.now_ms)
+    apply_moves(app, plan)
 
 
-def _move(app: App, reader: EntryReader, name: TopicName, request: tuple[str, ResetOptions]) -> CursorMove:
-    subscription, options = request
-    topic = read_topic(reader.txn, name)
-    cursor = read_cursor(reader.txn, reader, topic, subscription)
-    check_resettable(cursor, force=options.force)
-    if options.message_id is not None:
-        return CursorMove(
-            topic, cursor, reset_state(reader, topic, cursor, options.message_id, exclude=options.exclude)
+def _moves(
+    app: App, reader: EntryReader, meant: tuple[TopicSelection, str | None], options: ResetOptions
+) -> Iterator[CursorMove]:
+    selection, subscription = meant
+    target = options.target
+    if subscription is None:
+        raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
+    cursors = list(iter_cursors(reader, selection, subscription))
+    if target.message_id not in (None, EARLIEST, LATEST) and len(cursors) > 1:
+        raise InvalidValue(
+            f"Reset-cursor at position is not allowed for {len(cursors)} topics: position {target.message_id} is in one of them",
+            hint="name that topic or partition, use -t, or give each its own row with --from-file",
         )
-    assert options.time_ms is not None
-    found = find_first_at_or_after(reader, topic, options.time_ms, check_clock(app.settings.clock))
-    if found.position is None:
-        app.warn(f"{name}: nothing is at or after that time; {subscription} moves to the end")
-    if options.exclude and found.position is not None:
-        return CursorMove(topic, cursor, reset_state(reader, topic, cursor, found.position, exclude=True))
-    return CursorMove(topic, cursor, reset_to_time(topic, cursor, found.position), (("time", options.time_ms),))
+    if target.time_ms is not None:
+        check_entries(selection, (topic for topic, _ in cursors))
+    for topic, cursor in cursors:
+        yield _move(app, reader, (topic, cursor), (target, options))
+
+
+def _moves_of_file(
+    app: App, reader: EntryReader, subscription: str | None, options: ResetOptions
+) -> Iterator[CursorMove]:
+    given = (options.time_ms, options.message_id, options.shift_by, options.to_subscription)
+    if options.exclude or any(value is not None for value in given):
+        raise InvalidValue(
+            "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
+        )
+    assert options.from_file is not None
+    name = str(options.from_file)
+    seen: dict[tuple[Any, str], str] = {}
+    for row in iter_reset_rows(read_lines(options.from_file), name, subscription, _parse_time):
+        try:
+            for topic_name in expand_topic(reader.txn, row.topic):
+                first = seen.setdefault((topic_name, row.subscription), row.where)
+                if first != row.where:
+                    raise InvalidValue(f"{row.subscription} of {topic_name} is moved by {first} already")
+                topic = read_topic(reader.txn, topic_name)
+                cursor = read_cursor(reader.txn, reader, topic, row.subscription)
+                yield _move(app, reader, (topic, cursor), (row.target, options))
+        except StoreError as error:
+            raise type(error)(f"{row.where}: {error.message}", hint=error.hint, **error.context) from error
+    if not seen:
+        raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
+
+
+def _parse_time(text: str) -> int:
+    parsed = TIME_OR_AGO.convert(text, None, None)
+    assert isinstance(parsed, int)
+    return parsed
+
+
+def _move(
+    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
+) -> CursorMove:
+    topic, cursor = where
+    target, options = request
+    check_movable(cursor, force=options.force)
+    move = _target_move(app, reader, where, request)
+    if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
+        raise InvalidValue("--exclude-reset-position goes with a time or a position")
+    ttl = ttl_warnings(reader, topic, cursor, move.state, app.now_ms)
+    return CursorMove(topic, cursor, move.state, (("rule", options.rule), *move.facts), (*move.warnings, *ttl))
+
+
+def _target_move(
+    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
+) -> CursorMove:
+    topic, cursor = where
+    target, options = request
+    if target.message_id is not None:
+        if options.rule == EXACT:
+            check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
+        state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
+        return CursorMove(topic, cursor, state, (("position", str(target.message_id)),))
+    if target.shift_by is not None:
+        return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
+    if target.to_subscription is not None:
+        other = read_cursor(reader.txn, reader, topic, target.to_subscription)
+        return CursorMove(topic, cursor, state_of_other(cursor, other))
+    return _time_move(app, reader, where, request)
+
+
+def _time_move(
+    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
+) -> CursorMove:
+    topic, cursor = where
+    target, options = request
+    assert target.time_ms is not None
+    theirs = BrokerSearch(reader, topic).reset_read_position(cursor, target.time_ms)
+    facts: Facts = (("time", target.time_ms),)
+    warnings: tuple[str, ...] = ()
+    if options.rule == BROKER:
+        first: Position | None = theirs
+    else:
+        found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(app.settings.clock))
+        first = found.position
+        facts += (("broker", _broker_json(topic, cursor, first, theirs)),)
+        if first is None:
+            warnings = (f"nothing is at or after that time: {cursor.name} moves to the end",)
+    if target.exclude and first is not None:
+        return CursorMove(topic, cursor, reset_state(reader, topic, cursor, first, exclude=True), facts, warnings)
+    return CursorMove(topic, cursor, reset_to_time(topic, cursor, first), facts, warnings)
+
+
+def _broker_json(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> dict[str, Any]:  # Any: JSON
+    """Return where a broker would go; ``entries``: how many more than we it would give again, below 0: fewer."""
+    mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
+    return {
+        "markDeletePosition": str(other),
+        "agrees": mine == other,
+        "entries": topic.entries_after(other) - topic.entries_after(mine),
+    }

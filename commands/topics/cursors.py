@@ -1,0 +1,159 @@
+"""``topics skip``, ``clear-backlog``, ``create-subscription`` and ``unsubscribe``."""
+
+from __future__ import annotations
+
+import click
+
+from commands.topics.moving import apply_moves, iter_cursors, read_topics
+from pulsar_admin.context import App
+from pulsar_admin.options import (
+    POSITION,
+    TopicSelection,
+    command,
+    pass_app,
+    subscription_option,
+    topics_argument,
+)
+from store.errors import (
+    AlreadyExists,
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    Refused,
+    StalePlan,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from store.ledgers import open_reader
+from store.names import EARLIEST, LATEST, Position
+from store.plans.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
+from store.plans.resets import check_position
+from store.plans.subscriptions import NewSubscription, plan_create, plan_unsubscribe
+
+_MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
+_FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
+
+
+@command(
+    "skip",
+    changes=True,
+    examples=["pulsar-admin topics skip public/default/plain -s half -n 7"],
+    output=_MOVED,
+    errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
+)
+@topics_argument
+@subscription_option
+@click.option("-n", "--count", type=click.IntRange(min=0), required=True, help="How many entries; a batch is one.")
+@_FORCE
+@pass_app
+def skip(app: App, selection: TopicSelection, subscription: str, count: int, force: bool) -> None:
+    """Skip the next entries of a subscription.
+
+    Entries acknowledged already do not count, a batch counts as one, and behind the last entry it stops. Several topics are
+    one change, each skips as many.
+    """
+    with open_reader(app.store) as reader:
+        moves = []
+        for topic, cursor in iter_cursors(reader, selection, subscription):
+            check_movable(cursor, force=force)
+            moves.append(CursorMove(topic, cursor, skipped(topic, cursor.state, count)))
+        plan = plan_moves(reader, "topics skip", moves, app.now_ms)
+    apply_moves(app, plan)
+
+
+@command(
+    "clear-backlog",
+    changes=True,
+    examples=["pulsar-admin topics clear-backlog public/default/plain -s holes"],
+    output=_MOVED,
+    errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
+)
+@topics_argument
+@subscription_option
+@_FORCE
+@pass_app
+def clear_backlog(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
+    """Skip everything a subscription has still to be given.
+
+    Several topics or partitions are one change. The subscription's properties stay.
+    """
+    with open_reader(app.store) as reader:
+        moves = []
+        for topic, cursor in iter_cursors(reader, selection, subscription):
+            check_movable(cursor, force=force)
+            moves.append(CursorMove(topic, cursor, cleared(topic, cursor.state)))
+        plan = plan_moves(reader, "topics clear-backlog", moves, app.now_ms)
+    apply_moves(app, plan)
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise InvalidValue(
+                f"{param.get_error_hint(ctx)}: {text!r} is no KEY=VALUE", hint="for example -p owner=billing"
+            )
+        pairs[key] = value
+    return pairs
+
+
+@command(
+    "create-subscription",
+    changes=True,
+    examples=[
+        "pulsar-admin topics create-subscription public/default/plain -s audit -m earliest",
+        "pulsar-admin topics create-subscription acme/orders/parts -s audit -p owner=billing --dry-run",
+    ],
+    output="The change: where it stands, what it has to be given, and the undo command.",
+    errors=[TopicNotFound, LedgerNotFound, EntryNotFound, AlreadyExists, Refused, StalePlan],
+)
+@topics_argument
+@subscription_option
+@click.option("-m", "--messageId", "start", type=POSITION, default="latest", show_default=True, help="Where it starts.")
+@click.option("-r", "--replicated", is_flag=True, help="Clusters share its position.")
+@click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
+@pass_app
+def create_subscription(
+    app: App,
+    selection: TopicSelection,
+    subscription: str,
+    start: Position,
+    replicated: bool,
+    properties: dict[str, str],
+) -> None:
+    """Make a subscription that starts at a position.
+
+    On a partitioned topic it is made on all partitions, on several topics on all of them or none.
+    """
+    with open_reader(app.store) as reader:
+        topics = list(read_topics(reader, selection))
+        if start not in (EARLIEST, LATEST) and len(topics) > 1:
+            raise InvalidValue(f"position {start} is in one of {len(topics)} topics", hint="use earliest or latest")
+        for topic in topics:
+            check_position(topic, start, "")
+        plan = plan_create(reader, topics, NewSubscription(subscription, start, replicated, properties), app.now_ms)
+    apply_moves(app, plan)
+
+
+@command(
+    "unsubscribe",
+    changes=True,
+    examples=["pulsar-admin topics unsubscribe public/default/plain -s never"],
+    output="The change: where it stood, what it had still to be given, what a broker may then delete, and the undo command.",
+    errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
+)
+@topics_argument
+@subscription_option
+@click.option("-f", "--force", is_flag=True, help="Also remove the cursors of compaction and deduplication.")
+@pass_app
+def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
+    """Remove a subscription.
+
+    On a partitioned topic it goes from all partitions, on several topics from all of them or none. Undo brings it back as it
+    was.
+    """
+    with open_reader(app.store) as reader:
+        cursors = list(iter_cursors(reader, selection, subscription))
+        plan = plan_unsubscribe(reader, "topics unsubscribe", cursors, app.now_ms, force=force)
+    apply_moves(app, plan)

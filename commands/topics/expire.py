@@ -1,0 +1,309 @@
+"""``topics expire`` and ``topics expire-all-subscriptions``: by age, position or the TTL in force; forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+
+from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_topics
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import (
+    DURATION,
+    POSITION,
+    TIME_OR_AGO,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    subscription_option,
+    topics_argument,
+)
+from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
+from store.errors import (
+    EntryNotFound,
+    InvalidValue,
+    LedgerNotFound,
+    NothingMatches,
+    Refused,
+    StalePlan,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
+from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
+from store.ledgers import EntryReader, open_reader
+from store.names import EARLIEST, LATEST, Position
+from store.plans.base import Plan
+from store.plans.cursors import CursorMove, extent_json, plan_moves
+from store.plans.expiry import ExpiryRequest, expiry_move, unchanged_move
+from store.policies_in_force import MessageTtl, find_message_ttl, has_policy_events
+from store.search import check_clock
+from store.topics import Topic
+
+Cursors = list[tuple[Topic, Cursor]]
+FORECAST_INTERVALS = 24
+
+_TIME = click.option(
+    "-t",
+    "--expireTime",
+    "limit_ms",
+    type=TIME_OR_AGO,
+    help="Expire what is older than this: so long ago (3h), or a point in time.",
+)
+_RULE = click.option(
+    "--rule",
+    type=click.Choice([ALL_BEFORE, BROKER]),
+    default=ALL_BEFORE,
+    show_default=True,
+    help="all-before: drops nothing that is younger than the limit. broker: what a live broker (4.0.8) does.",
+)
+_TTL = click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace.")
+_FORECAST = click.option(
+    "--forecast", "forecast_ms", type=DURATION, help="Change nothing: show what the TTL drops when, so far ahead."
+)
+_INTERVAL = click.option(
+    "--interval", "interval_ms", type=DURATION, help="Rows of the forecast [default: a 24th of it]."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOptions:
+    """What to expire, as typed."""
+
+    limit_ms: int | None
+    by_ttl: bool
+    rule: ExpiryRule
+    forecast_ms: int | None
+    interval_ms: int | None
+    position: Position | None = None
+    exclude: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidValue unless it says one thing."""
+        if self.limit_ms is not None and self.position is not None:
+            raise InvalidValue("Can't expire message by time and by message position at the same time.")
+        if self.by_ttl and (self.limit_ms is not None or self.position is not None):
+            raise InvalidValue("--ttl takes the limit from the policy in force: leave out --expireTime and --position")
+        if self.forecast_ms is not None and self.position is not None:
+            raise InvalidValue("a forecast goes by age: leave out --position")
+        if self.interval_ms is not None and self.forecast_ms is None:
+            raise InvalidValue("--interval belongs to --forecast")
+        if self.limit_ms is None and self.position is None and not self.by_ttl and self.forecast_ms is None:
+            raise InvalidValue(
+                "Either time (--expireTime) or message position (--position) has to be provided to expire messages",
+                hint="for example: -t 3h, -p 10:4, or --ttl for the policy in force",
+            )
+        if self.exclude and self.position is None:
+            raise InvalidValue("--exclude-reset-position goes with --position")
+
+
+COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("FROM", "from", "time"),
+    Column("TO", "to", "time"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("BYTES", "bytes", "number"),
+    Column("MARK-DELETE", "markDeletePosition"),
+)
+_OUTPUT = (
+    "The change: position before and after, what goes by ledger, which ledgers a broker may then delete and which cursor keeps "
+    "the rest, what it would have done itself where that differs, what is dated in the future, and the undo command. With "
+    "--forecast one row an interval: the first is overdue already, the last is left after it."
+)
+_ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan]
+
+
+@command(
+    "expire",
+    changes=True,
+    uses=["clock", "now"],
+    examples=[
+        "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-20T00:00:00Z --dry-run",
+        "pulsar-admin topics expire public/default/plain -s expire-me -p 18:4",
+        "pulsar-admin topics expire acme/iot/skewed -s expire-me -t 2026-11-21T09:30:00Z --rule broker",
+        "pulsar-admin topics expire public/default/plain -s half -t 1h --forecast 24h --now 2026-11-21T10:00:00Z",
+    ],
+    elsewhere=["pulsar-admin topics expire --all-topics -s workers --ttl"],
+    output=_OUTPUT,
+    errors=_ERRORS,
+)
+@topics_argument
+@subscription_option
+@_TIME
+@click.option("-p", "--position", type=POSITION, help="Expire up to this position, earliest or latest.")
+@click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="The position itself stays.")
+@_TTL
+@_RULE
+@_FORECAST
+@_INTERVAL
+@gather(ExpireOptions)
+@pass_app
+def expire(app: App, selection: TopicSelection, subscription: str, options: ExpireOptions) -> None:
+    """Expire the messages of a subscription that are older than a limit, or up to a position.
+
+    Drops what stands before the first entry at or after the limit: nothing that is younger, however the clocks run. Several
+    topics or partitions are one change: all or nothing.
+    """
+    options.check()
+    with open_reader(app.store) as reader:
+        cursors = list(iter_cursors(reader, selection, subscription))
+        _check_expirable(cursors, options)
+        if options.forecast_ms is None and options.position is None:
+            check_entries(selection, (topic for topic, _ in cursors))
+        answer = _answer(app, reader, "topics expire", (cursors, options))
+    _emit(app, answer)
+
+
+@command(
+    "expire-all-subscriptions",
+    changes=True,
+    uses=["clock", "now"],
+    examples=[
+        "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-20T00:00:00Z --dry-run",
+        "pulsar-admin topics expire-all-subscriptions --pattern 'public/default/steady*' -t 2026-11-21T09:23:13Z",
+    ],
+    elsewhere=["pulsar-admin topics expire-all-subscriptions --all-topics --ttl"],
+    output=_OUTPUT,
+    errors=_ERRORS,
+)
+@topics_argument
+@_TIME
+@_TTL
+@_RULE
+@_FORECAST
+@_INTERVAL
+@gather(ExpireOptions)
+@pass_app
+def expire_all_subscriptions(app: App, selection: TopicSelection, options: ExpireOptions) -> None:
+    """Expire the messages of every subscription that are older than a limit.
+
+    The cursors of compaction, deduplication and replication stay. All subscriptions of all topics are one change.
+    """
+    options.check()
+    with open_reader(app.store) as reader:
+        topics = list(read_topics(reader, selection))
+        if options.forecast_ms is None:
+            check_entries(selection, topics)
+        cursors = list(_iter_subscriptions(reader, topics))
+        answer = _answer(app, reader, "topics expire-all-subscriptions", (cursors, options))
+    _emit(app, answer)
+
+
+def _iter_subscriptions(reader: EntryReader, topics: list[Topic]) -> Iterator[tuple[Topic, Cursor]]:
+    found = False
+    for topic in topics:
+        for name in sorted(iter_cursor_names(reader.txn, topic.name)):
+            if is_subscription(name) and name != COMPACTION_CURSOR:
+                found = True
+                yield topic, read_cursor(reader.txn, reader, topic, name)
+    if not found:
+        raise SubscriptionNotFound("there is no subscription to expire", topics=[str(topic.name) for topic in topics])
+
+
+def _check_expirable(cursors: Cursors, options: ExpireOptions) -> None:
+    name = cursors[0][1].name
+    if not is_subscription(name) or name == COMPACTION_CURSOR:
+        raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
+    if options.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
+        raise InvalidValue(
+            f"Expire message at position is not supported for {len(cursors)} topics: {options.position} is in one of them",
+            hint="name that topic or partition, or use -t",
+        )
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _answer(
+    app: App, reader: EntryReader, name: str, question: tuple[Cursors, ExpireOptions]
+) -> Plan | list[dict[str, Any]]:  # Any: JSON
+    cursors, options = question
+    ttls: dict[Topic, MessageTtl | None] = {}
+    if options.limit_ms is None and options.position is None:
+        ttls = _read_ttls(app, reader, [topic for topic, _ in cursors])
+    if options.forecast_ms is not None:
+        return list(_forecast_rows(app, reader, question, ttls))
+    request = ExpiryRequest(
+        app.now_ms,
+        options.limit_ms,
+        options.position,
+        options.exclude,
+        options.rule,
+        check_clock(app.settings.clock),
+    )
+    if options.rule == BROKER and request.clock != "auto":
+        raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
+    return plan_moves(reader, name, _moves(reader, cursors, request, ttls if options.by_ttl else None), app.now_ms)
+
+
+def _moves(
+    reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ttls: dict[Topic, MessageTtl | None] | None
+) -> Iterator[CursorMove]:
+    for topic, cursor in cursors:
+        if ttls is None:
+            yield expiry_move(reader, topic, cursor, request)
+            continue
+        ttl = ttls[topic]
+        if ttl is None or ttl.seconds <= 0:
+            yield unchanged_move(topic, cursor, "no TTL is in force")
+            continue
+        limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
+        yield expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
+
+
+def _read_ttls(app: App, reader: EntryReader, topics: list[Topic]) -> dict[Topic, MessageTtl | None]:
+    """Return the TTL in force for each topic; raises NothingMatches when there is none at all."""
+    ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
+    for namespace in sorted({topic.name.namespace for topic in ttls}):
+        if has_policy_events(reader.txn, namespace):
+            app.warn(
+                f"{namespace}: topic policies kept as messages (__change_events) are not read and may set another TTL"
+            )
+    if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
+        raise NothingMatches(
+            f"no TTL is in force for {topics[0].name}"
+            if len(ttls) == 1
+            else "no TTL is in force for any of the topics",
+            hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
+        )
+    return ttls
+
+
+def _forecast_rows(
+    app: App, reader: EntryReader, question: tuple[Cursors, ExpireOptions], ttls: dict[Topic, MessageTtl | None]
+) -> Iterator[dict[str, Any]]:  # Any: JSON
+    cursors, options = question
+    assert options.forecast_ms is not None
+    interval_ms = options.interval_ms or max(options.forecast_ms // FORECAST_INTERVALS, 1)
+    clock = check_clock(app.settings.clock)
+    for topic, cursor in cursors:
+        ttl = ttls.get(topic)
+        ttl_ms = ttl.seconds * 1000 if ttl is not None else 0
+        if options.limit_ms is not None:
+            ttl_ms = app.now_ms - options.limit_ms
+        if ttl_ms <= 0:
+            continue
+        asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock)
+        for row in iter_forecast(reader, topic, cursor, asked):
+            yield {
+                "topic": str(topic.name),
+                "subscription": cursor.name,
+                "ttl": ttl_ms // 1000,
+                "ttlSource": None if ttl is None else ttl.source,
+                "from": row.from_ms,
+                "to": row.to_ms,
+                **extent_json(row.extent),
+                "markDeletePosition": str(row.mark_delete),
+            }
+
+
+def _emit(app: App, answer: Plan | list[dict[str, Any]]) -> None:  # Any: JSON
+    if isinstance(answer, Plan):
+        apply_moves(app, answer)
+    else:
+        app.emit_rows(answer, COLUMNS)

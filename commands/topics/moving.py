@@ -1,0 +1,106 @@
+"""What the commands that move cursors share: which cursors are meant, and one plan for all of them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import TOPIC, TopicSelection
+from store.cursors import Cursor, read_cursor
+from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
+from store.ledgers import EntryReader
+from store.plans.base import Plan
+from store.topics import Topic, read_topic, select_topics
+
+Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+
+
+def iter_cursors(reader: EntryReader, selection: TopicSelection, subscription: str) -> Iterator[tuple[Topic, Cursor]]:
+    """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
+
+    A topic named must have it; of --all-topics and --pattern those that have it are taken. Raises TopicNotFound and
+    SubscriptionNotFound, the latter also when no topic has it.
+    """
+    named = not selection.all_topics and selection.pattern is None
+    found = False
+    for topic in read_topics(reader, selection):
+        try:
+            cursor = read_cursor(reader.txn, reader, topic, subscription)
+        except SubscriptionNotFound:
+            if named:
+                raise
+            continue
+        found = True
+        yield topic, cursor
+    if not found:
+        raise SubscriptionNotFound(
+            f"no topic that matches has a subscription {subscription!r}", subscription=subscription
+        )
+
+
+def read_topics(reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
+    """Yield the topics meant, partitions of a partitioned one each; raises TopicNotFound."""
+    names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    for name in dict.fromkeys(names):
+        yield read_topic(reader.txn, name)
+
+
+def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
+    """Raise NothingMatches when the one topic asked about has no entries, so that no time means anything there."""
+    listed = list(topics)
+    if len(listed) == 1 and selection.single is not None and not listed[0].number_of_entries:
+        raise NothingMatches(
+            f"{listed[0].name} has no entries: nothing has a time there",
+            hint="list topics and their entries with: pulsar-admin topics stats",
+            topic=str(listed[0].name),
+        )
+
+
+def apply_moves(app: App, plan: Plan) -> None:
+    """Show, confirm and apply PLAN; one that changes nothing is reported and leaves no line in the audit log."""
+    app.confirm(plan)
+    if plan.steps:
+        app.emit(app.apply(plan))
+        return
+    preview: Any = plan.preview()  # Any: JSON
+    rows = [{**row, "dryRun": False} for row in (preview if isinstance(preview, list) else [preview])]
+    app.emit(rows[0] if len(rows) == 1 else rows)
+
+
+def topics_or_file(function: Function) -> Function:
+    """Add ``[TOPICS]… --all-topics --pattern GLOB --from-file FILE``, exactly one of them.
+
+    Handed over as ``selection: TopicSelection`` and ``from_file: Path | None``.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, topics: Any, all_topics: bool, pattern: str | None, **kwargs: Any) -> Any:  # Any: click's
+        if bool(topics) + all_topics + (pattern is not None) + (kwargs["from_file"] is not None) != 1:
+            raise click.UsageError(
+                "name topics, or give --all-topics, --pattern GLOB or --from-file FILE", click.get_current_context()
+            )
+        return function(*args, selection=TopicSelection(topics, all_topics, pattern), **kwargs)
+
+    path = click.Path(path_type=Path, allow_dash=True)
+    decorated: Any = click.option(
+        "--from-file", "from_file", type=path, metavar="FILE", help="One JSON object a change and line; - is stdin."
+    )(wrapper)
+    decorated = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(decorated)
+    decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)
+    return click.argument("topics", type=TOPIC, nargs=-1)(decorated)  # type: ignore[no-any-return]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of the file PATH, or of stdin for ``-``; raises InvalidValue."""
+    try:
+        if str(path) == "-":
+            return sys.stdin.read().splitlines()
+        return path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"{path} cannot be read: {error}", path=str(path)) from error

@@ -1,0 +1,173 @@
+"""Every cursor change that a live broker made to the recorded worlds, made here on the store of the state before it.
+
+The worlds' README says what was recorded: request, the cursor's internal stats before and about a second after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from store.broker_search import BrokerSearch
+from store.codec.cursor import CursorState
+from store.cursors import Cursor, range_text, read_cursor
+from store.expiry import ALL_BEFORE, BROKER
+from store.extent import pending_intervals
+from store.ledgers import EntryReader, open_reader
+from store.meta import open_store
+from store.names import Position, parse_position, parse_topic
+from store.plans.cursors import cleared, skipped
+from store.plans.expiry import ExpiryRequest, expiry_move
+from store.plans.resets import reset_state, reset_to_time
+from store.search import read_entry_time
+from store.topics import Topic, read_topic
+from tests.stores import imported
+from tests.worlds import WORLD_NAMES, oracle
+
+# ``at`` was taken a second of sleep after the reply; the broker read its clock again at every probe, from a little before the reply
+# to some tens of milliseconds behind it.
+CLOCK_WINDOW_MS = range(-1030, -939)
+CLOCK_JITTER_ENTRIES = 10  # how far the answers of that window lie apart: the steady producers sent one every 9 ms
+
+
+@dataclass(frozen=True)
+class Case:
+    """One recorded change."""
+
+    world: str
+    mutation: dict[str, Any]
+
+    @property
+    def argument(self) -> int:
+        """The number at the end of the request's path: a time in ms, an age in seconds, a count."""
+        return int(self.mutation["path"].rpartition("/")[2])
+
+    @property
+    def position(self) -> Position:
+        body = self.mutation["body"]
+        return Position(body["ledgerId"], body["entryId"])
+
+    @property
+    def after(self) -> tuple[str, str]:
+        """The broker's mark-delete and ranges."""
+        after = self.mutation["after"]
+        return after["markDeletePosition"], after["individuallyDeletedMessages"]
+
+
+def _cases(*kinds: str) -> list[Any]:  # Any: pytest's parameter sets
+    return [
+        pytest.param(Case(world, mutation), id=f"{world}-{mutation['kind']}-{mutation['topic']}")
+        for world in WORLD_NAMES
+        for mutation in oracle(world)["mutations"]
+        if mutation["kind"] in kinds
+    ]
+
+
+@contextmanager
+def opened(case: Case) -> Iterator[tuple[EntryReader, Topic, Cursor]]:
+    """Open the clean store; the cursor in it is where the broker's stood before the change."""
+    with open_store(imported(case.world, "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(case.mutation["topic"]))
+        cursor = read_cursor(reader.txn, reader, topic, case.mutation["subscription"])
+        before = case.mutation["before"]
+        assert str(cursor.mark_delete) == before["markDeletePosition"]
+        assert range_text(cursor.state.ranges) == before["individuallyDeletedMessages"]
+        yield reader, topic, cursor
+
+
+def shown(state: CursorState) -> tuple[str, str]:
+    return str(state.mark_delete), range_text(state.ranges)
+
+
+def test_every_kind_is_tested() -> None:
+    kinds = {mutation["kind"] for world in WORLD_NAMES for mutation in oracle(world)["mutations"]}
+    tested = {"reset-cursor-time", "reset-cursor-position", "expire-time", "expire-position", "skip", "skip-all"}
+    assert kinds == tested
+    assert [len(oracle(world)["mutations"]) for world in WORLD_NAMES] == [14, 14]
+
+
+@pytest.mark.parametrize("case", _cases("reset-cursor-time"))
+def test_reset_by_time(case: Case) -> None:
+    with opened(case) as (reader, topic, cursor):
+        read = BrokerSearch(reader, topic).reset_read_position(cursor, case.argument)
+        assert shown(reset_to_time(topic, cursor, read)) == case.after
+
+
+@pytest.mark.parametrize("case", _cases("reset-cursor-position"))
+def test_reset_by_position(case: Case) -> None:
+    with opened(case) as (reader, topic, cursor):
+        assert shown(reset_state(reader, topic, cursor, case.position, exclude=False)) == case.after
+
+
+@pytest.mark.parametrize("case", _cases("expire-position"))
+@pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
+def test_expire_by_position(case: Case, rule: Any) -> None:
+    with opened(case) as (reader, topic, cursor):
+        request = ExpiryRequest(case.mutation["at_ms"], position=case.position, rule=rule)
+        assert shown(expiry_move(reader, topic, cursor, request).state) == case.after
+
+
+@pytest.mark.parametrize("case", _cases("skip"))
+def test_skip(case: Case) -> None:
+    with opened(case) as (_, topic, cursor):
+        assert shown(skipped(topic, cursor.state, case.argument)) == case.after
+
+
+@pytest.mark.parametrize("case", _cases("skip-all"))
+def test_clear_backlog(case: Case) -> None:
+    with opened(case) as (_, topic, cursor):
+        assert shown(cleared(topic, cursor.state)) == case.after
+
+
+@pytest.mark.parametrize("case", _cases("expire-time"))
+def test_expire_by_age_as_the_broker(case: Case) -> None:
+    with opened(case) as (reader, topic, cursor):
+        answers = [
+            expiry_move(reader, topic, cursor, _aged(case, case.mutation["at_ms"] + shift, BROKER)).state
+            for shift in CLOCK_WINDOW_MS[::5]
+        ]
+        left = [sum(end - start for start, end in pending_intervals(topic, state)) for state in answers]
+        assert max(left) - min(left) <= CLOCK_JITTER_ENTRIES
+        assert case.after in {shown(state) for state in answers}
+
+
+@pytest.mark.parametrize("case", _cases("expire-time"))
+def test_expire_by_age_drops_nothing_young(case: Case) -> None:
+    """Against the messages' own recorded times, not the search's."""
+    now_ms = case.mutation["at_ms"]
+    limit_ms = now_ms - case.argument * 1000
+    with opened(case) as (reader, topic, cursor):
+        state = expiry_move(reader, topic, cursor, _aged(case, now_ms, ALL_BEFORE)).state
+        times = [(position, read_entry_time(reader, position, "auto")) for position in _pending(topic, cursor.state)]
+        young = [position for position, time_ms in times if time_ms is not None and time_ms >= limit_ms]
+        dropped = set(_pending(topic, cursor.state)) - set(_pending(topic, state))
+        assert not dropped & set(young)
+        assert dropped == {position for position, _ in times if not young or position < young[0]}
+        published = {
+            (row[0], row[1]): row[3] for row in oracle(case.world)["topics"][case.mutation["topic"]]["messages"]
+        }
+        if case.world == "nometa":
+            assert all(published[position.ledger_id, position.entry_id] < limit_ms for position in dropped)
+
+
+def _aged(case: Case, now_ms: int, rule: Any) -> ExpiryRequest:
+    return ExpiryRequest(now_ms, limit_ms=now_ms - case.argument * 1000, rule=rule)
+
+
+def _pending(topic: Topic, state: CursorState) -> list[Position]:
+    return [topic.at_rank(rank) for start, end in pending_intervals(topic, state) for rank in range(start, end)]
+
+
+def test_the_recorded_end_is_what_the_stopped_broker_stored() -> None:
+    """The state the broker left on disk agrees with what it said of every changed cursor."""
+    for world in WORLD_NAMES:
+        last = {(mutation["topic"], mutation["subscription"]): mutation for mutation in oracle(world)["mutations"]}
+        with open_store(imported(world, "mutated")) as store, open_reader(store) as reader:
+            for (name, subscription), mutation in last.items():
+                topic = read_topic(reader.txn, parse_topic(name))
+                cursor = read_cursor(reader.txn, reader, topic, subscription)
+                assert cursor.mark_delete == parse_position(mutation["after"]["markDeletePosition"])
