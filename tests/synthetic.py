@@ -9,6 +9,7 @@ from pathlib import Path
 from store.catalog import LogFile, fingerprint
 from store.codec.batch import encode_batch
 from store.codec.brokerentry import BrokerEntry
+from store.codec.compactedentry import encode_compacted_to
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, encode_entry
@@ -19,7 +20,7 @@ from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
 from store.importer import ledger_digests, scan_into
 from store.meta import Txn, create_store, open_store
-from store.names import parse_topic
+from store.names import Position, TopicName, parse_topic
 from store.owners import index_owners
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from store.tree import Node, put_node
@@ -36,6 +37,20 @@ class Made:
     batch: int = 0
     payload: bytes = b"x"
     lost: bool = False  # listed, but in no entry log
+    raw: bytes | None = None  # the entry's exact payload, instead of one made of the fields above
+
+
+@dataclass(frozen=True)
+class MadeCompacted:
+    """A compacted ledger: the exact payloads of its entries, and what the ``__compaction`` cursor says of it."""
+
+    ledger_id: int
+    payloads: Sequence[bytes]
+    horizon: Position
+    claims: str | None = None  # the topic that its metadata names; None: the right one
+    compacted_to: Position | None = None  # None: the horizon
+    lost: tuple[int, ...] = ()  # entries in no entry log
+    listed: bool = True  # False: it has no metadata, its entries are in no log
 
 
 @dataclass(frozen=True)
@@ -46,9 +61,12 @@ class MadeTopic:
     open_last: bool = True
     cursors: Mapping[str, CursorInfo] = field(default_factory=dict)
     closed_ms: Sequence[int] = ()
+    compacted: MadeCompacted | None = None
 
 
 def message_bytes(made: Made, sequence_id: int = 0) -> bytes:
+    if made.raw is not None:
+        return made.raw
     metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=made.publish_ms)
     payload = made.payload
     if made.batch:
@@ -78,7 +96,7 @@ def make_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
                     entry = Entry(ledger_id, entry_id, entry_id - 1, length, DigestType.CRC32C, memoryview(payload))
                     rows.append((entry_id, ledger_id, encode_entry(entry)))
             is_open = last and topic.open_last
-            nodes.append(_ledger_node(ledger_id, len(entries), length))
+            nodes.append(ledger_node(ledger_id, len(entries), length))
             closed = topic.closed_ms[index] if index < len(topic.closed_ms) else CREATED_MS
             infos.append(
                 LedgerInfo(ledger_id)
@@ -92,6 +110,8 @@ def make_store(path: Path, topics: Mapping[str, MadeTopic]) -> Path:
             Node(parsed.cursor_path(cursor), _stat(), encode_cursor_info(info))
             for cursor, info in topic.cursors.items()
         ]
+        if topic.compacted is not None:
+            _add_compacted(parsed, topic.compacted, rows, nodes)
     rows.sort(key=lambda row: row[0])
     log = path / "entries" / "0.log"
     log.write_bytes(
@@ -105,7 +125,37 @@ def _stat() -> NodeStat:
     return NodeStat(0, 1, CREATED_MS, CREATED_MS, False)
 
 
-def _ledger_node(ledger_id: int, entries: int, length: int) -> Node:
+def _add_compacted(
+    topic: TopicName, made: MadeCompacted, rows: list[tuple[int, int, bytes]], nodes: list[Node]
+) -> None:
+    info = CursorInfo(
+        cursors_ledger_id=-1, mark_delete=made.horizon, properties={"CompactedTopicLedger": made.ledger_id}
+    )
+    nodes.append(Node(topic.cursor_path("__compaction"), _stat(), encode_cursor_info(info)))
+    if not made.listed:
+        return
+    length = 0
+    for entry_id, payload in enumerate(made.payloads):
+        length += len(payload)
+        if entry_id not in made.lost:
+            entry = Entry(made.ledger_id, entry_id, entry_id - 1, length, DigestType.CRC32, memoryview(payload))
+            rows.append((entry_id, made.ledger_id, encode_entry(entry)))
+    custom = {
+        "application": b"pulsar",
+        "component": b"compacted-ledger",
+        "pulsar/compactedTopic": (made.claims or str(topic)).encode(),
+        "pulsar/compactedTo": encode_compacted_to(made.compacted_to or made.horizon),
+    }
+    nodes.append(ledger_node(made.ledger_id, len(made.payloads), length, DigestType.CRC32, custom))
+
+
+def ledger_node(
+    ledger_id: int,
+    entries: int,
+    length: int,
+    digest_type: DigestType = DigestType.CRC32C,
+    custom: Mapping[str, bytes] | None = None,
+) -> Node:
     metadata = LedgerMetadata(
         version=3,
         write_quorum=1,
@@ -115,10 +165,10 @@ def _ledger_node(ledger_id: int, entries: int, length: int) -> Node:
         last_entry_id=entries - 1,
         state=LedgerState.CLOSED,
         segments=(Segment(0, ("127.0.0.1:3181",)),),
-        digest_type=DigestType.CRC32C,
+        digest_type=digest_type,
         password=b"",
         ctime_ms=None,
-        custom={},
+        custom=custom or {},
         ctoken=0,
     )
     return Node(ledger_path(ledger_id), _stat(), encode_ledger_metadata(metadata))

@@ -71,6 +71,14 @@ def last_index(
     return found
 
 
+def starts_as_batch(uncompressed: bytes | memoryview) -> bool:
+    """Whether the bytes begin with one whole message of a batch; what custom compaction services write need not."""
+    try:
+        return next(_slots(memoryview(uncompressed), "payload"), None) is not None
+    except EntryCorrupt:
+        return False
+
+
 def encode_batch(messages: Iterable[tuple[SingleMessageMetadata, bytes | memoryview] | SingleMessage]) -> bytes:
     """Return the uncompressed payload of a batch; payload sizes are set from the payloads.
 

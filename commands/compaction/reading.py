@@ -1,0 +1,293 @@
+"""``compaction last-id``, ``status``, ``read`` and ``find-by-time``: what the compacted view holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import click
+
+from commands.topics.answers import report, selected
+from commands.topics.printout import columns_for
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import position_json
+from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
+from store.compaction.last_id import LastId, find_last_id
+from store.compaction.reading import FoundInView, bisect_view, find_in_view, iter_view
+from store.compaction.status import CompactionStatus, read_status
+from store.compaction.view import open_view
+from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.messagerow import MessageRow, message_row
+from store.names import Position, TopicName
+from store.topics import read_topic
+
+_LAST_ID_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("POSITION", lambda row: _text((row["ledgerId"], row["entryId"], row["batchIndex"]))),
+    Column("PUBLISHED", lambda row: row["publishTime"] or None, "time"),
+    Column("RULE", "rule"),
+)
+
+
+# -- last-id ----------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "last-id",
+    examples=[
+        "pulsar-admin compaction last-id acme/orders/compacted",
+        "pulsar-admin compaction last-id acme/secure/compacted-secret --explain",
+        "pulsar-admin compaction last-id --pattern 'acme/orders/compacted*' -o jsonl",
+    ],
+    output="One object a topic: position, publish time and the rule that found it; ids -1 when nothing remains.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
+)
+@topics_argument
+@click.option("--verify", is_flag=True, help="Read the whole entry too and verify its digest and checksum.")
+@click.option("--explain", "explained", is_flag=True, help="Show each rejected batch index and why, and what was read.")
+@pass_app
+def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> None:
+    """Show the last message of a topic's compacted view.
+
+    From metadata bytes alone where they tell (compacted_batch_indexes, PIP-429): then lengths and ids are checked, digest and
+    checksum are not, because both cover the payload; --verify reads that too. Batches that older brokers compacted are
+    decompressed and their compacted_out flags read; an encrypted one answers with its last index.
+    """
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        rows = list(app.each(names, lambda name: _last_id(reader, name, verify, explained)))
+    if len(names) == 1 and rows:
+        app.emit(rows[0], plain=_render_last_id if explained else None)
+    else:
+        app.emit_rows(rows, _LAST_ID_COLUMNS)
+
+
+def _last_id(reader: EntryReader, name: TopicName, verify: bool, explained: bool) -> dict[str, Any]:  # Any: JSON
+    found = find_last_id(reader, read_topic(reader.txn, name), verify=verify)
+    document = {
+        "topic": str(name),
+        "ledgerId": found.position.ledger_id,
+        "entryId": found.position.entry_id,
+        "batchIndex": found.position.batch_index,
+        "publishTime": found.publish_ms,
+        "rule": found.rule,
+    }
+    return document | _explanation(found) if explained else document
+
+
+def _explanation(found: LastId) -> dict[str, Any]:  # Any: JSON
+    place = found.compacted_entry
+    return {
+        "horizon": None if found.horizon is None else position_json(found.horizon),
+        "compactedEntry": None if place is None else {"ledgerId": place[0], "entryId": place[1]},
+        "batchSize": found.batch_size,
+        "payloadBytes": found.payload_bytes,
+        "bytesRead": found.bytes_read,
+        "verified": found.verified,
+        "rejected": [
+            {
+                "ledgerId": row.position.ledger_id,
+                "entryId": row.position.entry_id,
+                "batchIndex": row.position.batch_index,
+                "why": row.reason,
+            }
+            for row in found.rejected
+        ],
+    }
+
+
+def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_last_id``
+    from store.timespec import format_time_ms
+
+    place = _text((document["ledgerId"], document["entryId"], document["batchIndex"]))
+    when = f", published {format_time_ms(document['publishTime'])}" if document["publishTime"] else ""
+    lines = [f"{document['topic']}: {place}{when} ({document['rule']})"]
+    if "rejected" not in document:
+        return lines[0]
+    entry = document["compactedEntry"]
+    source = "the topic itself" if entry is None else f"compacted ledger entry {entry['ledgerId']}:{entry['entryId']}"
+    lines.append(
+        f"  from {source}: {document['bytesRead']:,} bytes read, {document['payloadBytes']:,} bytes of payload, "
+        f"{document['verified']} verified"
+    )
+    for row in document["rejected"]:
+        lines.append(f"  not {_text((row['ledgerId'], row['entryId'], row['batchIndex']))}: {row['why']}")
+    return "\n".join(lines)
+
+
+def _text(place: tuple[int, int, int]) -> str:
+    ledger_id, entry_id, batch_index = place
+    return f"{ledger_id}:{entry_id}" + (f":{batch_index}" if batch_index >= 0 else "")
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+_STATUS_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("COMPACTED", "compacted"),
+    Column("HORIZON", lambda row: row.horizon),
+    Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "number"),
+    Column("ENTRIES", lambda row: None if row.ledger is None else row.ledger.entries, "number"),
+    Column("BYTES", lambda row: None if row.ledger is None else row.ledger.size_bytes, "number"),
+    Column("SINCE", "entries_since", "number"),
+    Column("PROBLEMS", lambda row: "; ".join(row.problems)),
+)
+
+
+@command(
+    "status",
+    examples=[
+        "pulsar-admin compaction status acme/orders/compacted",
+        "pulsar-admin compaction status --pattern 'acme/orders/compacted*' -o table",
+    ],
+    output="Horizon, compacted ledger, what lies behind the horizon, leaked ledgers and problems; exit code 1 with problems.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@topics_argument
+@pass_app
+def status(app: App, selection: TopicSelection) -> None:
+    """Show how far topics are compacted, and what is wrong with that."""
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        rows: list[CompactionStatus] = list(
+            app.each(names, lambda name: read_status(reader, read_topic(reader.txn, name)))
+        )
+    app.problems(sum(len(row.problems) for row in rows))
+    if len(names) == 1 and rows:
+        app.emit(rows[0], _STATUS_COLUMNS)
+    else:
+        app.emit_rows(rows, _STATUS_COLUMNS)
+
+
+# -- read -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Which messages of the view, and how much of them to show."""
+
+    keys: tuple[str, ...]
+    limit: int | None
+    payload: bool
+    redact: bool
+
+
+@command(
+    "read",
+    examples=[
+        "pulsar-admin compaction read acme/orders/compacted --key k0028",
+        "pulsar-admin compaction read acme/orders/compacted-single -n 5 -o jsonl",
+    ],
+    output="One row a message, the columns of `topics read`; an encrypted entry is one row with its stored bytes.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
+)
+@topics_argument
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
+@click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of each topic.")
+@click.option("--payload", is_flag=True, help="Show payloads, as base64.")
+@click.option("--redact", is_flag=True, help="Hide keys, property values and payloads.")
+@gather(ReadOptions)
+@pass_app
+def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
+    """Read the compacted view message by message, as a reader with read-compacted gets it.
+
+    First what compaction kept, then the messages behind its horizon. Messages that compaction took out are left out, as Java
+    clients do; C++ and Python clients deliver them as empty messages without a key.
+    """
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        columns = columns_for(app.settings.output, several=len(names) > 1)
+        app.emit_rows(_iter_rows(app, reader, (names, options), problems), columns)
+    report(app, problems)
+
+
+def _iter_rows(
+    app: App, reader: EntryReader, request: tuple[tuple[TopicName, ...], ReadOptions], problems: list[StoreError]
+) -> Iterator[MessageRow]:
+    names, options = request
+    for rows in app.each(names, lambda name: _rows_of(reader, name, options, problems)):
+        yield from rows
+
+
+def _rows_of(
+    reader: EntryReader, name: TopicName, options: ReadOptions, problems: list[StoreError]
+) -> Iterator[MessageRow]:
+    topic = read_topic(reader.txn, name)
+    messages = iter_view(reader, topic, open_view(reader, topic), problems)
+    chosen = (message for message in messages if not options.keys or message.key in options.keys)
+    return (
+        message_row(name, message, payload=options.payload, redact=options.redact)
+        for message in islice(chosen, options.limit)
+    )
+
+
+# -- find-by-time -----------------------------------------------------------------------------------------------------
+
+EXACT, BROKER = "first-at-or-after", "broker"
+_FOUND_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("POSITION", "position"),
+    Column("PUBLISHED", "entryTime", "time"),
+    Column("READ", "entriesRead", "number"),
+)
+
+
+@command(
+    "find-by-time",
+    examples=[
+        "pulsar-admin compaction find-by-time acme/orders/compacted --time @1795253002970",
+        "pulsar-admin compaction find-by-time --pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
+    ],
+    output="One object a topic; `position` is null when the compacted ledger holds nothing at or after the time.",
+    errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],
+)
+@topics_argument
+@click.option("-d", "--time", "--datetime", "time_ms", type=TIME_POINT, required=True, help="The point in time.")
+@click.option(
+    "--rule",
+    type=click.Choice([EXACT, BROKER]),
+    default=EXACT,
+    show_default=True,
+    help="first-at-or-after: exact. broker: bisection, which takes clocks not to run backwards.",
+)
+@pass_app
+def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -> None:
+    """Find the first entry of a compacted ledger published at or after a point in time.
+
+    PIP-429's findEntryByPublishTime: its answer is the entry's position in the topic. Only what compaction kept is searched,
+    always by publish time.
+    """
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule))))
+    if len(names) == 1 and rows:
+        app.emit(rows[0])
+    else:
+        app.emit_rows(rows, _FOUND_COLUMNS)
+
+
+def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, str]) -> dict[str, Any]:  # Any: JSON
+    time_ms, rule = question
+    view = open_view(reader, read_topic(reader.txn, name))
+    search = find_in_view if rule == EXACT else bisect_view
+    found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
+    if found.position is None:
+        app.nothing_matches()
+    return {
+        "topic": str(name),
+        "time": time_ms,
+        "clock": "publish",
+        "rule": rule,
+        "position": _position(name, found.position),
+        "entryTime": found.publish_ms,
+        "entriesRead": found.entries_read,
+    }
+
+
+def _position(name: TopicName, position: Position | None) -> dict[str, int] | None:
+    return None if position is None else position_json(position, name.partition_index)

@@ -1,0 +1,132 @@
+"""Entry heads: framing and MessageMetadata of one entry, its payload left on disk.
+
+BookKeeper's digest and the entry's CRC-32C cover the payload, so neither can be verified without reading it. What is checked
+instead: the record's size and ids against the index, every length of the framing against the record's size, and that the
+metadata is a whole MessageMetadata.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from store.codec.message import CHECKSUM_MAGIC
+from store.codec.protobuf import parse_protobuf
+from store.compaction.view import CompactedView, compacted_where
+from store.errors import EntryCorrupt, EntryLogCorrupt
+from store.ledgers import EntryReader, find_block
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
+
+_ENTRY_HEADER_BYTES = 32
+_HEAD_BYTES = 1024  # holds the framing and metadata of nearly every entry
+_SIZE = struct.Struct(">I")
+_RECORD = struct.Struct(
+    ">i"  # size of the record behind this field
+    "q"  # ledgerId
+    "q"  # entryId
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryHead:
+    """What stands in front of an entry's payload. ``position`` is the original one; sizes in bytes.
+
+    ``bytes_read``: what was read of the file for it, which does not grow with the payload.
+    """
+
+    position: Position
+    metadata: MessageMetadata
+    payload_bytes: int
+    bytes_read: int
+
+
+def read_entry_head(reader: EntryReader, position: Position) -> EntryHead:
+    """Return the head of a topic's entry; raises EntryNotFound, EntryCorrupt."""
+    data = _Head(reader, position.ledger_id, position.entry_id, f"entry {position}")
+    metadata, payload_bytes = _read_message(data, 0)
+    return EntryHead(position.entry, metadata, payload_bytes, data.bytes_read)
+
+
+def read_compacted_head(reader: EntryReader, view: CompactedView, entry_id: int) -> EntryHead:
+    """Return the head of an entry of a compacted ledger, at its original position; raises EntryNotFound, EntryCorrupt."""
+    data = _Head(reader, view.ledger_id, entry_id, compacted_where(view, entry_id))
+    id_bytes = data.u32(0)
+    message_id = parse_protobuf(MessageIdData, data.take(4, id_bytes), data.where, EntryCorrupt)
+    start = 8 + id_bytes
+    data.check_end(start + data.u32(4 + id_bytes))
+    metadata, payload_bytes = _read_message(data, start)
+    return EntryHead(Position(message_id.ledgerId, message_id.entryId), metadata, payload_bytes, data.bytes_read)
+
+
+def _read_message(data: _Head, at: int) -> tuple[MessageMetadata, int]:
+    """Return the metadata of the message entry that fills DATA from AT on, and how many bytes follow it."""
+    if data.take(at, 2) == BROKER_MAGIC:
+        at += 6 + data.u32(at + 2)
+    if data.take(at, 2) == CHECKSUM_MAGIC:
+        at += 6
+    size = data.u32(at)
+    metadata = parse_protobuf(MessageMetadata, data.take(at + 4, size), data.where, EntryCorrupt)
+    return metadata, data.total_bytes - at - 4 - size
+
+
+class _Head:
+    """The payload of one BookKeeper entry from its first byte on, read as far as it is asked for."""
+
+    def __init__(self, reader: EntryReader, ledger_id: int, entry_id: int, where: str) -> None:
+        block = find_block(reader.txn, ledger_id, entry_id) if entry_id >= 0 else None
+        index = 0 if block is None else block.index_of(entry_id)
+        if block is None or index >= len(block) or block.entry_id(index) != entry_id:
+            reader.read(ledger_id, entry_id)  # raises, and says why
+            raise EntryCorrupt(f"{where}: not in the index", where=where)
+        self.where = where
+        self._files = reader.files
+        self._file_id, self._offset, size = block.place(index)
+        self._skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
+        self.total_bytes = 4 + size - self._skip
+        self.bytes_read = 0
+        self._data = memoryview(b"")
+        self._check_record(self._read(min(4 + size, self._skip + _HEAD_BYTES)), (size, ledger_id, entry_id))
+
+    def _read(self, length: int) -> memoryview:
+        raw = memoryview(self._files.read(self._file_id, self._offset, length))
+        self.bytes_read += length
+        self._data = raw[self._skip :]
+        return raw
+
+    def _check_record(self, raw: memoryview, expected: tuple[int, int, int]) -> None:
+        found = _RECORD.unpack_from(raw) if len(raw) >= _RECORD.size else None
+        if found != expected or self.total_bytes < 0:
+            raise EntryLogCorrupt(
+                f"{self._files.name(self._file_id)} @ {self._offset:#x}: expected size, ledger and entry {expected}, found {found}",
+                hint="the file changed since import; run: pulsar-admin store check --deep",
+                where=self.where,
+            )
+
+    def take(self, at: int, length: int) -> memoryview:
+        """Return LENGTH bytes at AT; raises EntryCorrupt when the entry ends before."""
+        if at + length > self.total_bytes:
+            raise EntryCorrupt(
+                f"{self.where}: the entry has {self.total_bytes} bytes, its framing asks for {at + length}",
+                where=self.where,
+                expected=at + length,
+                found=self.total_bytes,
+            )
+        if at + length > len(self._data):
+            self._read(self._skip + at + length)
+        return self._data[at : at + length]
+
+    def u32(self, at: int) -> int:
+        """Return the 4-byte size at AT."""
+        return int(_SIZE.unpack(self.take(at, 4))[0])
+
+    def check_end(self, end: int) -> None:
+        """Raise EntryCorrupt unless the entry ends at END."""
+        if end != self.total_bytes:
+            raise EntryCorrupt(
+                f"{self.where}: the entry has {self.total_bytes} bytes, its framing says {end}",
+                where=self.where,
+                expected=end,
+                found=self.total_bytes,
+            )

@@ -1,0 +1,207 @@
+"""The last message of the compacted view (PIP-429 ``getLastMessagePosition``), from metadata bytes where they tell.
+
+Order of the rules (pulsar.md §4.6): entries behind the horizon come first, and count as the broker counts them; then the last
+entry of the compacted ledger: field 31 of its metadata, else the flags in its payload, which alone are decompressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store.codec.batch import iter_batch, starts_as_batch
+from store.codec.compression import NONE, decompress
+from store.codec.message import EntryHeader, is_batch, is_encrypted
+from store.compaction.heads import EntryHead, read_compacted_head
+from store.compaction.tail import TopicEnd, find_topic_end
+from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
+from store.errors import EntryCorrupt, EntryNotFound
+from store.ledgers import EntryReader
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.topics import Topic
+
+BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
+SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"
+TOPIC_END, NOTHING = "topic-end", "nothing-remains"
+NO_POSITION = Position(-1, -1, 0)
+"""Upstream's ``MessagePosition.EARLIEST``: its publish time is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A message that is not the last one, and why. ``batch_index`` −1: a whole entry."""
+
+    position: Position
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastId:
+    """The last message. ``batch_index`` of the position is −1 outside batches and in a batch of one.
+
+    ``rule``: how it was found. ``compacted_entry``: (ledger, entry) of the compacted ledger that told, None for the topic itself.
+    ``verified``: what was checked of that entry: "structure", or "digest" where its payload was read too.
+    """
+
+    position: Position
+    publish_ms: int
+    rule: str
+    horizon: Position | None = None
+    compacted_entry: tuple[int, int] | None = None
+    batch_size: int = 0
+    payload_bytes: int = 0
+    bytes_read: int = 0
+    verified: str = "structure"
+    rejected: tuple[Rejected, ...] = ()
+
+
+def find_last_id(reader: EntryReader, topic: Topic, *, verify: bool = False) -> LastId:
+    """Return the last message of TOPIC's compacted view; VERIFY reads and verifies its whole entry too.
+
+    Raises MetadataCorrupt (the compacted ledger is gone or another topic's) and EntryCorrupt (the entry is damaged or lost).
+    """
+    view = open_view(reader, topic)
+    end = find_topic_end(reader, topic, None if view is None else view.horizon)
+    passed = tuple(Rejected(entry.position, entry.reason) for entry in end.passed_over)
+    if end.head is not None:
+        return _of_topic(reader, end, (view, passed, verify))
+    if view is None:
+        return LastId(NO_POSITION, 0, NOTHING, rejected=passed)
+    return _of_compacted_ledger(reader, view, passed, verify)
+
+
+def _of_topic(
+    reader: EntryReader, end: TopicEnd, case: tuple[CompactedView | None, tuple[Rejected, ...], bool]
+) -> LastId:
+    view, passed, verify = case
+    head = end.head
+    assert head is not None
+    place, metadata = head.position, head.metadata
+    if verify:
+        reader.read(place.ledger_id, place.entry_id)
+    index = metadata.num_messages_in_batch - 1 if is_batch(metadata) else -1
+    return LastId(
+        Position(place.ledger_id, place.entry_id, index),
+        metadata.publish_time,
+        TOPIC_END,
+        None if view is None else view.horizon,
+        batch_size=index + 1,
+        payload_bytes=head.payload_bytes,
+        bytes_read=head.bytes_read,
+        verified="digest" if verify else "structure",
+        rejected=passed,
+    )
+
+
+def _of_compacted_ledger(
+    reader: EntryReader, view: CompactedView, passed: tuple[Rejected, ...], verify: bool
+) -> LastId:
+    """Walk back from the last compacted entry to the first that holds a message: compaction writes no other."""
+    rejected = list(passed)
+    for entry_id in range(view.last_entry_id, -1, -1):
+        try:
+            head = read_compacted_head(reader, view, entry_id)
+            judged = judge_entry(reader, view, entry_id, head)
+            if verify:
+                read_compacted_entry(reader, view, entry_id)
+        except EntryNotFound as error:
+            raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
+        rejected += judged.rejected
+        if judged.batch_index is not None:
+            place = head.position
+            return LastId(
+                Position(place.ledger_id, place.entry_id, judged.batch_index),
+                head.metadata.publish_time,
+                judged.rule,
+                view.horizon,
+                (view.ledger_id, entry_id),
+                head.metadata.num_messages_in_batch if is_batch(head.metadata) else 0,
+                head.payload_bytes,
+                head.bytes_read + judged.bytes_read,
+                "digest" if verify or judged.bytes_read else "structure",
+                tuple(rejected),
+            )
+    return LastId(NO_POSITION, 0, NOTHING, view.horizon, rejected=tuple(rejected))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The last message of one compacted entry: its index (−1: the entry is one message, None: none is left), and the rule."""
+
+    batch_index: int | None
+    rule: str
+    rejected: tuple[Rejected, ...] = ()
+    bytes_read: int = 0
+
+
+def judge_entry(reader: EntryReader, view: CompactedView, entry_id: int, head: EntryHead) -> Judged:
+    """Return the last message of a compacted entry; reads its payload only when the metadata cannot tell.
+
+    Raises EntryCorrupt for indexes that are not ascending or out of range, and for a batch with another number of messages
+    than it says.
+    """
+    metadata, place = head.metadata, head.position
+    count = metadata.num_messages_in_batch
+    where = compacted_where(view, entry_id)
+    if not is_batch(metadata) or count <= 1:
+        return Judged(-1, SINGLE)
+    if metadata.compacted_batch_indexes:
+        indexes = check_indexes(metadata.compacted_batch_indexes, count, where)
+        return Judged(indexes[-1], BY_INDEXES, _unlisted(place, count, indexes))
+    if is_encrypted(metadata):
+        return Judged(count - 1, ENCRYPTED)
+    return _judge_payload(read_compacted_entry(reader, view, entry_id).header, place, where)
+
+
+def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[int]:
+    """Return INDEXES, metadata field 31 of a batch of COUNT; raises EntryCorrupt unless they ascend within it."""
+    before = -1
+    for index in indexes:
+        if not before < index < count:
+            fault = "out of range" if not 0 <= index < count else "doubled" if index == before else "not ascending"
+            raise EntryCorrupt(
+                f"{where}: compacted_batch_indexes {list(indexes)[:16]} of a batch of {count}: {index} is {fault}",
+                hint="compact the topic again, or check it with: pulsar-admin compaction verify",
+                where=where,
+                found=list(indexes)[:16],
+                messages=count,
+            )
+        before = index
+    return indexes
+
+
+def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Rejected, ...]:
+    listed = set(indexes)
+    return tuple(
+        Rejected(Position(place.ledger_id, place.entry_id, index), "compacted_batch_indexes does not list it")
+        for index in range(count)
+        if index not in listed
+    )
+
+
+def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
+    """The rule before PIP-429: walk the messages of the payload, which an older compaction flagged ``compacted_out``."""
+    metadata = header.metadata
+    count, read = metadata.num_messages_in_batch, len(header.payload)
+    plain = _uncompressed(metadata, header.payload, where)
+    if plain is None or not starts_as_batch(plain):
+        return Judged(count - 1, OPAQUE, bytes_read=read)
+    last, rejected = None, []
+    for slot in iter_batch(plain, count, where, placeholders=True):
+        if slot.metadata.compacted_out:
+            kind = "compacted_out, a null value" if slot.metadata.null_value else "compacted_out"
+            rejected.append(Rejected(Position(place.ledger_id, place.entry_id, slot.index), kind))
+        else:
+            last = slot.index
+    return Judged(last, BY_FLAGS, tuple(rejected), read)
+
+
+def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
+    """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
+    if metadata.compression == NONE:
+        return payload
+    try:
+        return decompress(metadata.compression, payload, metadata.uncompressed_size, where=where)
+    except EntryCorrupt:
+        return None

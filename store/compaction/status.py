@@ -1,0 +1,169 @@
+"""How far a topic is compacted, what its compacted ledger holds, and what is wrong with either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from store.codec.compactedentry import decode_compacted_to
+from store.codec.ledgermetadata import LedgerMetadata
+from store.compaction.view import COMPACTED_TO, find_compaction_cursor, is_compacted_ledger, stranger_text
+from store.cursors import Cursor
+from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
+from store.extent import Extent, extent_of
+from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
+from store.meta import Txn
+from store.names import Position
+from store.owners import COMPACTED_LEDGER, find_owners
+from store.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedLedgerFacts:
+    """The ledger that the cursor names. ``compacted_to``: the last position its writer read, None when it does not say."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    missing_entries: int
+    compacted_to: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeakedLedger:
+    """A compacted ledger of this topic that nothing references: a compaction or a deletion that did not end."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStatus:
+    """``horizon`` None: no ``__compaction`` cursor. ``since``: what lies behind it. ``problems``: what is wrong, in words."""
+
+    topic: str
+    compacted: bool
+    horizon: Position | None
+    cursor_source: str | None
+    ledger: CompactedLedgerFacts | None
+    entries_since: int
+    messages_since: int
+    bytes_since: int = field(metadata={"json": "bytesSince"})
+    leaked: tuple[LeakedLedger, ...]
+    problems: tuple[str, ...]
+
+
+def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, ...] | None = None) -> CompactionStatus:
+    """Return the state of compaction of TOPIC; LEAKED spares looking at all ledgers again (``find_leaked``)."""
+    cursor = find_compaction_cursor(reader, topic)
+    ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
+    horizon = None if cursor is None else cursor.state.mark_delete
+    problems = list(_cursor_problems(topic, cursor))
+    facts = None
+    if ledger_id is not None and horizon is not None:
+        facts, found = _ledger_facts(reader.txn, topic, ledger_id, horizon)
+        problems += found
+    if leaked is None:
+        leaked = find_leaked(reader.txn, topic)
+    problems += (f"ledger {row.ledger_id}: a compacted ledger of this topic that nothing references" for row in leaked)
+    since = _since(reader.txn, topic, horizon)
+    return CompactionStatus(
+        str(topic.name),
+        facts is not None,
+        horizon,
+        None if cursor is None else cursor.source,
+        facts,
+        since.entries,
+        since.messages,
+        since.bytes,
+        leaked,
+        tuple(problems),
+    )
+
+
+def _since(txn: Txn, topic: Topic, horizon: Position | None) -> Extent:
+    first = 0 if horizon is None else topic.rank(Position(horizon.ledger_id, horizon.entry_id + 1))
+    return extent_of(txn, topic, ((first, topic.number_of_entries),))
+
+
+def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
+    if cursor is None:
+        return
+    if cursor.source == "metadata-fallback":
+        yield (
+            f"the cursor ledger {cursor.info.cursors_ledger_id} of __compaction cannot be read: what is shown is what its "
+            "creation recorded, and may be stale"
+        )
+    elif cursor.skipped_entries:
+        yield f"{cursor.skipped_entries} newer states of __compaction in its cursor ledger cannot be read: it may be stale"
+    stored = cursor.info.mark_delete
+    if cursor.source == "metadata" and stored is not None and stored > topic.last_confirmed:
+        yield f"__compaction stands at {stored}, behind the end of the topic ({topic.last_confirmed})"
+    if cursor.state.ranges:
+        yield "__compaction has individually deleted entries: compaction only moves its mark"
+
+
+def _ledger_facts(
+    txn: Txn, topic: Topic, ledger_id: int, horizon: Position
+) -> tuple[CompactedLedgerFacts | None, list[str]]:
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        return None, [f"the compacted ledger {ledger_id} is gone: readers of the compacted view fail"]
+    problems = []
+    stranger = stranger_text(txn, topic.name, ledger_id)
+    if stranger:
+        problems.append(f"{COMPACTED_LEDGER} names ledger {ledger_id}, {stranger}")
+    if ledger.metadata is None:
+        problems.append(f"the compacted ledger {ledger_id} has no metadata: a broker cannot open it")
+    if ledger.missing_entries:
+        problems.append(
+            f"{ledger.missing_entries} of {ledger.entries} entries of the compacted ledger {ledger_id} are lost or damaged"
+        )
+    compacted_to, problem = _compacted_to(ledger, horizon)
+    problems += [problem] if problem else []
+    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, ledger.missing_entries, compacted_to)
+    return facts, problems
+
+
+def _compacted_to(ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:
+    """Return what the ledger's own metadata says was compacted, and how the cursor contradicts it."""
+    raw = None if ledger.metadata is None else ledger.metadata.custom.get(COMPACTED_TO)
+    if raw is None:
+        return None, ""
+    try:
+        compacted_to = decode_compacted_to(raw, f"ledger {ledger.ledger_id}, {COMPACTED_TO}")
+    except EntryCorrupt as error:
+        return None, error.message
+    if horizon < compacted_to:
+        return compacted_to, (
+            f"__compaction went backward: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
+            "readers that start between them get every message there, compacted or not"
+        )
+    if horizon > compacted_to:
+        return compacted_to, (
+            f"__compaction is ahead: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
+            "readers of the compacted view miss what lies between them"
+        )
+    return compacted_to, ""
+
+
+def find_leaked(txn: Txn, topic: Topic) -> tuple[LeakedLedger, ...]:
+    """Return the compacted ledgers of TOPIC that nothing references; looks at the metadata of every ledger."""
+    leaked = []
+    for ledger_id in iter_ledger_ids(txn):
+        metadata = _find_sound_metadata(txn, ledger_id)
+        if metadata is None or not is_compacted_ledger(metadata, topic.name) or find_owners(txn, ledger_id):
+            continue
+        ledger = read_ledger(txn, ledger_id)
+        leaked.append(LeakedLedger(ledger_id, ledger.entries, ledger.size_bytes, metadata.state.name))
+    return tuple(leaked)
+
+
+def _find_sound_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
+    try:
+        return find_metadata(txn, ledger_id)
+    except MetadataCorrupt:
+        return None  # `ledgers list` and `store check` name it

@@ -1,0 +1,91 @@
+"""What ``compaction status`` says of cursors and ledgers that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.codec.cursor import CursorInfo
+from store.codec.digest import DigestType
+from store.compaction.status import CompactionStatus, read_status
+from store.ledgers import open_reader
+from store.meta import Store, open_store
+from store.names import Position, parse_topic
+from store.topics import read_topic
+from store.tree import put_node
+from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
+from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
+
+TOPIC = "public/default/t"
+RAW = entry(Batch([Slot("k", b"v")], alone=True))
+
+
+def _store(path: Path, **fields: object) -> Path:
+    """Return a store whose topic of ten entries is compacted to 10:4 into ledger 77."""
+    horizon = fields.pop("horizon", Position(10, 4))
+    made = MadeCompacted(77, [compacted(10, 4, RAW)], horizon, **fields)  # type: ignore[arg-type]
+    entries = [Made(PUBLISH_MS, raw=RAW)] * 10
+    return make_store(path / "pulsar-store", {TOPIC: MadeTopic([entries], compacted=made)})
+
+
+def _status(path: Path) -> CompactionStatus:
+    with open_store(path) as store, open_reader(store) as reader:
+        return read_status(reader, read_topic(reader.txn, parse_topic(TOPIC)))
+
+
+def test_as_it_should_be(tmp_path: Path) -> None:
+    found = _status(_store(tmp_path))
+    assert found.problems == ()
+    assert (found.compacted, found.horizon, found.entries_since) == (True, Position(10, 4), 5)
+    assert (found.messages_since, found.bytes_since) == (5, 5 * len(RAW))
+    assert found.ledger is not None
+    assert (found.ledger.entries, found.ledger.size_bytes) == (1, len(compacted(10, 4, RAW)))
+    assert found.ledger.compacted_to == Position(10, 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"compacted_to": Position(10, 6)}, "went backward: it stands at 10:4, its ledger is compacted to 10:6"),
+        ({"compacted_to": Position(10, 2)}, "is ahead: it stands at 10:4, its ledger is compacted to 10:2"),
+        ({"horizon": Position(10, 12)}, "stands at 10:12, behind the end of the topic"),
+        ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of persistent://public"),
+        ({"lost": (0,)}, "1 of 1 entries of the compacted ledger 77 are lost or damaged"),
+        ({"listed": False}, "the compacted ledger 77 is gone"),
+    ],
+)
+def test_problems(tmp_path: Path, fields: dict[str, object], text: str) -> None:
+    assert any(text in problem for problem in _status(_store(tmp_path, **fields)).problems)
+
+
+def test_cursor_whose_ledger_is_gone(tmp_path: Path) -> None:
+    info = CursorInfo(cursors_ledger_id=500, mark_delete=Position(10, 1), properties={})
+    topic = MadeTopic([[Made(PUBLISH_MS, raw=RAW)] * 3], cursors={"__compaction": info})
+    found = _status(make_store(tmp_path / "s", {TOPIC: topic}))
+    assert (found.compacted, found.cursor_source) == (False, "metadata-fallback")
+    assert "may be stale" in found.problems[0]
+
+
+def test_leaked_ledgers(tmp_path: Path) -> None:
+    path = _store(tmp_path)
+
+    def leak(store: Store) -> None:
+        for ledger_id, owner in ((90, TOPIC), (91, "public/default/other")):
+            claims = {
+                "component": b"compacted-ledger",
+                "pulsar/compactedTopic": f"persistent://{owner}".encode(),
+            }
+            node = ledger_node(ledger_id, 3, 99, DigestType.CRC32, claims)
+            store.write(lambda txn, node=node: put_node(txn, node))
+
+    with open_store(path, writable=True) as store:
+        leak(store)
+    found = _status(path)
+    assert [(row.ledger_id, row.entries, row.size_bytes) for row in found.leaked] == [(90, 3, 99)]
+    assert found.problems == ("ledger 90: a compacted ledger of this topic that nothing references",)
+
+
+def test_never_compacted(tmp_path: Path) -> None:
+    found = _status(make_store(tmp_path / "s", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=RAW)] * 3])}))
+    assert (found.compacted, found.horizon, found.entries_since, found.problems) == (False, None, 3, ())
