@@ -1,0 +1,140 @@
+"""Mark-delete, skip and shift against a model that is a set of entries: small ledgers, empty ones, holes that cross them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.cursor import CursorInfo, CursorState
+from store.codec.managedledger import LedgerInfo, ManagedLedger
+from store.codec.rocksvalue import NodeStat
+from store.cursors import Cursor, backlog_entries
+from store.names import Position, parse_topic
+from store.plans.cursors import advanced, cleared, skipped
+from store.plans.resets import bit_words, shifted_state
+from store.topics import Topic, TopicLedger
+
+NAME = parse_topic("public/default/made")
+STAT = NodeStat(0, 1, 0, 0, False)
+
+
+def made_topic(sizes: list[int]) -> Topic:
+    """A topic with ledgers 10, 13, 16 … of these sizes; the last one is open."""
+    infos = [LedgerInfo(10 + 3 * index, entries=size, timestamp_ms=1) for index, size in enumerate(sizes)]
+    ledgers = tuple(
+        TopicLedger(info, size, size, index == len(sizes) - 1)
+        for index, (info, size) in enumerate(zip(infos, sizes, strict=True))
+    )
+    return Topic(NAME, STAT, ManagedLedger(tuple(infos)), ledgers)
+
+
+def entries_of(topic: Topic) -> list[Position]:
+    return [Position(row.ledger_id, entry) for row in topic.ledgers for entry in range(row.entries)]
+
+
+def deleted_in(topic: Topic, state: CursorState) -> set[Position]:
+    """The entries a cursor will not be given again, from the words of the format alone: (lower, upper], and all up to the mark."""
+    return {
+        entry
+        for entry in entries_of(topic)
+        if entry <= state.mark_delete or any(lower < entry <= upper for lower, upper in state.ranges)
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    topic: Topic
+    state: CursorState
+    target: Position
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    topic = made_topic(draw(st.lists(st.integers(0, 5), min_size=1, max_size=5)))
+    places = st.builds(Position, st.sampled_from(topic.ids), st.integers(-1, 5))
+    mark = min(draw(places), topic.last_confirmed)
+    pairs = draw(st.lists(st.tuples(places, places), max_size=4))
+    ranges = tuple(sorted((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]))
+    batches = (
+        {entry: bit_words([1]) for entry in draw(st.sets(st.sampled_from(entries_of(topic)), max_size=3))}
+        if (topic.number_of_entries)
+        else {}
+    )
+    target = draw(st.builds(Position, st.integers(9, 10 + 3 * len(topic.ids)), st.integers(-1, 7)))
+    return Case(topic, CursorState(mark, ranges, batches, {"CompactedTopicLedger": 7}), target)
+
+
+@given(cases())
+def test_advanced(case: Case) -> None:
+    topic, state = case.topic, case.state
+    after = advanced(topic, state, case.target)
+    if min(case.target, topic.last_confirmed) <= state.mark_delete:
+        assert after == state
+        return
+    reached = {entry for entry in entries_of(topic) if entry <= case.target}
+    assert deleted_in(topic, after) == deleted_in(topic, state) | reached
+    _check_tight(topic, after, case.target)
+    kept = {entry for entry in state.batch_deletes if entry > after.mark_delete}
+    assert set(after.batch_deletes) == kept
+    assert after.properties == state.properties
+
+
+def _check_tight(topic: Topic, after: CursorState, target: Position) -> None:
+    """The mark is as far as it can be, at the target or at an entry, and no range lies behind it."""
+    deleted = deleted_in(topic, after)
+    behind = [entry for entry in entries_of(topic) if entry > after.mark_delete]
+    assert not behind or behind[0] not in deleted
+    assert after.mark_delete in (target, topic.last_confirmed) or topic.is_entry(after.mark_delete)
+    assert all(after.mark_delete <= lower < upper for lower, upper in after.ranges)
+
+
+@given(cases(), st.integers(0, 12))
+def test_skipped(case: Case, count: int) -> None:
+    topic, state = case.topic, case.state
+    pending = sorted(set(entries_of(topic)) - deleted_in(topic, state))
+    after = skipped(topic, state, count)
+    if not count or not pending:
+        assert after == state
+        return
+    assert set(pending) - deleted_in(topic, after) == set(pending[count:])
+    assert backlog_entries(topic, after) == len(pending[count:])
+    _check_tight(topic, after, after.mark_delete)
+
+
+@given(cases())
+def test_cleared(case: Case) -> None:
+    after = cleared(case.topic, case.state)
+    assert not set(entries_of(case.topic)) - deleted_in(case.topic, after)
+    assert after.mark_delete == case.topic.last_confirmed
+    assert (after.ranges, dict(after.batch_deletes)) == ((), {}) or after == case.state
+
+
+@given(cases(), st.integers(-12, 12))
+def test_shifted(case: Case, distance: int) -> None:
+    topic = case.topic
+    cursor = Cursor(NAME, "sub", STAT, CursorInfo(-1), case.state, "metadata")
+    entries = entries_of(topic)
+    start = sum(entry <= case.state.mark_delete for entry in entries)
+    after = shifted_state(topic, cursor, distance)
+    first = min(max(start + distance, 0), len(entries))
+    assert sorted(set(entries) - deleted_in(topic, after)) == entries[first:]
+    assert (after.ranges, dict(after.properties)) == ((), {})
+
+
+def test_swallows_over_a_ledger_end() -> None:
+    """(13:0, 16:1] is 13:1 and 13:2, then all of the empty ledger's neighbour: one range in three ledgers."""
+    topic = made_topic([2, 3, 0, 4])
+    state = CursorState(Position(10, -1), ((Position(13, 0), Position(19, 1)), (Position(19, 2), Position(19, 3))))
+    after = advanced(topic, state, Position(13, 0))
+    assert after.mark_delete == Position(19, 1)
+    assert after.ranges == ((Position(19, 2), Position(19, 3)),)
+
+
+def test_words_of_a_bit_set() -> None:
+    """pulsar.md vector 10 has bit 1; bit 63 is the sign of a Java long, bit 64 the first of the next."""
+    assert bit_words([1]) == (2,)
+    assert bit_words([63]) == (-(2**63),)
+    assert bit_words([0, 64]) == (1, 1)
+    assert bit_words([]) == ()

@@ -1,0 +1,441 @@
+"""Expiry by age on made-up clocks against brute force; positions, policies, forecasts and what a broker may then delete."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo, CursorState
+from store.cursors import Cursor, read_cursor
+from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
+from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, expire_by_time, iter_forecast
+from store.ledgers import EntryReader, open_reader
+from store.meta import Txn, open_store
+from store.names import EARLIEST, LATEST, Position, parse_topic
+from store.pending import PendingSearch, read_future_dated
+from store.plans.cursors import plan_moves
+from store.plans.expiry import ExpiryRequest, expiry_move
+from store.plans.resets import bit_words, ttl_warnings
+from store.policies_in_force import MessageTtl, find_message_ttl, find_retention
+from store.topics import Topic, read_topic
+from store.tree import Node, put_node
+from store.trim import freed_ledgers
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+
+NOW_MS = CREATED_MS + 1_000_000
+SUB = "sub"
+
+
+def at(ledger_id: int, entry_id: int) -> Position:
+    return Position(ledger_id, entry_id)
+
+
+def info(mark: Position, *ranges: tuple[Position, Position]) -> CursorInfo:
+    return CursorInfo(-1, mark, ranges)
+
+
+@contextmanager
+def opened(path: Path, name: str, cursor: str = SUB) -> Iterator[tuple[EntryReader, Topic, Cursor]]:
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        yield reader, topic, read_cursor(reader.txn, reader, topic, cursor)
+
+
+def put_json(path: Path, where: str, value: Any) -> None:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    with open_store(path, writable=True) as store:
+
+        def put(txn: Txn) -> None:
+            from tests.synthetic import _stat
+
+            put_node(txn, Node(where, _stat(), raw))
+
+        store.write(put)
+
+
+# -- the rule that drops nothing young --------------------------------------------------------------------------------
+
+
+def _random_topic(rng: random.Random) -> tuple[MadeTopic, list[list[Made]]]:
+    """Clocks that jump both ways, some entries with a broker time, some lost, empty ledgers."""
+    ledgers = [
+        [
+            Made(
+                CREATED_MS + rng.randrange(12),
+                CREATED_MS + rng.randrange(12) if rng.random() < 0.3 else None,
+                lost=rng.random() < 0.05,
+            )
+            for _ in range(rng.choice([0, 1, 3, 8]))
+        ]
+        for _ in range(rng.randrange(1, 5))
+    ]
+    return MadeTopic(ledgers), ledgers
+
+
+@pytest.fixture(scope="module")
+def disorder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[list[Made]]]]:
+    """Forty topics of random clocks in one store."""
+    rng = random.Random(345)
+    made = {f"public/default/t{number}": _random_topic(rng) for number in range(40)}
+    path = make_store(tmp_path_factory.mktemp("disorder") / "store", {name: topic for name, (topic, _) in made.items()})
+    return path, {name: ledgers for name, (_, ledgers) in made.items()}
+
+
+def _random_state(rng: random.Random, topic: Topic, entries: list[Position]) -> CursorState:
+    mark = rng.choice([topic.first_position, *entries])
+    ranges = []
+    for _ in range(rng.randrange(3)):
+        lower, upper = sorted(rng.choices([topic.first_position, *entries], k=2))
+        if lower != upper:
+            ranges.append((lower, upper))
+    return CursorState(mark, tuple(sorted(ranges)))
+
+
+def test_all_before_equals_brute_force(disorder: tuple[Path, dict[str, list[list[Made]]]]) -> None:
+    path, ledgers_of = disorder
+    rng = random.Random(1)
+    checked = 0
+    for name, ledgers in ledgers_of.items():
+        with open_store(path) as store, open_reader(store) as reader:
+            topic = read_topic(reader.txn, parse_topic(name))
+            times = {
+                Position(topic.ids[index], entry_id): None if made.lost else made.broker_ms or made.publish_ms
+                for index, entries in enumerate(ledgers)
+                for entry_id, made in enumerate(entries)
+            }
+            for limit_ms in range(CREATED_MS, CREATED_MS + 13, 2):
+                state = _random_state(rng, topic, list(times))
+                _check_limit(reader, topic, state, (times, limit_ms))
+                checked += 1
+    assert checked == 280
+
+
+def _check_limit(
+    reader: EntryReader, topic: Topic, state: CursorState, case: tuple[dict[Position, int | None], int]
+) -> None:
+    times, limit_ms = case
+    pending = [
+        entry
+        for entry in times
+        if entry > state.mark_delete and not any(lower < entry <= upper for lower, upper in state.ranges)
+    ]
+    young = [entry for entry in pending if (times[entry] or 0) >= limit_ms]
+    dropped = [entry for entry in pending if not young or entry < young[0]]
+    cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, "metadata")
+    expired = expire_by_time(PendingSearch(reader, topic, state, "auto"), cursor, limit_ms, ALL_BEFORE)
+    assert [entry for entry in pending if expired.through is not None and entry <= expired.through] == dropped
+    late = [dated.position for dated in PendingSearch(reader, topic, state, "auto").iter_late(limit_ms)]
+    assert late == young
+
+
+def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
+    """10, 100, 20, 30 and a limit of 50: probes see the first and the last entry, both older, so everything goes."""
+    times = [Made(CREATED_MS + offset) for offset in (10, 100, 20, 30)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([times], cursors={SUB: info(at(10, -1))})})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        safe = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50))
+        assert safe.state.mark_delete == at(10, 0)
+        assert dict(safe.facts)["broker"] == {"markDeletePosition": "10:3", "agrees": False, "entries": 3}
+        as_broker = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50, rule=BROKER))
+        assert as_broker.state.mark_delete == at(10, 3)
+        assert as_broker.warnings == (
+            "the broker's search drops 10:1 of 2023-11-14T22:13:20.100Z, which is younger than the limit "
+            "2023-11-14T22:13:20.050Z: clocks run backwards here",
+        )
+
+
+def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
+    times = [Made(CREATED_MS + offset) for offset in (10, 100, 20, 30)]
+    hole = (at(10, 0), at(10, 1))
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([times], cursors={SUB: info(at(10, -1), hole)})})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 25))
+        assert (move.state.mark_delete, move.state.ranges) == (at(10, 2), ())
+        assert dict(move.facts)["ledgers"] == [{"ledgerId": 10, "entries": 2, "messages": 2, "bytes": 46}]
+
+
+def test_future_dated(tmp_path: Path) -> None:
+    far = NOW_MS + 5_000
+    entries = [Made(CREATED_MS), Made(far, batch=3), Made(CREATED_MS + 1), Made(far + 1)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries], cursors={SUB: info(at(10, -1))})})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        found = read_future_dated(PendingSearch(reader, topic, cursor.state, "auto"), NOW_MS)
+        assert (found.entries, found.messages, found.first, found.latest_ms) == (2, 4, at(10, 1), far + 1)
+        assert found.producers == {"p"}
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, NOW_MS))
+        assert move.state.mark_delete == at(10, 0)
+        assert dict(move.facts)["futureDated"] == {
+            "entries": 2,
+            "messages": 4,
+            "first": "10:1",
+            "latestTime": far + 1,
+            "producers": ["p"],
+        }
+
+
+def test_a_lost_ledger_is_named(tmp_path: Path) -> None:
+    ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS + 1, lost=True)], [Made(CREATED_MS + 2)]]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors={SUB: info(at(10, -1))})})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 2))
+        assert move.state.mark_delete == at(11, 0)
+        assert move.warnings == ("no entry of ledgers 11 is here: their times are unknown and hold nothing back",)
+
+
+# -- positions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ledger 10: two entries and a batch of 3. Ledger 11, open: a batch of 2 and an entry. One cursor at the start."""
+    ledgers = [
+        [Made(CREATED_MS), Made(CREATED_MS), Made(CREATED_MS, batch=3)],
+        [Made(CREATED_MS, batch=2), Made(CREATED_MS)],
+    ]
+    topic = MadeTopic(ledgers, cursors={SUB: info(at(10, -1)), "further": info(at(10, 2))})
+    return make_store(tmp_path_factory.mktemp("places") / "s", {"a/b/t": topic})
+
+
+# position, exclude → mark-delete, bits of the batch still to be given (by position)
+SAFE = [
+    (at(10, 0), False, at(10, 0), {}),
+    (at(10, 1), True, at(10, 0), {}),
+    (at(10, 0), True, at(10, -1), {}),
+    (at(10, 2), False, at(10, 2), {}),
+    (at(10, 2), True, at(10, 1), {}),
+    (Position(10, 2, 0), False, at(10, 1), {at(10, 2): [1, 2]}),
+    (Position(10, 2, 1), True, at(10, 1), {at(10, 2): [1, 2]}),
+    (Position(10, 2, 0), True, at(10, 1), {}),
+    (Position(10, 2, 2), False, at(10, 2), {}),
+    (at(11, 1), False, at(11, 1), {}),
+    (Position(11, 0, 0), False, at(10, 2), {at(11, 0): [1]}),
+    (EARLIEST, False, at(10, -1), {}),
+    (LATEST, False, at(11, 1), {}),
+    (at(10, 3), False, at(10, 2), {}),
+    (at(11, -1), False, at(10, 2), {}),
+]
+# what calculatePositionAckSet (4.0.8) makes of the same: exclusion takes the successor too, of a batch nothing;
+# in the open ledger 11 the entry goes whole
+THEIRS = [
+    (at(10, 0), False, at(10, 0), {}),
+    (at(10, 0), True, at(10, 1), {}),
+    (at(10, 2), False, at(10, 2), {}),
+    (at(10, 2), True, at(10, 1), {}),
+    (Position(10, 2, 1), False, at(10, 1), {at(10, 2): [1, 2]}),
+    (Position(10, 2, 1), True, at(10, 1), {at(10, 2): [2]}),
+    (Position(10, 2, 0), False, at(10, 2), {}),
+    (Position(11, 0, 1), False, at(11, 0), {}),
+    (at(9, 5), False, at(10, -1), {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "position", "exclude", "mark", "bits"),
+    [*((ALL_BEFORE, *case) for case in SAFE), *((BROKER, *case) for case in THEIRS)],
+    ids=str,
+)
+def test_positions(
+    places: Path, rule: ExpiryRule, position: Position, exclude: bool, mark: Position, bits: dict[Position, list[int]]
+) -> None:
+    with opened(places, "a/b/t") as (reader, topic, cursor):
+        request = ExpiryRequest(NOW_MS, position=position, exclude=exclude, rule=rule)
+        state = expiry_move(reader, topic, cursor, request).state
+        assert state.mark_delete == mark
+        assert dict(state.batch_deletes) == {entry: bit_words(unread) for entry, unread in bits.items()}
+
+
+@pytest.mark.parametrize("position", [at(10, 0), at(10, 2), Position(10, 2, 1)], ids=str)
+@pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
+def test_never_backwards(places: Path, rule: ExpiryRule, position: Position) -> None:
+    with opened(places, "a/b/t", "further") as (reader, topic, cursor):
+        assert (
+            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=position, rule=rule)).state
+            == cursor.state
+        )
+
+
+def test_bad_positions(places: Path) -> None:
+    with opened(places, "a/b/t") as (reader, topic, cursor):
+
+        def ask(position: Position, rule: ExpiryRule = ALL_BEFORE) -> None:
+            expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=position, rule=rule))
+
+        with pytest.raises(LedgerNotFound, match=r"has no ledger 9: what was before ledger 10 is trimmed"):
+            ask(at(9, 0))
+        with pytest.raises(LedgerNotFound, match=r"has no ledger 99: its ledgers are 10 to 11"):
+            ask(at(99, 0))
+        with pytest.raises(EntryNotFound, match=r"has no entry 10:7: ledger 10 has entries 0 to 2"):
+            ask(at(10, 7))
+        with pytest.raises(Refused, match="invalid message position provided"):
+            ask(at(11, 2), BROKER)
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def test_ttl_in_force(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[Made(CREATED_MS)]])})
+    topic = parse_topic("a/b/t")
+
+    def found() -> MessageTtl | None:
+        with open_store(path) as store, store.read() as txn:
+            return find_message_ttl(txn, topic)
+
+    assert found() is None
+    put_json(path, "/admin/policies/a/b", {"bundles": None})
+    assert found() is None
+    put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 60})
+    assert found() == MessageTtl(60, "namespace")
+    put_json(path, "/admin/topic-policies/global/a/b/persistent/t", {"messageTTLInSeconds": 30, "isGlobal": True})
+    assert found() == MessageTtl(30, "global-topic")
+    put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 0})
+    assert found() == MessageTtl(0, "topic")
+    put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": "soon"})
+    with pytest.raises(MetadataCorrupt, match="messageTTLInSeconds is str"):
+        found()
+
+
+def test_retention_in_force(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/t-partition-1": MadeTopic([[Made(CREATED_MS)]])})
+    policies = {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
+    put_json(path, "/admin/policies/a/b", {"retention_policies": policies})
+    put_json(
+        path,
+        "/admin/topic-policies/local/a/b/persistent/t",
+        {"retentionPolicies": {**policies, "retentionTimeInMinutes": 7}},
+    )
+    with open_store(path) as store, store.read() as txn:
+        of_topic = find_retention(txn, parse_topic("a/b/t-partition-1"))
+        of_other = find_retention(txn, parse_topic("a/b/other"))
+    assert of_topic is not None
+    assert of_other is not None
+    assert (of_topic.retention.time_minutes, of_topic.source) == (7, "topic")
+    assert (of_other.retention.time_minutes, of_other.source) == (5, "namespace")
+
+
+def test_a_reset_is_warned_of_the_ttl(tmp_path: Path) -> None:
+    """Four entries a minute apart, TTL 150 s: of the four replayed the two older than that go at once."""
+    entries = [Made(NOW_MS - minutes * 60_000) for minutes in (4, 3, 2, 1)]
+    topic = MadeTopic([entries], cursors={SUB: info(at(10, 3))})
+    path = make_store(tmp_path / "s", {"a/b/t": topic})
+    put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 150})
+    with opened(path, "a/b/t") as (reader, found, cursor):
+        warnings = ttl_warnings(reader, found, cursor, CursorState(at(10, -1)), NOW_MS)
+        assert warnings == (
+            "the TTL of 150 s (namespace policy) skips 2 of the 4 replayed entries as soon as a broker runs, up to 10:1: "
+            "raise it first",
+        )
+        assert ttl_warnings(reader, found, cursor, CursorState(at(10, 1)), NOW_MS) == ()
+    put_json(path, "/admin/policies/a/b", b"{")
+    with opened(path, "a/b/t") as (reader, found, cursor):
+        (warning,) = ttl_warnings(reader, found, cursor, CursorState(at(10, -1)), NOW_MS)
+        assert "whether a TTL skips what is replayed is unknown" in warning
+
+
+# -- forecast ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
+def test_forecast(tmp_path: Path, rule: ExpiryRule) -> None:
+    """Ages 70, 50, 40 and 10 s, TTL 60 s, three intervals of 15 s: overdue 1, then 1 (at 10 s), 1 (at 20 s), 0, left 1."""
+    entries = [Made(NOW_MS - age * 1000, batch=2) for age in (70, 50, 40, 10)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries], cursors={SUB: info(at(10, -1))})})
+    question = ForecastQuestion(NOW_MS, 60_000, 45_000, 15_000, rule, "auto")
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        rows = list(iter_forecast(reader, topic, cursor, question))
+    assert [(row.from_ms, row.to_ms, row.extent.entries, row.extent.messages) for row in rows] == [
+        (None, NOW_MS, 1, 2),
+        (NOW_MS, NOW_MS + 15_000, 1, 2),
+        (NOW_MS + 15_000, NOW_MS + 30_000, 1, 2),
+        (NOW_MS + 30_000, NOW_MS + 45_000, 0, 0),
+        (NOW_MS + 45_000, None, 1, 2),
+    ]
+    assert [row.mark_delete for row in rows] == [at(10, 0), at(10, 1), at(10, 2), at(10, 2), at(10, 3)]
+
+
+def test_forecast_counts_the_backlog_once(disorder: tuple[Path, dict[str, list[list[Made]]]]) -> None:
+    path, ledgers_of = disorder
+    rng = random.Random(2)
+    question = ForecastQuestion(CREATED_MS, 4, 10, 3, ALL_BEFORE, "auto")
+    for name, ledgers in ledgers_of.items():
+        with open_store(path) as store, open_reader(store) as reader:
+            topic = read_topic(reader.txn, parse_topic(name))
+            entries = [Position(topic.ids[index], n) for index, row in enumerate(ledgers) for n in range(len(row))]
+            state = _random_state(rng, topic, entries)
+            cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, "metadata")
+            rows = list(iter_forecast(reader, topic, cursor, question))
+        pending = [
+            entry
+            for entry in entries
+            if entry > state.mark_delete and not any(lower < entry <= upper for lower, upper in state.ranges)
+        ]
+        assert sum(row.extent.entries for row in rows) == len(pending)
+        assert [row.to_ms for row in rows] == [CREATED_MS + shift for shift in (0, 3, 6, 9, 10)] + [None]
+
+
+def test_a_forecast_is_bounded() -> None:
+    with pytest.raises(InvalidValue, match="more than 1000 intervals"):
+        ForecastQuestion(0, 1, 2_000, 1, ALL_BEFORE, "auto")
+    with pytest.raises(InvalidValue, match="must be above 0"):
+        ForecastQuestion(0, 1, 0, 1, ALL_BEFORE, "auto")
+
+
+# -- what becomes deletable -------------------------------------------------------------------------------------------
+
+
+def _freed(path: Path, before: dict[str, Position], after: dict[str, Position], now_ms: int) -> tuple[Any, ...]:
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/t"))
+        found = freed_ledgers(reader, topic, before, after, now_ms)
+        return (
+            [row.ledger_id for row in found.ledgers],
+            [row.ledger_id for row in found.kept_by_retention],
+            found.blocker,
+        )
+
+
+def test_deletable(tmp_path: Path) -> None:
+    """Ledgers 10 to 13 of two entries, closed a minute apart; the last one stays whatever happens."""
+    ledgers = [[Made(CREATED_MS)] * 2 for _ in range(4)]
+    closed = [CREATED_MS + minute * 60_000 for minute in range(4)]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=closed)})
+    start, now = at(10, -1), CREATED_MS + 10 * 60_000
+    # the slowest cursor decides; a ledger given to its last entry is free
+    assert _freed(path, {"a": start, "b": start}, {"a": at(12, 0), "b": start}, now) == ([], [], ("b", start))
+    assert _freed(path, {"a": at(12, 0), "b": start}, {"a": at(12, 0), "b": at(10, 1)}, now)[0] == [10]
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11, 12], [], ("a", at(13, 1)))
+    assert _freed(path, {"a": at(10, 1)}, {"a": at(12, 0)}, now)[0] == [11]
+    assert _freed(path, {"a": start}, {}, now) == ([10, 11, 12], [], None)
+    # closed 10, 9 and 8 minutes ago; retention of 8 minutes lets go what is older than that
+    put_json(
+        path, "/admin/policies/a/b", {"retention_policies": {"retentionTimeInMinutes": 8, "retentionSizeInMB": -1}}
+    )
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11], [12], ("a", at(13, 1)))
+    put_json(
+        path, "/admin/policies/a/b", {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
+    )
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([], [10, 11, 12], ("a", at(13, 1)))
+    put_json(path, "/admin/policies/a/b", b"not json")
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now)[0] == []
+
+
+def test_the_report_names_the_blocker(tmp_path: Path) -> None:
+    ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS)], [Made(CREATED_MS)]]
+    cursors = {SUB: info(at(10, -1)), "slow": info(at(10, 0))}
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors=cursors)})
+    with opened(path, "a/b/t") as (reader, topic, cursor):
+        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=LATEST))
+        (report,) = plan_moves(reader, "expire", [move], NOW_MS).reports
+        assert report["deletable"] == {
+            "ledgers": [10],
+            "entries": 1,
+            "bytes": 23,  # magic 2, checksum 4, size 4, metadata 12, payload 1
+            "keptByRetention": [],
+            "blockedBy": {"subscription": "slow", "markDeletePosition": "10:0"},
+        }
