@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from store.generate import draws
-from store.scan.kernel import _crc32c_bytes
+from store.scan.crc import START, crc32c
 
 BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = 1, 2, 4  # which broker entry metadata; GIVEN: bytes made by other interceptors
 EVENT_TIME = 8
@@ -69,7 +69,6 @@ _LANE_STEP = np.uint64(draws.LANE_STEP)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
-_ONES = np.uint32(0xFFFFFFFF)
 _PRODUCER, _BATCH, _CODEC, _DELAYED = draws.PRODUCER, draws.BATCH, draws.CODEC, draws.DELAYED
 _DELAY, _LATENCY, _JUMP, _EVENT, _VARIANT = draws.DELAY, draws.LATENCY, draws.JUMP, draws.EVENT, draws.VARIANT
 _SIZE, _KEY, _PAYLOAD, _NULL = draws.SIZE, draws.KEY, draws.PAYLOAD, draws.NULL
@@ -349,7 +348,7 @@ def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     end = _put_metadata(out, start + 4, plan, state, producer, names, shape, body)
     _put_32(out, start, end - start - 4)
     end = _put_body(out, end, plan, state, producer.sequence, shape, body, tables)
-    _put_32(out, at + 2, np.int64(_crc32c_bytes(out, start, end, _ONES) ^ _ONES))
+    _put_32(out, at + 2, np.int64(crc32c(out, start, end, START) ^ START))
     return end
 
 
@@ -388,9 +387,8 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
         _put_64(out, at + 12, state.entry_id)
         _put_64(out, at + 20, (state.entry_id & ~7) - 1)  # a writer keeps several entries under way
         _put_64(out, at + 28, state.length + end - payload)
-        digest = _crc32c_bytes(out, at + 4, at + 36, _ONES)
-        digest = _crc32c_bytes(out, payload, end, digest)
-        _put_32(out, at + 36, np.int64(digest ^ _ONES))
+        digest = crc32c(out, payload, end, crc32c(out, at + 4, at + 36, START))
+        _put_32(out, at + 36, np.int64(digest ^ START))
         positions[entry - first] = at + 4
         messages = max(shape[1], 1)
         state.entry_id += 1
