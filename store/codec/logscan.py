@@ -44,6 +44,7 @@ from store.errors import EntryLogCorrupt
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20
+RUN_RECORDS = 4  # so many in a row are no accident
 
 _FRAME = struct.Struct(
     ">i"  # size
@@ -222,6 +223,36 @@ def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | Non
         if _is_followed(data, record.end, limit) or find_digest_type(record.body(data)) is not None:
             return pos
     return None
+
+
+def find_record(data: memoryview, start: int, stop: int) -> int | None:
+    """Return the first position in START to STOP where a record begins, in the middle of a sound log; None: there is none.
+
+    Its digest proves it; where no digest does (an unknown type), the first that starts a run of records is taken.
+    """
+    in_run = None
+    for pos in iter_candidates(data, start, min(stop + _FRAME.size, len(data))):
+        if pos >= stop:
+            break
+        record = _frame(data, pos, len(data))
+        if record is None or record.ledger_id < 0:
+            continue
+        if find_digest_type(record.body(data)) is not None:
+            return pos
+        if in_run is None and _starts_run(data, record):
+            in_run = pos
+    return in_run
+
+
+def _starts_run(data: memoryview, record: Record) -> bool:
+    """Whether RUN_RECORDS more entries follow RECORD without a gap."""
+    end = record.end
+    for _ in range(RUN_RECORDS):
+        following = _frame(data, end, len(data))
+        if following is None or following.ledger_id < 0:
+            return False
+        end = following.end
+    return True
 
 
 def iter_candidates(data: memoryview, start: int, limit: int) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.logscan import Gap, GapReason, Record, TornTail, iter_candidates, iter_records
+from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_candidates, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.scan import kernel
 
@@ -34,12 +35,16 @@ ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must no
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes START to END of one file; a record belongs to the slice in which it begins."""
+    """Bytes START to END of one file; a record belongs to the slice in which it begins.
+
+    ``seek``: START was cut anywhere in an entry log; the first record at or behind it is searched for.
+    """
 
     path: str
     kind: Literal["entry-log", "journal"]
     start: int
     end: int
+    seek: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +69,24 @@ class FileScan:
     next_offset: int = 0  # how far the scan is
     torn: bool = False  # the file ends inside a record
     records: int = 0
+    first_offset: int = 0  # where the first record begins
     resume_offset: int = 0  # behind the last good record: where a scan of the grown file goes on
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``resume_offset``
     tail_problems: int = 0
 
     def batches(self) -> Iterator[Records]:
-        """Yield record arrays in file order; each is overwritten by the next: copy what is kept."""
-        with open(self.slice.path, "rb", buffering=0) as file:
+        """Yield record arrays in file order; each is overwritten by the next: copy what is kept.
+
+        Raises SourceChanged when the file is gone or becomes shorter, EntryLogCorrupt when the disk cannot read it.
+        """
+        with _translated(self.slice.path), open(self.slice.path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:
                 self.next_offset = self._first_record(file, size)
+            elif self.slice.seek:
+                self.next_offset = self._seek(file, size)
+            self.first_offset = self.next_offset
             if self.next_offset <= size:
                 self._good_until(self.next_offset)
             yield from self._scan(_Window(file, min(self.slice.end, size), size))
@@ -91,6 +103,13 @@ class FileScan:
         except (EntryLogCorrupt, Unsupported) as error:
             self.problems.append(Problem(0, min(size, HEADER_BYTES), error.message))
         return journal.PADDED_HEADER_BYTES if is_journal else HEADER_BYTES
+
+    def _seek(self, file: Any, size: int) -> int:
+        """Return where the first record at or behind the slice's start begins; its end when none does."""
+        stop = min(self.slice.end, size)
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
+            found = find_record(data, self.slice.start, stop)
+        return stop if found is None else found
 
     def _good_until(self, offset: int) -> None:
         self.resume_offset, self.tail_records = offset, 0
@@ -251,6 +270,18 @@ class FileScan:
             self.problems.append(
                 Problem(at + window.base, 4 + len(body), "digest mismatch", int(row["ledger_id"]), int(row["entry_id"]))
             )
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceChanged(f"{path} is gone", hint="bring the file back, or run `store refresh`", path=path) from error
+    except OSError as error:
+        raise EntryLogCorrupt(
+            f"{path} cannot be read: {error.strerror}", hint="check the disk and the file's permissions", path=path
+        ) from error
 
 
 def _find_journal_record(data: memoryview, start: int) -> int | None:
