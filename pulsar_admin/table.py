@@ -51,6 +51,17 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.inspect:owner",
             "Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to.",
         ),
+        "check": Row(
+            "commands.store.check:check",
+            "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.",
+        ),
+        "refresh": Row(
+            "commands.store.refreshing:refresh", "Bring the store up to date with the directory it was imported from."
+        ),
+        "index": Row(
+            "commands.store.refreshing:index",
+            "Make the location and time index again from the files, and compare it with the one that is there.",
+        ),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
     },
@@ -103,6 +114,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Find the first entry at or after a point in time.",
             ("get-message-id",),
         ),
+        "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
+        "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
         "reset-cursor": Row(
             "commands.topics.reset:reset_cursor",
             "Move a subscription so that the first entry given again is at a time or a position.",
@@ -160,8 +173,30 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "delayed": {},
     "nacks": {},
-    "ledgers": {},
-    "logs": {},
+    "ledgers": {
+        "list": Row("commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),
+        "info": Row("commands.ledgers:info", "Show everything known about a ledger."),
+        "entries": Row("commands.ledgers:entries", "List the entries of a ledger, each read and its digest verified."),
+        "orphans": Row(
+            "commands.ledgers:orphans",
+            "List ledgers that no topic, cursor, schema, compaction or delayed index references.",
+        ),
+        "missing": Row(
+            "commands.ledgers:missing",
+            "List what is lost: referenced ledgers that are not there, and entries that no file holds.",
+        ),
+        "verify": Row(
+            "commands.ledgers:verify",
+            "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
+        ),
+    },
+    "logs": {
+        "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),
+        "dump": Row("commands.logs:dump", "List the records of one entry log or journal."),
+        "verify": Row(
+            "commands.logs:verify", "Read entry logs and journals whole: framing, every digest, the ledgers map."
+        ),
+    },
 }
 
 

@@ -38,7 +38,7 @@ class LogFile:
     mode: str  # "referenced", "linked", "copied" or "own"
     size_bytes: int
     mtime_ns: int
-    fingerprint: str  # of the first bytes behind the header
+    fingerprint: str  # of the first bytes behind the header, up to ``next_offset``
     next_offset: int  # behind the last good record: where a scan of the grown file goes on
     records: int
     problems: int
@@ -53,9 +53,18 @@ class LogFile:
 
 
 def fingerprint(descriptor: int, size_bytes: int) -> str:
-    """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only (it may have grown)."""
+    """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only: what follows may grow."""
     count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
     return sha256(os.pread(descriptor, count, _HEADER_BYTES)).hexdigest()[:32]
+
+
+def file_fingerprint(path: Path, size_bytes: int) -> str:
+    """Return ``fingerprint`` of the file PATH."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return fingerprint(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def put_log(txn: Txn, log: LogFile) -> None:
@@ -91,6 +100,11 @@ def _decode_log(key: bytes, row: bytes) -> LogFile:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {error}", hint="import again into a new store"
         ) from error
+
+
+def catalogued_bytes(txn: Txn) -> int:
+    """Return the bytes of all catalogued files, for a progress display."""
+    return sum(log.size_bytes for log in iter_logs(txn))
 
 
 def next_file_id(txn: Txn) -> int:

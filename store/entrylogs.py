@@ -45,7 +45,15 @@ class EntryFiles:
                 f"the index claims a record of {length} bytes", hint="pulsar-admin store index --rebuild"
             )
         descriptor, log = self._descriptor(file_id)
-        raw = os.pread(descriptor, length, offset)
+        try:
+            raw = os.pread(descriptor, length, offset)
+        except OSError as error:
+            raise EntryLogCorrupt(
+                f"{log.path} @ {offset:#x}: the disk cannot read it: {error.strerror}",
+                hint="copy what can be read from that disk and import the copy",
+                path=log.path,
+                offset=offset,
+            ) from error
         if len(raw) < length:
             raise SourceChanged(
                 f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
@@ -105,29 +113,35 @@ class EntryFiles:
         self.close()
 
 
-def check_unchanged(descriptor: int, log: LogFile) -> None:
-    """Raise SourceChanged unless the open file is the one that was imported; a log that grew is."""
+def check_unchanged(descriptor: int, log: LogFile) -> bool:
+    """Return whether the open file may hold more than was imported; raises SourceChanged when it is another or shorter."""
     status = os.fstat(descriptor)
     if status.st_size == log.size_bytes and status.st_mtime_ns == log.mtime_ns:
-        return
+        return False
     if status.st_size < log.next_offset:
         raise SourceChanged(
             f"{log.path} became shorter since import: expected {log.size_bytes} bytes, found {status.st_size}",
             hint="bring the file back, or run `store refresh`",
             path=log.path,
         )
-    found = fingerprint(descriptor, log.size_bytes)
+    found = fingerprint(descriptor, log.next_offset)
     if found != log.fingerprint:
         raise SourceChanged(
             f"{log.path} is another file than the one imported: expected fingerprint {log.fingerprint}, found {found}",
             hint="bring the file back, or import again",
             path=log.path,
         )
+    return True
 
 
 def file_state(log: LogFile, store_path: Path) -> str:
-    """Return how a catalogued file is now: "same", "grown", "missing", "changed" (another file, or shorter), "unreadable"."""
-    path = log.locate(store_path)
+    """Return how a catalogued file is now, see ``path_state``."""
+    return path_state(log, log.locate(store_path))
+
+
+def path_state(log: LogFile, path: Path) -> str:
+    """Return how the file of LOG is at PATH: "same", "grown" (or written to behind what was imported), "missing",
+    "changed" (another file, or shorter) or "unreadable"."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -135,9 +149,10 @@ def file_state(log: LogFile, store_path: Path) -> str:
     except OSError:
         return "unreadable"
     try:
-        check_unchanged(descriptor, log)
-        return "grown" if os.fstat(descriptor).st_size > log.size_bytes else "same"
+        return "grown" if check_unchanged(descriptor, log) else "same"
     except SourceChanged:
         return "changed"
+    except OSError:
+        return "unreadable"
     finally:
         os.close(descriptor)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from store.atomic import copy_file, link_file
+from store.atomic import copy_file, link_file, remove_file, rename
 from store.catalog import (
     DAMAGE_MAX,
     METADATA_FILE_ID,
     Damage,
     LogFile,
     clear_damage,
-    fingerprint,
+    file_fingerprint,
     iter_logs,
     next_file_id,
     put_damage,
@@ -181,6 +181,7 @@ def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str
         "path": str(layout.root.resolve()),
         "imported": options.now_ms,
         "mode": options.mode,
+        "checksums": options.verify,
         "bookies": [str(bookie.path.resolve()) for bookie in layout.bookies],
     }
 
@@ -292,21 +293,19 @@ def scan_new(
 ) -> LogFile:
     """Catalogue and index FILE (kind, number, path), which the store does not know; return its row."""
     kind, number, path = file
-    with open(path, "rb") as opened:
-        status = os.fstat(opened.fileno())
-        mark = fingerprint(opened.fileno(), status.st_size)
+    status = path.stat()
     with store.read() as txn:
         file_id = next_file_id(txn)
     log = LogFile(
         file_id=file_id,
-        path=str(_place(store, path, file_id, options.mode)),
+        path=str(place(store, path, file_id, options.mode)),
         kind=kind,
         log_id=number,
         origin=str(path.resolve()),
         mode=options.mode,
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,
-        fingerprint=mark,
+        fingerprint="",
         next_offset=0,
         records=0,
         problems=0,
@@ -316,14 +315,21 @@ def scan_new(
     return scan_into(store, log, digests, options.verify, advance)
 
 
-def _place(store: Store, path: Path, file_id: int, mode: str) -> Path:
-    """Copy or link the file into the store when asked; return the path for the catalogue."""
+def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
+    """Copy or link the file into the store when MODE asks, in place of what is there; return the path for the catalogue."""
     if mode == "referenced":
         return path.resolve()
     inside = Path("entries", f"{file_id}-{path.name}")
-    target = store.path / inside
-    target.unlink(missing_ok=True)  # of an import that was stopped
-    (link_file if mode == "linked" else copy_file)(path.resolve(), target)
+    unfinished = store.path / f"{inside}.unfinished"
+    remove_file(unfinished)
+    if mode == "linked":
+        link_file(path.resolve(), unfinished)
+    else:
+        copy_file(path.resolve(), unfinished)
+        status = path.stat()
+        os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
+    rename(unfinished, store.path / inside)
+    remove_file(unfinished)  # renaming onto another name of the same file leaves both
     return inside
 
 
@@ -358,6 +364,7 @@ def scan_into(store: Store, log: LogFile, digests: LedgerDigests, verify: bool, 
         row = replace(
             log,
             next_offset=scan.resume_offset,
+            fingerprint=file_fingerprint(path, scan.resume_offset),
             records=log.records - log.tail_records + scan.records,
             problems=log.problems - log.tail_problems + len(scan.problems),
             torn=scan.torn,

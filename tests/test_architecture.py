@@ -30,10 +30,8 @@ PARAMETERS = 6
 
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 LARGER: dict[str, str] = {
-    "store/scan/kernel.py": _KERNEL,
     "store/scan/kernel.py:_read_metadata": _KERNEL,
     "store/scan/kernel.py:_read_payload": _KERNEL,
-    "store/scan/kernel.py:read_body": _KERNEL,
     "store/scan/kernel.py:scan_log": _KERNEL,
 }
 """What may exceed a budget: ``path`` or ``path:function`` → why."""
@@ -65,9 +63,16 @@ RANKS = {
     "repair": 4,
     "check": 4,
     "scan": 4,
-    "index": 5,
-    "importer": 5,
+    "index": 4,
+    "importer": 4,
+    "reindex": 4,
+    "refresh": 4,
+    "verify": 4,
+    "logfiles": 4,
     "exporter": 5,
+    "skew": 5,
+    "timeline": 5,
+    "logwriter": 6,
 }
 """Layers inside ``store``: a module imports its own layer and those below. What is not named is a read model."""
 READ_MODEL = 3

@@ -1,0 +1,308 @@
+"""``ledgers``: list, info, entries, orphans, missing, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.catalog import find_log
+from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
+from store.inventory import (
+    LedgerRow,
+    Missing,
+    find_missing,
+    iter_all_ledger_ids,
+    iter_missing,
+    iter_orphans,
+    missing_ranges,
+    read_ledger_row,
+)
+from store.ledgers import EntryReader, find_times, iter_blocks, open_reader, read_ledger
+from store.meta import Txn
+from store.owners import Owner, custom_text, find_owners, read_owners
+from store.verify import EntryRow, LedgerVerdict, iter_entry_rows, verify_ledger
+
+_LEDGER_ID = click.IntRange(0, 2**63 - 1)
+
+
+def _owner_text(owners: Iterable[Owner]) -> str:
+    return ", ".join(f"{owner.kind} {owner.topic}" + (f" {owner.cursor}" if owner.cursor else "") for owner in owners)
+
+
+def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges)
+
+
+# -- list -------------------------------------------------------------------------------------------------------------
+
+_LIST_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("STATE", "state"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MISSING", "missing_entries", "number"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("FROM", "begin_publish_timestamp", "time"),
+    Column("TO", "end_publish_timestamp", "time"),
+    Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
+)
+
+
+@command(
+    "list",
+    examples=["pulsar-admin ledgers list", "pulsar-admin ledgers list --topic plain -o jsonl"],
+    output="One row a ledger: state, entries, bytes, publish times, and who references it.",
+    errors=[StoreNotFound],
+)
+@click.option("--topic", "word", metavar="TEXT", help="Only ledgers whose owner's name contains TEXT.")
+@pass_app
+def list_ledgers(app: App, word: str | None) -> None:
+    """List every ledger of the metadata and of the entry logs.
+
+    State DELETED: entries without metadata, not yet garbage-collected. UNREADABLE: its metadata is damaged. MISSING counts
+    entries up to the ledger's end that are in no file.
+    """
+    with app.store.read() as txn:
+        app.emit_rows(_ledger_rows(app, txn, word), _LIST_COLUMNS)
+
+
+def _ledger_rows(app: App, txn: Txn, word: str | None) -> Iterator[LedgerRow]:
+    for ledger_id in iter_all_ledger_ids(txn):
+        try:
+            row = read_ledger_row(txn, ledger_id)
+        except StoreError as error:
+            app.fail(error)
+            continue
+        if word is None or any(word in owner.topic for owner in row.owners):
+            yield row
+
+
+# -- info -------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "info",
+    examples=["pulsar-admin ledgers info 9"],
+    output="One object a ledger: metadata, what the index holds of it, its files, owners and losses.",
+    errors=[LedgerNotFound, MetadataCorrupt],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
+@pass_app
+def info(app: App, ledgers: tuple[int, ...]) -> None:
+    """Show everything known about a ledger."""
+    with open_reader(app.store) as reader:
+        documents = list(app.each(ledgers, lambda ledger_id: _ledger_document(reader, ledger_id)))
+    if len(ledgers) == 1:
+        app.emit(documents[0])
+    else:
+        app.emit_rows(documents)
+
+
+def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # Any: JSON
+    txn = reader.txn
+    ledger = read_ledger(txn, ledger_id)
+    times = find_times(txn, ledger_id)
+    file_ids: set[int] = set()
+    for block in iter_blocks(txn, ledger_id):
+        column = block.files()
+        file_ids.update((column,) if isinstance(column, int) else column)
+    sums = times.sums if times else None
+    return {
+        "ledgerId": ledger_id,
+        "state": ledger.metadata.state.name if ledger.metadata else "DELETED",
+        "lastEntryId": ledger.last_entry_id,
+        "entries": ledger.entries,
+        "size": ledger.size_bytes,
+        "metadata": _metadata_document(ledger.metadata),
+        "indexed": None if sums is None else _sums_document(sums),
+        "missing": [list(pair) for pair in missing_ranges(txn, ledger)] if ledger.metadata else [],
+        "files": [log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None],
+        "owners": find_owners(txn, ledger_id),
+    }
+
+
+def _metadata_document(metadata: Any) -> dict[str, Any] | None:  # Any: LedgerMetadata or None, and JSON
+    if metadata is None:
+        return None
+    return {
+        "formatVersion": metadata.version,
+        "ensembleSize": metadata.ensemble_size,
+        "writeQuorumSize": metadata.write_quorum,
+        "ackQuorumSize": metadata.ack_quorum,
+        "digestType": None if metadata.digest_type is None else metadata.digest_type.name,
+        "length": metadata.length,
+        "lastEntryId": metadata.last_entry_id,
+        "ctime": metadata.ctime_ms,
+        "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
+        "customMetadata": custom_text(metadata),
+    }
+
+
+def _sums_document(sums: Any) -> dict[str, Any]:  # Any: LedgerSums, and JSON
+    return {
+        "entries": sums.entries,
+        "firstEntryId": sums.first_entry,
+        "lastEntryId": sums.last_entry,
+        "messages": sums.messages,
+        "payloadBytes": sums.payload_bytes,
+        "beginPublishTimestamp": sums.begin_publish_ms,
+        "endPublishTimestamp": sums.end_publish_ms,
+        "entriesWithBrokerTime": sums.broker_count,
+        "entriesWithoutMessage": sums.unframed,
+        "lastAddConfirmed": sums.max_lac,
+    }
+
+
+# -- entries ----------------------------------------------------------------------------------------------------------
+
+_ENTRY_COLUMNS = (
+    Column("ENTRY", "entry_id", "number"),
+    Column("STATE", "state"),
+    Column("PUBLISHED", "publish_time_ms", "time"),
+    Column("BROKER TIME", "broker_time_ms", "time"),
+    Column("MESSAGES", "messages", "number"),
+    Column("LAC", "last_add_confirmed", "number"),
+    Column("LENGTH", "length", "number"),
+    Column("SIZE", "size_bytes", "number"),
+    Column("OFFSET", "offset", "number"),
+    Column("FILE", "file"),
+)
+
+
+@command(
+    "entries",
+    examples=["pulsar-admin ledgers entries 9 --limit 5", "pulsar-admin ledgers entries 9 --from 20 -o jsonl"],
+    output="One row an entry: where it lies, its times, sizes, and whether its digest is right. Exit code 1 when one is not.",
+    errors=[LedgerNotFound, MetadataCorrupt],
+)
+@click.argument("ledger", type=_LEDGER_ID)
+@click.option("--from", "first", type=click.IntRange(0), default=0, help="First entry id.")
+@click.option("--to", "last", type=click.IntRange(0), help="Last entry id.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
+@pass_app
+def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> None:
+    """List the entries of a ledger, each read and its digest verified.
+
+    STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
+    """
+    with open_reader(app.store) as reader:
+        rows = iter_entry_rows(reader, ledger, first, last)
+        app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
+
+
+def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
+    for row in rows:
+        app.problems(row.state != "ok")
+        yield row
+
+
+# -- orphans, missing, verify -----------------------------------------------------------------------------------------
+
+_ORPHAN_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("REASON", "reason"),
+    Column("ENTRIES", "entries", "number"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("CLAIMS", lambda row: ", ".join(f"{key}={value}" for key, value in row.claims.items())),
+)
+
+
+@command(
+    "orphans",
+    examples=["pulsar-admin ledgers orphans"],
+    output="One row a ledger nobody references: why, how big it is, and what its own metadata claims.",
+    errors=[StoreNotFound, IndexCorrupt],
+)
+@pass_app
+def orphans(app: App) -> None:
+    """List ledgers that no topic, cursor, schema, compaction or delayed index references.
+
+    `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
+    bookie has not yet garbage-collected.
+    """
+    with app.store.read() as txn:
+        app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
+
+
+_MISSING_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("MISSING", "reason"),
+    Column("ENTRIES", "missing_entries", "number"),
+    Column("RANGES", lambda row: _ranges_text(row.ranges)),
+    Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
+)
+
+
+@command(
+    "missing",
+    examples=[],
+    elsewhere=["pulsar-admin ledgers missing", "pulsar-admin ledgers missing 9 -o json"],
+    output="One row a ledger that lacks something: all of it, its metadata, or entries. Exit code 1 when there is any.",
+    errors=[StoreNotFound, IndexCorrupt],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
+@pass_app
+def missing(app: App, ledgers: tuple[int, ...]) -> None:
+    """List what is lost: referenced ledgers that are not there, and entries that no file holds.
+
+    Ledgers in tiered storage are left out.
+    """
+    with app.store.read() as txn:
+        found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)
+        app.emit_rows(_lost(app, found), _MISSING_COLUMNS)
+
+
+def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
+    read_owners(txn, ledger_id)  # raises for a ledger that nothing here knows
+    return find_missing(txn, ledger_id)
+
+
+def _lost(app: App, found: Iterable[Missing | None]) -> Iterator[Missing]:
+    for row in found:
+        if row is not None:
+            app.problems(1)
+            yield row
+
+
+_VERDICT_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("ENTRIES", "entries", "number"),
+    Column("BYTES", "bytes", "number"),
+    Column("DAMAGED", "damaged_entries", "number"),
+    Column("MISSING", "missing_entries", "number"),
+    Column("UNVERIFIED", "unverified", "number"),
+    Column(
+        "PROBLEMS", lambda row: "; ".join((*row.metadata_problems, *(text for _, text in row.damaged[:3]))) or "none"
+    ),
+)
+
+
+@command(
+    "verify",
+    examples=["pulsar-admin ledgers verify 9", "pulsar-admin ledgers verify -o jsonl"],
+    output="One row a ledger: entries read, damaged and missing ones, contradictions with its metadata. Exit code 1 for any.",
+    errors=[LedgerNotFound, MetadataCorrupt],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
+@pass_app
+def verify(app: App, ledgers: tuple[int, ...]) -> None:
+    """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
+    with open_reader(app.store) as reader:
+        chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
+        with app.progress(len(chosen), "ledgers", "verify") as progress:
+            app.emit_rows(_verdicts(app, reader, chosen, progress.advance), _VERDICT_COLUMNS)
+
+
+def _verdicts(
+    app: App, reader: EntryReader, ledgers: tuple[int, ...], advance: Callable[[int], None]
+) -> Iterator[LedgerVerdict]:
+    for verdict in app.each(ledgers, lambda ledger_id: verify_ledger(reader, ledger_id)):
+        app.problems(verdict.problems)
+        advance(1)
+        yield verdict

@@ -1,0 +1,127 @@
+"""``logs``: list, dump, verify. One entry log, journal or bookie directory; no store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
+from store.logfiles import (
+    OK,
+    UNVERIFIED,
+    LogRecord,
+    LogVerdict,
+    iter_log_records,
+    log_paths,
+    read_log_summary,
+    verify_log,
+)
+
+_PATH = click.Path(path_type=Path)
+_LIST_COLUMNS = (
+    Column("FILE", lambda row: Path(row.path).name),
+    Column("KIND", "kind"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("HEADER", "header"),
+    Column("VERSION", "version", "number"),
+    Column("SEALED", "sealed"),
+    Column("LEDGERS", "ledgers", "number"),
+)
+
+
+@command(
+    "list",
+    examples=["pulsar-admin logs list standalone/bookkeeper/current"],
+    output="One row a file: what its name and header tell. A sealed log has a ledgers map at its end.",
+    errors=[SourceNotFound],
+)
+@click.argument("path", type=_PATH)
+@pass_app
+def list_logs(app: App, path: Path) -> None:
+    """List the entry logs and journals of a bookie directory."""
+    app.emit_rows([read_log_summary(file) for file in log_paths(path)], _LIST_COLUMNS)
+
+
+_DUMP_COLUMNS = (
+    Column("LEDGER", "ledger_id", "number"),
+    Column("ENTRY", "entry_id", "number"),
+    Column("OFFSET", "offset", "number"),
+    Column("SIZE", "size_bytes", "number"),
+    Column("LAC", "last_add_confirmed", "number"),
+    Column("LENGTH", "length", "number"),
+    Column("DIGEST", "digest_type"),
+    Column("STATE", "state"),
+    Column("PUBLISHED", "publish_time_ms", "time"),
+)
+
+
+@command(
+    "dump",
+    examples=[
+        "pulsar-admin logs dump standalone/bookkeeper/current/0.log --ledger 9",
+        "pulsar-admin logs dump standalone/bookkeeper/current/1.log -o csv",
+    ],
+    output="One row a record in file order, damaged bytes included. Exit code 1 when there are any.",
+    errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
+)
+@click.argument("path", metavar="FILE", type=_PATH)
+@click.option("--ledger", type=click.IntRange(0), help="Only records of this ledger (and damaged bytes).")
+@click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
+@pass_app
+def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
+    """List the records of one entry log or journal.
+
+    STATE is `ok`, `bad` (wrong digest), `unverified`, or what else the bytes are. OFFSET is that of the record's size field.
+    """
+    if path.is_dir():
+        raise InvalidValue(f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {path}")
+    (file,) = log_paths(path)
+    app.emit_rows(_records(app, iter_log_records(file, verify=not no_checksums), ledger), _DUMP_COLUMNS)
+
+
+def _records(app: App, records: Iterable[LogRecord], ledger: int | None) -> Iterator[LogRecord]:
+    for record in records:
+        is_good = record.state in (OK, UNVERIFIED)
+        app.problems(not is_good)
+        if ledger is None or record.ledger_id == ledger or not is_good:
+            yield record
+
+
+_VERIFY_COLUMNS = (
+    Column("FILE", "path"),
+    Column("KIND", "kind"),
+    Column("RECORDS", "records", "number"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("PROBLEMS", "problems", "number"),
+    Column("TORN", "torn"),
+    Column("MAP", "map"),
+    Column("FIRST PROBLEM", lambda row: row.details[0] if row.details else ""),
+)
+
+
+@command(
+    "verify",
+    examples=["pulsar-admin logs verify standalone/bookkeeper/current"],
+    output="One row a file: records, ledgers, problems, and whether its ledgers map tells the truth. Exit code 1 for problems.",
+    errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
+)
+@click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
+@pass_app
+def verify(app: App, path: Path) -> None:
+    """Read entry logs and journals whole: framing, every digest, the ledgers map."""
+    files = log_paths(path)
+    total = sum(file.stat().st_size for file in files)
+    with app.progress(total, "bytes", "verify") as progress:
+        verdicts = (verify_log(file, progress.advance) for file in files)
+        app.emit_rows(_counted(app, verdicts), _VERIFY_COLUMNS)
+
+
+def _counted(app: App, verdicts: Iterable[LogVerdict]) -> Iterator[LogVerdict]:
+    for verdict in verdicts:
+        app.problems(verdict.problems)
+        yield verdict

@@ -1,0 +1,57 @@
+"""``store check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.catalog import catalogued_bytes
+from store.errors import StoreNotFound
+
+_COLUMNS = (
+    Column("SEVERITY", "severity"),
+    Column("CODE", "code"),
+    Column("WHERE", "where"),
+    Column("WHAT", "message"),
+    Column("NEXT", "hint"),
+)
+
+
+@command(
+    "check",
+    examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
+    output="One row a finding, then one that says what was looked at. Exit code 1 when any is a problem.",
+    errors=[StoreNotFound],
+)
+@click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
+@pass_app
+def check(app: App, deep: bool) -> None:
+    """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
+
+    It only reads. Findings of severity `note` are no problem. What is wrong with derived rows `store index --rebuild` makes right.
+    """
+    app.emit_rows(_findings(app, deep), _COLUMNS)
+
+
+def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
+    from store.check import Finding, check_store
+
+    counts = {"problem": 0, "note": 0}
+    with app.store.read() as txn:
+        total = catalogued_bytes(txn) if deep else 0
+        rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
+    with app.progress(total, "bytes", "check") as progress:
+        for finding in check_store(app.store, deep=deep, advance=progress.advance):
+            counts[finding.severity] += 1
+            app.problems(finding.severity == "problem")
+            yield finding
+    looked = f"{rows['tree']} metadata nodes, {rows['logs']} files, {rows['times']} ledgers, {rows['changes']} changes"
+    message = f"{counts['problem']} problems and {counts['note']} notes in {looked}" + (
+        ", every byte read" if deep else ""
+    )
+    yield Finding("summary", "checked", "store", str(app.store.path), message)

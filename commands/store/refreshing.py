@@ -1,0 +1,126 @@
+"""``store refresh`` and ``store index``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.columns import clean_text
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.catalog import catalogued_bytes
+from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
+
+if TYPE_CHECKING:
+    from store.refresh import RefreshOptions, RefreshResult
+
+
+@command(
+    "refresh",
+    examples=["pulsar-admin store refresh"],
+    elsewhere=["pulsar-admin store refresh --forget"],
+    output="Files that are new, grown, gone or changed, entries before and after, and metadata nodes taken over.",
+    errors=[Refused, SourceNotFound, SourceChanged, StoreBusy, DiskFull],
+    uses=["dry_run"],
+)
+@click.option("--forget", is_flag=True, help="Take entries of files that are gone out of the index.")
+@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@pass_app
+def refresh(app: App, forget: bool, no_checksums: bool) -> None:
+    """Bring the store up to date with the directory it was imported from.
+
+    Reads only what is new: logs are append-only. Metadata changed in the store stays as it is here. A file that is gone is
+    named, and its entries stay in the index unless --forget is given. Exit code 1 when anything needs a look.
+    """
+    from store.refresh import RefreshOptions
+
+    options = RefreshOptions(not no_checksums, forget, app.now_ms)
+    if app.settings.dry_run:
+        app.emit(_preview(app), plain=_render)
+        return
+    result = _refresh(app, options)
+    app.problems(result.problems)
+    app.emit(result, plain=_render)
+
+
+def _preview(app: App) -> dict[str, Any]:  # Any: JSON
+    from store.refresh import source_layout, survey_files
+
+    survey = survey_files(app.store, source_layout(app.store))
+    return {
+        "store": str(app.store.path),
+        "newFiles": [str(path) for _, _, path in survey.new],
+        "grownFiles": [log.path for log in survey.grown],
+        "forgottenFiles": [log.path for log, held in survey.gone if not held],
+        "changedFiles": [log.path for log in survey.changed],
+        "lost": {log.path: held for log, held in survey.gone if held},
+        "bytes": survey.bytes(),
+        "dryRun": True,
+    }
+
+
+def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
+    from store.meta import open_store
+    from store.refresh import refresh_store, source_layout, survey_files
+
+    app.close()
+    with open_store(app.settings.store, writable=True) as store:
+        total = survey_files(store, source_layout(store)).bytes()
+        with app.progress(total, "bytes", "refresh") as progress:
+            return refresh_store(store, options, progress.advance, app.warn)
+
+
+_WHAT = (
+    ("new", "newFiles"),
+    ("grown", "grownFiles"),
+    ("forgotten", "forgottenFiles"),
+    ("CHANGED", "changedFiles"),
+    ("CONFLICT", "conflicts"),
+)
+
+
+def _render(result: object) -> str:
+    from pulsar_admin.jsonify import to_json
+
+    value = to_json(result)
+    lines = [f"{word:<10}{path}" for word, key in _WHAT for path in value.get(key, ())]
+    lines += [f"{'LOST':<10}{path}: {count:,} entries are nowhere else" for path, count in value["lost"].items()]
+    if value.get("dryRun"):
+        lines.append(f"dry run, nothing was written: {value['bytes']:,} bytes to read")
+    else:
+        lines.append(f"entries: {value['entriesBefore']:,} -> {value['entries']:,}, {value['bytes']:,} bytes read")
+        lines.append(
+            f"metadata: {value['nodesAdded']:,} added, {value['nodesUpdated']:,} updated, {value['nodesRemoved']:,} removed"
+        )
+        lines.append(f"damaged places: {value['damagedPlaces'] + value['undecodableValues']:,}")
+    return "\n".join(clean_text(line) for line in lines)
+
+
+@command(
+    "index",
+    examples=["pulsar-admin store index", "pulsar-admin store index --rebuild"],
+    output="Files, bytes, records, damaged places; how many index rows there are and how many differ from the files.",
+    errors=[StoreNotFound, SourceChanged, StoreBusy, DiskFull],
+    uses=["dry_run"],
+)
+@click.option("--rebuild", is_flag=True, help="Put the index made from the files in place of the old one.")
+@click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@pass_app
+def index(app: App, rebuild: bool, no_checksums: bool) -> None:
+    """Make the location and time index again from the files, and compare it with the one that is there.
+
+    Without --rebuild the store stays as it is; exit code 1 when the two differ.
+    """
+    from store.meta import open_store
+    from store.reindex import compare_index, rebuild_index
+
+    writes = rebuild and not app.settings.dry_run
+    with app.store.read() as txn:
+        total = catalogued_bytes(txn)
+    app.close()
+    with open_store(app.settings.store, writable=writes) as store, app.progress(total, "bytes", "index") as progress:
+        work = rebuild_index if writes else compare_index
+        result = work(store, verify=not no_checksums, advance=progress.advance)
+    app.problems(0 if rebuild else result.changed_rows)
+    app.emit(result)

@@ -1,0 +1,39 @@
+"""``store check``: everything that can be wrong with a store, as findings. Read-only; repairs nothing.
+
+Scope "store": our own rows contradict each other or the files (``store index --rebuild`` makes derived rows again). Scope "data":
+what Pulsar left is damaged, incomplete or contradicts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from store.check.data import check_ledgers, check_nodes, check_topics
+from store.check.deep import check_files_deep, check_lengths
+from store.check.finding import Finding
+from store.check.rows import check_catalogue, check_changes, check_index, check_owners
+from store.ledgers import open_reader
+from store.meta import Store
+
+__all__ = ["Finding", "check_store"]
+
+
+def check_store(
+    store: Store, *, deep: bool = False, advance: Callable[[int], None] = lambda count: None
+) -> Iterator[Finding]:
+    """Yield every finding about STORE. DEEP reads every catalogued byte: all digests, index and metadata against the data.
+
+    A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
+    """
+    with open_reader(store) as reader:
+        yield from check_catalogue(store, reader.txn)
+        yield from check_index(reader.txn)
+        yield from check_owners(store, reader.txn)
+        yield from check_changes(reader.txn)
+        yield from check_nodes(reader.txn)
+        yield from check_topics(reader)
+        yield from check_ledgers(reader.txn)
+        if deep:
+            yield from check_lengths(reader)
+    if deep:
+        yield from check_files_deep(store, advance)

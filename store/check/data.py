@@ -1,0 +1,165 @@
+"""Checks of what Pulsar left: every metadata value can be read, and lists, metadata, entries and cursors agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.catalog import METADATA_FILE_ID, iter_damage
+from store.check.finding import Finding, data_problem, note, problem_of
+from store.codec.index import decode_times, ledger_of_key
+from store.codec.ledgermetadata import LedgerState
+from store.cursors import iter_cursor_names, read_cursor
+from store.errors import IndexCorrupt, LedgerNotFound, StoreError
+from store.inventory import missing_ranges
+from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
+from store.meta import Txn
+from store.owners import find_owners
+from store.structures import decode_structure, structure_of
+from store.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.tree import decode_node
+
+
+def check_nodes(txn: Txn) -> Iterator[Finding]:
+    """Check that every row of the tree, and every value of a known structure, can be read."""
+    for key, row in txn.items("tree"):
+        try:
+            node = decode_node(key, row)
+        except IndexCorrupt as error:
+            yield problem_of(error, "node-damaged", "store", f"tree {key!r}")
+            continue
+        if structure_of(node.path) is not None:
+            try:
+                decode_structure(node.path, node.value)
+            except StoreError as error:
+                yield problem_of(error, "value-undecodable", "data", node.path)
+    try:
+        for damage in iter_damage(txn, METADATA_FILE_ID):
+            yield data_problem(
+                "value-undecodable", "metadata store", damage.reason, "the value was left out of the import"
+            )
+    except IndexCorrupt:
+        return  # the catalogue's check tells
+
+
+def check_topics(reader: EntryReader) -> Iterator[Finding]:
+    """Check each topic's ledgers and cursors."""
+    for name in iter_topics(reader.txn):
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError as error:
+            yield problem_of(error, "topic-unreadable", "data", str(name))
+            continue
+        for ledger in topic.ledgers:
+            yield from _check_topic_ledger(reader.txn, topic, ledger)
+        for cursor in iter_cursor_names(reader.txn, name):
+            yield from _check_cursor(reader, topic, cursor)
+
+
+def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
+    where = f"ledger {listed.ledger_id} of {topic.name}"
+    if listed.info.offloaded:
+        return
+    try:
+        ledger = read_ledger(txn, listed.ledger_id)
+    except LedgerNotFound:
+        yield data_problem(
+            "ledger-missing", where, "it is in the topic's list, in no metadata, and no file has an entry of it",
+            "see: pulsar-admin ledgers missing", ledgerId=listed.ledger_id, entries=listed.entries,
+        )  # fmt: skip
+        return
+    except StoreError:
+        return  # check_nodes tells
+    if ledger.metadata is None:
+        yield data_problem(
+            "ledger-without-metadata", where, "it is in the topic's list and has no BookKeeper metadata: a broker cannot open it",
+            "see: pulsar-admin ledgers missing", ledgerId=listed.ledger_id,
+        )  # fmt: skip
+    elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
+        found = (ledger.entries, ledger.size_bytes)
+        if found != (listed.entries, listed.size_bytes):
+            yield data_problem(
+                "ledger-list-differs",
+                where,
+                f"the topic's list says {listed.entries} entries of {listed.size_bytes} bytes, BookKeeper's metadata"
+                f" {found[0]} of {found[1]}",
+                ledgerId=listed.ledger_id,
+            )
+    yield from _check_missing(txn, ledger, where)
+
+
+def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
+    missing = sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
+    if missing:
+        yield data_problem(
+            "entries-missing",
+            where,
+            f"{missing} of its {ledger.entries} entries are in no file",
+            f"list them with: pulsar-admin ledgers missing {ledger.ledger_id}",
+            ledgerId=ledger.ledger_id,
+            missing=missing,
+        )
+
+
+def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Finding]:
+    where = f"subscription {name!r} of {topic.name}"
+    try:
+        cursor = read_cursor(reader.txn, reader, topic, name)
+    except StoreError as error:
+        yield problem_of(error, "cursor-unreadable", "data", where)
+        return
+    if cursor.source == "metadata-fallback":
+        yield data_problem(
+            "cursor-ledger-lost",
+            where,
+            f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
+            "a broker starts it at the snapshot in its metadata",
+            ledgerId=cursor.info.cursors_ledger_id,
+        )
+    elif cursor.skipped_entries:
+        yield data_problem(
+            "cursor-ledger-damaged",
+            where,
+            f"the newest {cursor.skipped_entries} entries of its ledger {cursor.info.cursors_ledger_id} cannot be read",
+            "acknowledgements in them are lost",
+            ledgerId=cursor.info.cursors_ledger_id,
+        )
+
+
+def check_ledgers(txn: Txn) -> Iterator[Finding]:
+    """Check ledgers that belong to no topic's list, and note those that nobody references or that were deleted."""
+    unreferenced = 0
+    for ledger_id in iter_ledger_ids(txn):
+        try:
+            owners = find_owners(txn, ledger_id)
+            if any(owner.kind == "managed-ledger" for owner in owners):
+                continue  # check_topics looks at them
+            unreferenced += not owners
+            yield from _check_missing(txn, read_ledger(txn, ledger_id), f"ledger {ledger_id}")
+        except StoreError:
+            continue  # check_nodes and check_owners tell
+    if unreferenced:
+        yield note(
+            "ledgers-unreferenced",
+            "metadata",
+            f"{unreferenced} ledgers have no owner",
+            "see: pulsar-admin ledgers orphans",
+        )
+    deleted = sum(1 for _ in _iter_deleted(txn))
+    if deleted:
+        yield note(
+            "ledgers-deleted",
+            "entry logs",
+            f"{deleted} ledgers have entries and no metadata: deleted, and not yet garbage-collected",
+            "see: pulsar-admin ledgers orphans",
+        )
+
+
+def _iter_deleted(txn: Txn) -> Iterator[int]:
+    for key, row in txn.items("times"):
+        try:
+            ledger_id = ledger_of_key(key)
+            decode_times(ledger_id, row)
+            if find_metadata(txn, ledger_id) is None:
+                yield ledger_id
+        except StoreError:
+            continue

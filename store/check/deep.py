@@ -1,0 +1,94 @@
+"""The deep check: every catalogued byte read again, the index against what is there, ledger metadata against the last entry."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from store.catalog import Damage, iter_damage, iter_logs
+from store.check.finding import Finding, data_problem, store_problem
+from store.codec.ledgermetadata import LedgerState
+from store.entrylogs import file_state
+from store.errors import StoreError
+from store.ledgers import EntryReader, iter_ledger_ids, read_ledger
+from store.meta import Store, Txn
+
+
+def check_lengths(reader: EntryReader) -> Iterator[Finding]:
+    """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
+    for ledger_id in iter_ledger_ids(reader.txn):
+        try:
+            yield from _check_length(reader, ledger_id)
+        except StoreError as error:
+            yield data_problem("entry-unreadable", f"ledger {ledger_id}", error.message, error.hint, ledgerId=ledger_id)
+
+
+def _check_length(reader: EntryReader, ledger_id: int) -> Iterator[Finding]:
+    ledger = read_ledger(reader.txn, ledger_id)
+    sums = ledger.sums
+    if ledger.metadata is None or ledger.metadata.state is not LedgerState.CLOSED or sums is None:
+        return
+    where = f"ledger {ledger_id}"
+    if sums.last_entry == ledger.last_entry_id:
+        length = reader.read(ledger_id, ledger.last_entry_id).length
+        if length != ledger.metadata.length:
+            yield _length_problem(where, ledger.metadata.length, f"its last entry says {length}", ledger_id)
+    if sums.entries == ledger.entries and sums.payload_bytes != ledger.metadata.length:
+        found = f"its payloads have {sums.payload_bytes}"
+        yield _length_problem(where, ledger.metadata.length, found, ledger_id)
+
+
+def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Finding:
+    return data_problem(
+        "length-differs", where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id
+    )
+
+
+def check_files_deep(store: Store, advance: Callable[[int], None]) -> Iterator[Finding]:
+    """Read every file again with every digest verified, and compare index and known damage with what is found."""
+    # numpy and numba: only a deep check pays for them.
+    from store.reindex import build_index, differences, open_scratch
+
+    with store.read() as txn:
+        logs = list(iter_logs(txn))
+    if any(file_state(log, store.path) != "same" for log in logs):
+        yield Finding(
+            "problem",
+            "not-checked",
+            "data",
+            "files",
+            "files are gone, changed or have grown: the index was not compared with them",
+            "run `pulsar-admin store refresh` first",
+        )
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
+        open_scratch(Path(folder, "scratch")) as scratch,
+    ):
+        build_index(store, scratch, logs, verify=True, advance=advance)
+        with store.read() as txn, scratch.read() as new:
+            paths = {log.file_id: str(log.locate(store.path)) for log in logs}
+            yield from _new_damage(txn, new, paths)
+            for difference in differences(txn, new):
+                yield store_problem(
+                    "index-differs",
+                    f"{difference.database} of ledger {difference.ledger_id}",
+                    f"a row is {difference.kind}, compared with the files",
+                    ledgerId=difference.ledger_id,
+                )
+
+
+def _new_damage(txn: Txn, new: Txn, paths: dict[int, str]) -> Iterator[Finding]:
+    known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
+    found: list[Damage] = [damage for damage in iter_damage(new) if (damage.file_id, damage.offset) not in known]
+    for damage in found:
+        whose = f", entry {damage.ledger_id}:{damage.entry_id}" if damage.ledger_id >= 0 else ""
+        yield data_problem(
+            "entry-damaged",
+            f"{paths[damage.file_id]} @ {damage.offset:#x}",
+            f"{damage.reason}{whose}: {damage.length_bytes} bytes; it was good when it was imported",
+            "bring the file back from another replica or a backup",
+            ledgerId=damage.ledger_id,
+            entryId=damage.entry_id,
+        )

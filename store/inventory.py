@@ -1,0 +1,195 @@
+"""Every ledger the store knows: listed in the metadata, present in the entry logs, or referenced; and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import merge
+
+from store.codec.index import LedgerSums, ledger_of_key
+from store.codec.managedledger import decode_managed_ledger
+from store.errors import LedgerNotFound, StoreError
+from store.ledgers import Ledger, find_metadata, find_times, iter_blocks, iter_ledger_ids, read_ledger
+from store.meta import Txn
+from store.owners import Owner, custom_text, find_owners, iter_owners
+from store.topics import iter_topics
+from store.tree import find_node
+
+DELETED = "DELETED"
+UNREADABLE = "UNREADABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged."""
+
+    ledger_id: int
+    state: str
+    entries: int
+    indexed_entries: int
+    missing_entries: int
+    size_bytes: int
+    messages: int
+    begin_publish_timestamp: int | None
+    end_publish_timestamp: int | None
+    owners: tuple[Owner, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A ledger nobody references: "unreferenced" (it has metadata) or "deleted" (entries alone). ``claims``: its custom metadata."""
+
+    ledger_id: int
+    reason: str
+    entries: int
+    size_bytes: int
+    claims: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", or "entries".
+
+    ``ranges``: entry ids, both ends included.
+    """
+
+    ledger_id: int
+    reason: str
+    missing_entries: int
+    ranges: tuple[tuple[int, int], ...]
+    owners: tuple[Owner, ...]
+
+
+def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
+    """Yield every ledger id in the metadata or the index once, ascending."""
+    listed = sorted(iter_ledger_ids(txn))
+    indexed = (ledger_of_key(key) for key, _ in txn.items("times"))
+    last = None
+    for ledger_id in merge(listed, indexed):
+        if ledger_id != last:
+            yield ledger_id
+        last = ledger_id
+
+
+def read_ledger_row(txn: Txn, ledger_id: int) -> LedgerRow:
+    """Return one line of the list; raises LedgerNotFound, IndexCorrupt."""
+    owners = find_owners(txn, ledger_id)
+    times = find_times(txn, ledger_id)
+    sums = times.sums if times else None
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        raise
+    except StoreError:
+        return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
+    state = DELETED if ledger.metadata is None else ledger.metadata.state.name
+    missing = sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
+    counts = (ledger.entries, missing, ledger.size_bytes)
+    return _row(ledger_id, state, counts, sums, owners)
+
+
+def _row(
+    ledger_id: int, state: str, counts: tuple[int, int, int], sums: LedgerSums | None, owners: tuple[Owner, ...]
+) -> LedgerRow:
+    entries, missing, size_bytes = counts
+    return LedgerRow(
+        ledger_id,
+        state,
+        entries,
+        sums.entries if sums else 0,
+        missing,
+        size_bytes,
+        sums.messages if sums else 0,
+        sums.begin_publish_ms if sums else None,
+        sums.end_publish_ms if sums else None,
+        owners,
+    )
+
+
+def iter_orphans(txn: Txn) -> Iterator[Orphan]:
+    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
+    for ledger_id in iter_all_ledger_ids(txn):
+        if find_owners(txn, ledger_id):
+            continue
+        try:
+            metadata = find_metadata(txn, ledger_id)
+            claims = {} if metadata is None else custom_text(metadata)
+            reason = "deleted" if metadata is None else "unreferenced"
+        except StoreError:
+            claims, reason = {}, "unreferenced"
+        times = find_times(txn, ledger_id)
+        entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
+        yield Orphan(ledger_id, reason, entries, size_bytes, claims)
+
+
+def iter_missing(txn: Txn) -> Iterator[Missing]:
+    """Yield what is not there of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
+    offloaded = _offloaded(txn)
+    listed = sorted(iter_ledger_ids(txn))
+    referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
+    last = None
+    for ledger_id in merge(listed, referenced):
+        if ledger_id != last and ledger_id not in offloaded:
+            found = find_missing(txn, ledger_id)
+            if found is not None:
+                yield found
+        last = ledger_id
+
+
+def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
+    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
+    owners = find_owners(txn, ledger_id)
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        return Missing(ledger_id, "no-ledger", 0, (), owners) if owners else None
+    except StoreError:
+        return Missing(ledger_id, "no-metadata", 0, (), owners)
+    if ledger.metadata is None:
+        return Missing(ledger_id, "no-metadata", 0, (), owners) if owners else None
+    ranges = missing_ranges(txn, ledger)
+    missing = sum(last - first + 1 for first, last in ranges)
+    return Missing(ledger_id, "entries", missing, ranges, owners) if ranges else None
+
+
+def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
+    """Return the entry ids up to the ledger's end that no file holds, as ranges with both ends included."""
+    sums = ledger.sums
+    if sums is not None and (sums.entries, sums.first_entry, sums.last_entry) == (
+        ledger.entries,
+        0,
+        ledger.last_entry_id,
+    ):
+        return ()
+    return tuple(iter_gaps(txn, ledger.ledger_id, ledger.last_entry_id))
+
+
+def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
+    expected = 0
+    for block in iter_blocks(txn, ledger_id):
+        first = block.entry_id(0)
+        is_dense = isinstance(block.slots(), range)
+        for entry_id in (first,) if is_dense else map(block.entry_id, range(len(block))):
+            if entry_id > last_entry_id:
+                break
+            if entry_id > expected:
+                yield expected, entry_id - 1
+            expected = entry_id + 1
+        if is_dense:
+            expected = max(expected, first + len(block))
+    if expected <= last_entry_id:
+        yield expected, last_entry_id
+
+
+def _offloaded(txn: Txn) -> set[int]:
+    """Return the ledgers whose entries are in tiered storage alone."""
+    found: set[int] = set()
+    for name in iter_topics(txn):
+        node = find_node(txn, name.path)
+        try:
+            ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+        except StoreError:
+            continue
+        found.update(ledger.ledger_id for ledger in ledgers if ledger.offloaded and ledger.bookkeeper_deleted)
+    return found

@@ -1,0 +1,251 @@
+"""One entry log, journal or bookie directory by itself, without a store: what its records are and whether they are good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from store.codec import journal
+from store.codec.bookie import COOKIE_FILE
+from store.codec.digest import DIGEST_SIZE
+from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
+from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
+from store.sources.layout import read_bookie_directory
+
+BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
+DETAILS_MAX = 1_000  # problems named a file; the count goes on
+_DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
+
+    path: str
+    kind: str
+    number: int
+    size_bytes: int
+    header: str
+    version: int | None
+    sealed: bool
+    ledgers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
+
+    ``offset`` is that of the size field, ``size_bytes`` counts what follows it. ``state``: "ok", "bad" (digest), "unverified".
+    """
+
+    ledger_id: int
+    entry_id: int
+    offset: int
+    size_bytes: int
+    last_add_confirmed: int | None
+    length: int | None
+    digest_type: str | None
+    state: str
+    publish_time_ms: int | None
+    messages: int | None
+
+
+@dataclass(slots=True)
+class LogVerdict:
+    """What reading a whole file found. ``map``: "ok", "absent" (also of a journal), or how it contradicts the records."""
+
+    path: str
+    kind: str
+    size_bytes: int = 0
+    records: int = 0
+    ledgers: int = 0
+    entry_bytes: int = 0
+    problems: int = 0
+    torn: bool = False
+    map: str = "absent"
+    details: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Note a problem."""
+        self.problems += 1
+        if len(self.details) < DETAILS_MAX:
+            self.details.append(text)
+
+
+def log_paths(path: Path) -> tuple[Path, ...]:
+    """Return the file PATH, or the logs and journals of the bookie directory PATH (or of its ``current``).
+
+    Raises SourceNotFound for anything else.
+    """
+    if path.is_file():
+        return (path,)
+    if not path.is_dir():
+        raise SourceNotFound(
+            f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
+        )
+    current = path / "current" if (path / "current").is_dir() else path
+    found = read_bookie_directory(current)
+    files = tuple(file for _, file in (*found.logs, *found.journals))
+    if not files:
+        what = "a bookie's directory without logs" if (current / COOKIE_FILE).is_file() else "no bookie's directory"
+        raise SourceNotFound(
+            f"{current} is {what}: expected files such as 0.log or 17f3a.txn, found none",
+            hint="name an entry log, or the directory `current` of a bookie",
+            path=str(current),
+        )
+    return files
+
+
+def kind_of(path: Path) -> str:
+    """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
+    head = _read_head(path)[:4]
+    if head == journal.MAGIC or (path.suffix == ".txn" and head != b"BKLO"):
+        return "journal"
+    return "entry-log"
+
+
+def _read_head(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEADER_BYTES)
+    except OSError as error:
+        raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+
+
+def read_log_summary(path: Path) -> LogSummary:
+    """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
+    kind, size = kind_of(path), path.stat().st_size
+    head = _read_head(path)
+    if kind == "journal":
+        number = journal.journal_id_of(path.name)
+        summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
+        try:
+            return replace(summary, version=journal.decode_header(head, path.name).version)
+        except Unsupported as error:
+            return replace(summary, header=error.message)
+    number = log_id_of(path.name)
+    summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
+    if not size:
+        return replace(summary, header="empty: preallocated")
+    try:
+        header = decode_header(head, path.name)
+    except (Corrupt, Unsupported) as error:
+        return replace(summary, header=error.message)
+    sealed = header.has_map and HEADER_BYTES <= header.ledgers_map_offset < size
+    return replace(summary, version=header.version, sealed=sealed, ledgers=header.ledgers_count if sealed else None)
+
+
+def iter_log_records(path: Path, *, verify: bool = True) -> Iterator[LogRecord]:
+    """Yield every record of a log or journal in file order, and what lies between them when it is damage.
+
+    Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
+    """
+    scan = _scan(path, verify)
+    told = 0
+    for batch in scan.batches():
+        rows = [_record(row) for row in batch.tolist()]
+        bad = {row.offset for row in rows if row.state == BAD}
+        rows += [_gap(problem) for problem in scan.problems[told:] if problem.offset not in bad]
+        told = len(scan.problems)
+        yield from sorted(rows, key=lambda row: row.offset)
+    yield from (_gap(problem) for problem in scan.problems[told:])
+
+
+def _scan(path: Path, verify: bool) -> Any:  # Any: FileScan, which numpy comes with
+    import numpy as np
+
+    from store.scan.files import FileScan, Slice
+
+    nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+    return FileScan(Slice(str(path), kind_of(path), 0, path.stat().st_size), nothing_known, verify)  # type: ignore[arg-type]
+
+
+def _record(row: tuple[int, ...]) -> LogRecord:
+    from store.scan import kernel
+
+    ledger_id, entry_id, offset, publish_ms, _, _, length, lac, size, messages, digest_bytes, flags = row
+    state = BAD if flags & kernel.BAD_DIGEST else UNVERIFIED if flags & kernel.UNVERIFIED else OK
+    is_message = not flags & kernel.UNFRAMED
+    return LogRecord(
+        ledger_id,
+        entry_id,
+        offset,
+        size,
+        lac,
+        length,
+        None if state == BAD else _DIGEST_NAMES.get(digest_bytes),
+        state,
+        publish_ms if is_message else None,
+        messages if is_message else None,
+    )
+
+
+def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
+    size = max(problem.length_bytes - 4, 0) if problem.ledger_id >= 0 else problem.length_bytes
+    return LogRecord(
+        problem.ledger_id, problem.entry_id, problem.offset, size, None, None, None, problem.reason, None, None
+    )
+
+
+def verify_log(path: Path, advance: Callable[[int], None]) -> LogVerdict:
+    """Read a whole log or journal: framing, every digest, and the ledgers map against the records."""
+    kind = kind_of(path)
+    verdict = LogVerdict(str(path), kind, path.stat().st_size)
+    scan = _scan(path, True)
+    sizes: dict[int, int] = {}
+    told = 0
+    for batch in scan.batches():
+        _add_sizes(sizes, batch)
+        advance(scan.next_offset - told)
+        told = scan.next_offset
+    advance(max(verdict.size_bytes - told, 0))
+    verdict.records, verdict.torn = scan.records, scan.torn
+    verdict.ledgers, verdict.entry_bytes = len(sizes), sum(sizes.values())
+    for problem in scan.problems:
+        whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
+        verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({problem.length_bytes} bytes)")
+    if kind == "entry-log" and verdict.size_bytes:
+        _verify_map(path, verdict, sizes)
+    return verdict
+
+
+def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records
+    import numpy as np
+
+    ledgers, inverse = np.unique(batch["ledger_id"], return_inverse=True)
+    found = np.bincount(inverse, batch["size"].astype(np.int64) + 4).astype(np.int64)
+    for ledger_id, size in zip(ledgers.tolist(), found.tolist(), strict=True):
+        sizes[ledger_id] = sizes.get(ledger_id, 0) + size
+
+
+def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
+    """Compare the ledgers map with the records; a log that was never sealed has none."""
+    import mmap
+
+    try:
+        header: EntryLogHeader = decode_header(_read_head(path), str(path))
+    except StoreError:
+        verdict.map = "unknown: the header is damaged"
+        return
+    if not header.has_map:
+        return
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        try:
+            found = decode_ledgers_map(memoryview(view), header, str(path))
+        except Corrupt as error:
+            verdict.map = error.message
+            verdict.add(error.message)
+            return
+    verdict.map = "ok"
+    wrong = sorted(
+        ledger_id for ledger_id in sizes.keys() | found.keys() if sizes.get(ledger_id) != found.get(ledger_id)
+    )
+    if wrong:
+        first = wrong[0]
+        verdict.map = (
+            f"{len(wrong)} ledgers differ, first {first}: the map says {found.get(first, 0)} bytes,"
+            f" its records have {sizes.get(first, 0)}"
+        )
+        verdict.add(f"{path}: ledgers map: {verdict.map}")

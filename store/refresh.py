@@ -1,0 +1,302 @@
+"""``store refresh``: bring a store up to date with the directory it was imported from.
+
+Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
+A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
+source changed it, too. A file that is gone is forgotten when none of its entries is needed any more (a flushed journal, a
+compacted entry log); else it is named and its entries stay in the index, unless ``forget`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from store.catalog import METADATA_FILE_ID, Damage, LogFile, clear_damage, delete_log, iter_logs, put_damage
+from store.codec.index import Block
+from store.entrylogs import path_state
+from store.errors import Refused
+from store.importer import (
+    Advance,
+    ImportOptions,
+    Warn,
+    count_entries,
+    files_of,
+    is_sealed,
+    iter_source_nodes,
+    ledger_digests,
+    place,
+    scan_into,
+    scan_new,
+)
+from store.meta import Store, Txn
+from store.owners import index_owners
+from store.plans.base import append_change
+from store.reindex import read_catalogue, rebuild_index
+from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.rocksdb import locked_by
+from store.tree import Node, decode_node, encode_node, tree_key
+
+NewFile = tuple[str, int, Path]  # kind, number, path
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshOptions:
+    """How to refresh. ``forget``: entries of files that are gone leave the index, changed files are read anew."""
+
+    verify: bool = True
+    forget: bool = False
+    now_ms: int = 0
+
+
+@dataclass(slots=True)
+class RefreshResult:
+    """What a refresh found. ``lost``: file → entries that are in no file any more; ``conflicts``: nodes changed on both sides."""
+
+    store: str
+    source: str
+    new_files: list[str] = field(default_factory=list)
+    grown_files: list[str] = field(default_factory=list)
+    forgotten_files: list[str] = field(default_factory=list)
+    changed_files: list[str] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    entries_before: int = 0
+    entries: int = 0
+    nodes_added: int = 0
+    nodes_updated: int = 0
+    nodes_removed: int = 0
+    undecodable_values: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    damaged_places: int = 0
+    seconds: float = 0.0
+    checksums: bool = True
+    forget: bool = False
+    source_in_use_by: int | None = None
+
+    @property
+    def changes(self) -> int:
+        """How much of the store is not as it was."""
+        files = len(self.new_files) + len(self.grown_files) + len(self.forgotten_files)
+        renewed = len(self.changed_files) if self.forget else 0
+        return files + renewed + self.nodes_added + self.nodes_updated + self.nodes_removed
+
+    @property
+    def problems(self) -> int:
+        """Things a person has to look at."""
+        open_losses = 0 if self.forget else len(self.lost) + len(self.changed_files)
+        return open_losses + len(self.conflicts) + self.damaged_places + self.undecodable_values
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """How the files of a source are now, compared with the catalogue. ``gone``: with the entries only they hold."""
+
+    new: tuple[NewFile, ...]
+    grown: tuple[LogFile, ...]
+    changed: tuple[LogFile, ...]
+    gone: tuple[tuple[LogFile, int], ...]
+
+    def bytes(self) -> int:
+        """Return how many bytes there are to read, for a progress display."""
+        return sum(file.stat().st_size for _, _, file in self.new) + sum(
+            max(Path(log.origin).stat().st_size - log.next_offset, 0) for log in self.grown
+        )
+
+
+def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
+    """Compare the files below LAYOUT with the catalogue of STORE; reads no entries."""
+    with store.read() as txn:
+        known = {log.origin: log for log in iter_logs(txn) if log.origin}
+        found = {str(file.resolve()): (kind, number, file) for kind, number, file in files_of(layout)}
+        states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
+        lost = [log for origin, log in known.items() if states[origin] in ("missing", "unreadable")]
+        # A copy inside the store outlives its origin.
+        lost = [log for log in lost if path_state(log, log.locate(store.path)) in ("missing", "unreadable")]
+        held = _held_entries(txn, {log.file_id for log in lost})
+    return Survey(
+        tuple(file for origin, file in found.items() if origin not in known),
+        tuple(log for origin, log in known.items() if states[origin] == "grown"),
+        tuple(log for origin, log in known.items() if states[origin] == "changed"),
+        tuple((log, held[log.file_id]) for log in lost),
+    )
+
+
+def _held_entries(txn: Txn, file_ids: set[int]) -> dict[int, int]:
+    """Return how many entries of the index lie in each of FILE_IDS."""
+    held = dict.fromkeys(file_ids, 0)
+    if not held:
+        return held
+    for key, value in txn.items("entries"):
+        block = Block(key, value)
+        files = block.files()
+        if isinstance(files, int):
+            if files in held:
+                held[files] += len(block)
+        else:
+            for file_id in file_ids.intersection(files):
+                held[file_id] += files.tolist().count(file_id)
+    return held
+
+
+def refresh_store(
+    store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: Warn = lambda text: None
+) -> RefreshResult:
+    """Bring STORE (open for writing) up to date with its source; a refresh that was stopped goes on when run again.
+
+    Raises Refused for a store without a source, SourceNotFound when the source is gone or half there.
+    """
+    started = time.monotonic()
+    layout = source_layout(store)
+    result = RefreshResult(str(store.path), str(layout.root), checksums=options.verify, forget=options.forget)
+    result.source_in_use_by = locked_by(layout.metadata)
+    if result.source_in_use_by is not None:
+        warn(f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is left out")
+    with store.read() as txn:
+        result.entries_before = count_entries(txn)
+    store.write(lambda txn: _refresh_tree(txn, layout, result))
+    _read_files(store, layout, options, (result, advance))
+    _forget(store, layout, options, result)
+    with store.read() as txn:
+        result.entries = count_entries(txn)
+    if result.changes:
+        store.write(lambda txn: _finish(store, txn, options, result))
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult) -> None:
+    index_owners(store, txn)
+    append_change(txn, options.now_ms, "store refresh", (_report(result),))
+
+
+def source_layout(store: Store) -> StandaloneLayout:
+    """Return the parts of STORE's source as they are now; raises Refused, SourceNotFound."""
+    sources = [source for source in store.info.sources if source["kind"] == "standalone"]
+    if not sources:
+        raise Refused(f"{store.path} was not imported from a directory", hint="import one: store import standalone DIR")
+    return read_standalone_layout(Path(sources[0]["path"]))
+
+
+def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
+    return {
+        "source": result.source,
+        "before": {"entries": result.entries_before},
+        "after": {"entries": result.entries},
+        "files": [*result.new_files, *result.grown_files, *result.forgotten_files],
+        "nodes": result.nodes_added + result.nodes_updated + result.nodes_removed,
+    }
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _read_files(
+    store: Store, layout: StandaloneLayout, options: RefreshOptions, report: tuple[RefreshResult, Advance]
+) -> None:
+    result, advance = report
+    survey = survey_files(store, layout)
+    with store.read() as txn:
+        digests = ledger_digests(txn)
+    mode = store.info.sources[0]["mode"]
+    for log in survey.grown:
+        row = scan_into(store, _grown(store, log), digests, options.verify, advance)
+        result.grown_files.append(row.path)
+        result.bytes += row.size_bytes - log.next_offset
+        result.damaged_places += row.problems - (log.problems - log.tail_problems)
+    for file in survey.new:
+        row = scan_new(store, file, ImportOptions(mode, options.verify), digests, advance)
+        result.new_files.append(row.path)
+        result.bytes += row.size_bytes
+        result.damaged_places += row.problems
+
+
+def _grown(store: Store, log: LogFile) -> LogFile:
+    """Return the row of LOG with its size and time of now, its copy in the store renewed."""
+    origin = Path(log.origin)
+    status = origin.stat()
+    if log.mode in ("copied", "linked"):
+        place(store, origin, log.file_id, log.mode)
+    sealed = log.kind == "entry-log" and is_sealed(origin)
+    return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
+
+
+def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, result: RefreshResult) -> None:
+    """Drop files that are gone: those nothing needs, and with ``forget`` all of them, which makes the index anew."""
+    survey = survey_files(store, layout)
+    useless = [log for log, held in survey.gone if not held]
+    result.lost = {log.path: held for log, held in survey.gone if held}
+    result.changed_files = [log.path for log in survey.changed]
+    dropped = [log for log, _ in survey.gone] if options.forget else useless
+    result.forgotten_files = [log.path for log in dropped]
+    if options.forget and (result.lost or survey.changed):
+        renewed = {log.file_id: _grown(store, log) for log in survey.changed}
+        away = {log.file_id for log in dropped}
+        logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
+        rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs)
+    elif useless:
+        store.write(lambda txn: _delete_logs(txn, useless))
+
+
+def _delete_logs(txn: Txn, logs: list[LogFile]) -> None:
+    for log in logs:
+        delete_log(txn, log.file_id)
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> None:
+    result.nodes_added = result.nodes_updated = result.nodes_removed = result.undecodable_values = 0
+    result.conflicts = []
+    clear_damage(txn, METADATA_FILE_ID)
+    seen: set[bytes] = set()
+    for item in iter_source_nodes(layout.metadata):
+        if isinstance(item, Damage):
+            put_damage(txn, item)
+            result.undecodable_values += 1
+        else:
+            seen.add(_refresh_node(txn, item, result))
+    gone = [key for key, _ in txn.items("tree") if key not in seen]
+    for key in gone:
+        _remove_node(txn, key, result)
+
+
+def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:
+    """Take over a node of the source unless the store changed it; return its key."""
+    key, row = tree_key(node.path), encode_node(node)
+    now, base = txn.get("tree", key), txn.get("base", key)
+    imported = now if base is None else (base or None)
+    if row == imported:
+        return key
+    if base is not None and not _same_value(key, now, base):
+        result.conflicts.append(node.path)
+        return key
+    txn.put("tree", key, row)
+    txn.delete("base", key)
+    if now is None:
+        result.nodes_added += 1
+    else:
+        result.nodes_updated += 1
+    return key
+
+
+def _remove_node(txn: Txn, key: bytes, result: RefreshResult) -> None:
+    """Remove a node that the source has no more, unless the store made or changed it."""
+    now, base = txn.get("tree", key), txn.get("base", key)
+    if base is not None and not _same_value(key, now, base):
+        if base:
+            result.conflicts.append(key.decode("utf-8", "replace"))
+        return
+    txn.delete("tree", key)
+    txn.delete("base", key)
+    result.nodes_removed += 1
+
+
+def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
+    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
+    if not now or not base:
+        return not now and not base
+    return decode_node(key, now).value == decode_node(key, base).value

@@ -1,0 +1,188 @@
+"""Making the location and time index again from the files, and comparing it with the one that is there.
+
+The index is built in a scratch store first, file by file. ``rebuild_index`` then moves it into the store in one transaction:
+whatever stops it, the store has the old index or the new one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from store.atomic import remove_tree
+from store.catalog import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
+from store.codec.index import ledger_of_key
+from store.entrylogs import file_state
+from store.errors import SourceChanged
+from store.importer import ledger_digests, scan_into
+from store.meta import Store, Txn, create_store, open_store
+from store.scan.files import LedgerDigests
+
+Advance = Callable[[int], None]  # told how many more bytes are done
+DERIVED = ("entries", "times")
+_SCRATCH = "rebuild.unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not what the files say: "missing" from the store, "surplus", or "different"."""
+
+    database: str
+    key: bytes
+    kind: str
+
+    @property
+    def ledger_id(self) -> int:
+        return ledger_of_key(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
+
+    store: str
+    files: int
+    bytes: int
+    records: int
+    problems: int
+    rows: int
+    changed_rows: int
+    checksums: bool
+    dry_run: bool = False
+
+
+def check_files(store: Store, logs: Sequence[LogFile]) -> None:
+    """Raise SourceChanged unless every file of LOGS can be read and is the one imported, or that one grown."""
+    states = [(log, file_state(log, store.path)) for log in logs]
+    lost = [f"{log.locate(store.path)} ({state})" for log, state in states if state not in ("same", "grown")]
+    if lost:
+        raise SourceChanged(
+            f"{len(lost)} of {len(states)} files cannot be indexed again: {', '.join(lost[:3])}"
+            + (f" and {len(lost) - 3} more" if len(lost) > 3 else ""),
+            hint="bring them back, or do without them: pulsar-admin store refresh --forget",
+            files=lost,
+        )
+
+
+def build_index(store: Store, scratch: Store, logs: Sequence[LogFile], *, verify: bool, advance: Advance) -> None:
+    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids."""
+    with store.read() as txn:
+        digests = ledger_digests(txn)
+    for log in logs:
+        build_file(store, scratch, log, digests, (verify, advance))
+
+
+def build_file(
+    store: Store, scratch: Store, log: LogFile, digests: LedgerDigests, how: tuple[bool, Advance]
+) -> LogFile:
+    """Index the file LOG of STORE into SCRATCH from its beginning; return its new row."""
+    blank = replace(
+        log, path=str(log.locate(store.path)), next_offset=0, records=0, problems=0, tail_records=0, tail_problems=0
+    )
+    return scan_into(scratch, blank, digests, *how)
+
+
+@contextmanager
+def open_scratch(path: Path) -> Iterator[Store]:
+    """Open an empty store at PATH for the life of the block, then remove it."""
+    remove_tree(path)
+    create_store(path, now_ms=0)
+    try:
+        with open_store(path, writable=True) as scratch:
+            yield scratch
+    finally:
+        remove_tree(path)
+
+
+def rebuild_index(
+    store: Store, *, verify: bool, advance: Advance, logs: Sequence[LogFile] | None = None
+) -> RebuildResult:
+    """Make ``entries``, ``times`` and ``damage`` of STORE again from the files of its catalogue, or from LOGS, which then are
+    the catalogue. Raises SourceChanged, DiskFull."""
+    if logs is None:
+        logs = read_catalogue(store)
+    check_files(store, logs)
+    with open_scratch(store.path / _SCRATCH) as scratch:
+        build_index(store, scratch, logs, verify=verify, advance=advance)
+        with scratch.read() as new:
+            paths = {log.file_id: log.path for log in logs}
+            changed = store.write(lambda txn: _take_over(txn, new, paths))
+            rows = sum(new.count(name) for name in DERIVED)
+    return _result(store, read_catalogue(store), (rows, changed), verify)
+
+
+def _result(store: Store, logs: Sequence[LogFile], rows: tuple[int, int], verify: bool) -> RebuildResult:
+    return RebuildResult(
+        str(store.path),
+        len(logs),
+        sum(log.size_bytes for log in logs),
+        sum(log.records for log in logs),
+        sum(log.problems for log in logs),
+        *rows,
+        verify,
+    )
+
+
+def read_catalogue(store: Store) -> tuple[LogFile, ...]:
+    """Return every catalogued file."""
+    with store.read() as txn:
+        return tuple(iter_logs(txn))
+
+
+def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
+    changed = sum(1 for _ in differences(txn, new))
+    for database in DERIVED:
+        txn.clear(database)
+        for key, value in new.items(database):
+            txn.put(database, key, bytes(value))
+    for log in list(iter_logs(txn)):
+        delete_log(txn, log.file_id)
+    for log in iter_logs(new):
+        put_log(txn, replace(log, path=paths[log.file_id]))
+    for damage in iter_damage(new):
+        put_damage(txn, damage)
+    return changed
+
+
+def differences(txn: Txn, new: Txn) -> Iterator[Difference]:
+    """Yield the rows of ``entries`` and ``times`` in which the store's index TXN differs from NEW, in key order."""
+    for database in DERIVED:
+        yield from _differences(database, txn.items(database), new.items(database))
+
+
+def _differences(
+    database: str, old: Iterator[tuple[bytes, memoryview]], new: Iterator[tuple[bytes, memoryview]]
+) -> Iterator[Difference]:
+    left, right = next(old, None), next(new, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and left[0] < right[0]):
+            assert left is not None
+            yield Difference(database, left[0], "surplus")
+            left = next(old, None)
+        elif left is None or right[0] < left[0]:
+            yield Difference(database, right[0], "missing")
+            right = next(new, None)
+        else:
+            if left[1] != right[1]:
+                yield Difference(database, left[0], "different")
+            left, right = next(old, None), next(new, None)
+
+
+def compare_index(store: Store, *, verify: bool, advance: Advance) -> RebuildResult:
+    """Return what ``rebuild_index`` would do; the index is made in a scratch directory and STORE is only read."""
+    logs = read_catalogue(store)
+    check_files(store, logs)
+    with (
+        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
+        open_scratch(Path(folder, "scratch")) as scratch,
+    ):
+        build_index(store, scratch, logs, verify=verify, advance=advance)
+        with store.read() as txn, scratch.read() as new:
+            changed = sum(1 for _ in differences(txn, new))
+            found = tuple(iter_logs(new))
+            return replace(
+                _result(store, found, (sum(new.count(name) for name in DERIVED), changed), verify), dry_run=True
+            )
