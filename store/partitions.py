@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from store.codec.policies import PartitionedTopic, decode_partitioned_topic
@@ -41,15 +41,11 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     return tuple(part for part in map(name.partition, range(count)) if find_node(txn, part.path) is not None)
 
 
-def select_partitioned(
-    txn: Txn, names: Iterable[TopicName], *, all_topics: bool = False, pattern: str | None = None
-) -> tuple[TopicName, ...]:
-    """Return the partitioned topics meant by NAMES, or all, or those matching a glob; system topics are left out of these.
+def select_partitioned(txn: Txn, pattern: str | None = None) -> tuple[TopicName, ...]:
+    """Return the partitioned topics whose names match a glob (default: all), without system topics.
 
-    Raises TopicNotFound for a name without partitions, and when nothing matches.
+    Raises TopicNotFound when there is none.
     """
-    if not all_topics and pattern is None:
-        return tuple(_checked(txn, name) for name in names)
     found = (name for name in iter_partitioned(txn) if not name.is_system)
     matching = tuple(name for name in found if pattern is None or _matches(name, pattern))
     if not matching:
@@ -60,7 +56,8 @@ def select_partitioned(
     return matching
 
 
-def _checked(txn: Txn, name: TopicName) -> TopicName:
+def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
+    """Return NAME; raises TopicNotFound unless it is a partitioned topic."""
     if not read_partitioned(txn, name).partitions:
         raise TopicNotFound(
             f"{name} is no partitioned topic",

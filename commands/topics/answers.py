@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -12,32 +14,71 @@ from store.errors import StoreError
 from store.ledgers import EntryReader, open_reader
 from store.meta import Txn
 from store.names import TopicName
-from store.topics import select_topics
+from store.topics import expand_topic, select_topics
 
 PROBLEMS_SHOWN = 5
 TOPIC_COLUMN = Column("TOPIC", "topic")
 
+Result = TypeVar("Result")
 Work = Callable[[EntryReader, TopicName], object]
 
 
-def selected(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
-    """Return the topics meant on the command line; raises TopicNotFound."""
-    return select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The topics meant on the command line. SEVERAL: asked for more than one, so that each gets a row, however many are there."""
+
+    names: tuple[TopicName, ...]
+    several: bool
+
+    def each(self, app: App, work: Callable[[TopicName], Result]) -> Iterator[tuple[TopicName, Result]]:
+        """Yield (topic, WORK of it); of several topics one that fails is reported and the rest go on."""
+        return app.each(self.names, lambda name: (name, work(name)))
+
+
+def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
+    """Return the topics meant by SELECTION, partitioned ones as their partitions.
+
+    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one.
+    """
+    if not selection.topics:
+        return Chosen(select_topics(txn, (), all_topics=selection.all_topics, pattern=selection.pattern), True)
+    names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
+    return Chosen(names, selection.single is None or len(names) > 1)
+
+
+def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
+    """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``."""
+    from store.partitions import check_partitioned, select_partitioned
+
+    if not selection.topics:
+        return Chosen(select_partitioned(txn, selection.pattern), True)
+    names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
+    return Chosen(names, selection.single is None)
+
+
+def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Result]) -> Iterator[Result]:
+    for name in selection.topics:
+        try:
+            yield find(name)
+        except StoreError as error:
+            if selection.single is not None:
+                raise
+            app.fail(error)
 
 
 def answer(app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = ()) -> None:
     """Emit WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-        found = list(app.each(names, lambda name: (name, work(reader, name))))
-    emit_answers(app, names, found, columns)
+        chosen = choose(app, reader.txn, selection)
+        found = list(chosen.each(app, lambda name: work(reader, name)))
+    emit_answers(app, found, columns, several=chosen.several)
 
 
 def emit_answers(
-    app: App, names: Sequence[TopicName], found: Sequence[tuple[TopicName, object]], columns: Sequence[Column]
+    app: App, found: Sequence[tuple[TopicName, object]], columns: Sequence[Column], *, several: bool
 ) -> None:
-    """Emit the answers FOUND for the topics NAMES."""
-    if len(names) == 1:
+    """Emit the answers FOUND: one as it is, SEVERAL as rows of COLUMNS with the topic in front."""
+    if not several:
         for _, value in found:
             app.emit(value)
         return

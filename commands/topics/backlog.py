@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.answers import TOPIC_COLUMN, answer, selected
+from commands.topics.answers import TOPIC_COLUMN, answer, choose
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
@@ -36,12 +36,12 @@ _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "number"))
 def get_backlog_size(app: App, selection: TopicSelection, position: Position) -> None:
     """Show how many bytes lie behind a position."""
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-        sizes = list(app.each(names, lambda name: (name, _size(reader, name, position))))
-    if len(names) == 1:
-        app.emit(sizes[0][1])
-    else:
+        chosen = choose(app, reader.txn, selection)
+        sizes = list(chosen.each(app, lambda name: _size(reader, name, position)))
+    if chosen.several:
         app.emit_rows(({"topic": str(name), "backlogSize": size} for name, size in sizes), _SIZE_COLUMNS)
+    else:
+        app.emit(sizes[0][1])
 
 
 def _size(reader: EntryReader, name: TopicName, position: Position) -> int:

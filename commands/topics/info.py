@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from commands.topics.answers import emit_answers, report, selected
+from commands.topics.answers import choose, emit_answers, report
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.internalinfo import InternalInfo, read_internal_info
+from store.internalinfo import read_internal_info
 from store.ledgers import open_reader
-from store.names import TopicName
 
 _COLUMNS = (
     Column("VERSION", "version", "number"),
@@ -40,14 +39,10 @@ def info_internal(app: App, selection: TopicSelection) -> None:
     """
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-
-        def work(name: TopicName) -> tuple[TopicName, InternalInfo]:
-            return name, read_internal_info(reader.txn, name, problems=problems)
-
-        found = list(app.each(names, work))
-    if selection.single is not None and selection.single != names[0]:
+        chosen = choose(app, reader.txn, selection)
+        found = list(chosen.each(app, lambda name: read_internal_info(reader.txn, name, problems=problems)))
+    if selection.single is not None and selection.single not in chosen.names:
         app.emit({"version": 0, "partitions": {str(name): info for name, info in found}})
     else:
-        emit_answers(app, names, found, _COLUMNS)
+        emit_answers(app, found, _COLUMNS, several=chosen.several)
     report(app, problems)

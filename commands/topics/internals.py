@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.answers import answer, emit_answers, report
+from commands.topics.answers import answer, choose_partitioned, emit_answers, report
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
@@ -63,16 +63,11 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
 @pass_app
 def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
     """Show the ledgers and cursors of every partition of a topic."""
-    # Imported here: stats-internal is the one that has to be quick.
-    from store.partitions import select_partitioned
-
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = select_partitioned(
-            reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern
-        )
-        found = list(app.each(names, lambda name: (name, _partitions(reader, name, metadata, problems))))
-    emit_answers(app, names, found, ())
+        chosen = choose_partitioned(app, reader.txn, selection)
+        found = list(chosen.each(app, lambda name: _partitions(reader, name, metadata, problems)))
+    emit_answers(app, found, (), several=chosen.several)
     report(app, problems)
 
 

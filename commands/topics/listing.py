@@ -9,7 +9,7 @@ from zlib import crc32
 
 import click
 
-from commands.topics.answers import TOPIC_COLUMN, emit_answers, selected
+from commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
@@ -111,9 +111,9 @@ def partitioned_metadata(app: App, selection: TopicSelection) -> None:
     with app.store.read() as txn:
         names: tuple[TopicName, ...] = selection.topics
         if not names:
-            names = select_partitioned(txn, (), all_topics=selection.all_topics, pattern=selection.pattern)
+            names = select_partitioned(txn, selection.pattern)
         found = list(app.each(names, lambda name: (name, read_partitioned(txn, name))))
-    emit_answers(app, names, found, _METADATA_COLUMNS)
+    emit_answers(app, found, _METADATA_COLUMNS, several=selection.single is None)
 
 
 _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".join(row["subscriptions"])))
@@ -136,8 +136,8 @@ def subscriptions(app: App, selection: TopicSelection) -> None:
     The cursors of deduplication and replication are left out, that of compaction is listed, as pulsar-admin does.
     """
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-        found = {name: list(_iter_subscriptions(reader.txn, name)) for name in names}
+        chosen = choose(app, reader.txn, selection)
+        found = {name: list(_iter_subscriptions(reader.txn, name)) for name in chosen.names}
     if selection.single is not None:
         app.emit_lines(dict.fromkeys(_flat(found.values())), "SUBSCRIPTION")
     else:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 import click
 
-from commands.topics.answers import answer, report, selected
+from commands.topics.answers import answer, choose, report
 from commands.topics.printout import SEPARATOR, columns_for, render_message
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -78,7 +78,7 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
     """
     position = Position(ledger_id, entry_id)
     with open_reader(app.store) as reader:
-        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
         topic = find_topic_of(topics, position)
         message = read_message(reader, position)
         row = message_row(topic.name, message, payload=True)
@@ -112,13 +112,13 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
 def examine_messages(app: App, selection: TopicSelection, origin: str, number: int) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+        chosen = choose(app, reader.txn, selection)
 
-        def work(name: TopicName) -> Found:
+        def work(name: TopicName) -> Message:
             topic = read_topic(reader.txn, name)
-            return name, read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
+            return read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
 
-        emit_messages(app, app.each(names, work), several=len(names) > 1)
+        emit_messages(app, chosen.each(app, work), several=chosen.several)
 
 
 def emit_messages(app: App, found: Iterable[Found], *, several: bool, markers: bool = False) -> None:
@@ -180,14 +180,14 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     """
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+        chosen = choose(app, reader.txn, selection)
 
         def work(name: TopicName) -> tuple[Topic, Cursor]:
             topic = read_topic(reader.txn, name)
             return topic, read_cursor(reader.txn, reader, topic, subscription)
 
-        found = (_iter_peeked(reader, *item, (options, problems)) for item in app.each(names, work))
-        emit_messages(app, chain.from_iterable(found), several=len(names) > 1, markers=options.markers)
+        found = (_iter_peeked(reader, *item, (options, problems)) for _, item in chosen.each(app, work))
+        emit_messages(app, chain.from_iterable(found), several=chosen.several, markers=options.markers)
     report(app, problems)
 
 

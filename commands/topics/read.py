@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from commands.topics.answers import report, selected
+from commands.topics.answers import choose, report
 from commands.topics.printout import columns_for
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
@@ -74,10 +74,10 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     window = _window(app, options)
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
-        topics = app.each(names, lambda name: read_topic(reader.txn, name))
-        rows = (row for topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
-        app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1))
+        chosen = choose(app, reader.txn, selection)
+        topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
+        rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
+        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several))
     report(app, problems)
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import click
 
-from commands.topics.answers import answer, emit_answers, report
+from commands.topics.answers import answer, choose_partitioned, emit_answers, report
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
-from store.partitions import existing_partitions, read_partitioned, select_partitioned
+from store.partitions import existing_partitions, read_partitioned
 from store.stats import PartitionedTopicStats, StatsOptions, TopicStats, read_topic_stats, sum_stats
 
 _COLUMNS = (
@@ -92,11 +92,9 @@ def partitioned_stats(
     """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = select_partitioned(
-            reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern
-        )
-        found = list(app.each(names, lambda name: (name, _sum(reader, name, options, problems))))
-    emit_answers(app, names, found, _COLUMNS)
+        chosen = choose_partitioned(app, reader.txn, selection)
+        found = list(chosen.each(app, lambda name: _sum(reader, name, options, problems)))
+    emit_answers(app, found, _COLUMNS, several=chosen.several)
     report(app, problems)
 
 

@@ -1,0 +1,260 @@
+"""``topics read``: every message of the recorded worlds, parts of topics, and what could not be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.ledgers import find_place, open_reader
+from store.meta import open_store
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import WORLD_NAMES, oracle, scratch_copy
+
+T = "persistent://public/default/t"
+START_MS = 1_700_000_000_000
+
+
+def rows(cli: Cli, store: Path, *arguments: object, exit_code: int = 0) -> list[Any]:
+    result = cli("--store", store, "topics", "read", *arguments, "-o", "jsonl")
+    assert result.exit_code == exit_code, result.stderr
+    return result.json_lines
+
+
+def as_recorded(row: Any) -> list[Any]:
+    """The row as a reader of the official client saw it: ids, times, key, ordering key, bytes, SHA-1, properties, producer."""
+    ordering_key = base64.b64decode(row["orderingKey"] or "").decode()
+    ids = [row["ledgerId"], row["entryId"], row["batchIndex"], row["publishTime"], row["eventTime"]]
+    return [*ids, row["key"] or "", ordering_key, row["size"], row["sha1"], row["properties"], row["producer"]]
+
+
+@pytest.mark.parametrize(("world", "messages", "encrypted"), [("small", 3304, 21), ("nometa", 6358, 40)])
+def test_every_recorded_message(world: str, messages: int, encrypted: int, cli: Cli) -> None:
+    found: dict[str, list[Any]] = {}
+    for row in rows(cli, imported(world, "clean"), "--all-topics"):
+        found.setdefault(row["topic"].removeprefix("persistent://"), []).append(row)
+    compared = hidden = 0
+    for topic, answers in oracle(world)["topics"].items():
+        expected = answers["messages"]
+        if topic.startswith("acme/secure/") and any(row.get("encrypted") for row in found[topic]):
+            # Nobody gave us the key: one row an entry, as stored.
+            entries = dict.fromkeys((row[0], row[1], row[3], row[10]) for row in expected)
+            shown = [(row["ledgerId"], row["entryId"], row["publishTime"], row["producer"]) for row in found[topic]]
+            assert shown == list(entries)
+            hidden += len(shown)
+            continue
+        assert [as_recorded(row) for row in found[topic]] == expected, topic
+        compared += len(expected)
+    assert (compared, hidden) == (messages, encrypted)
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_every_confirmed_message_of_the_crash(world: str, cli: Cli) -> None:
+    for topic, sent in oracle(world)["crash"]["acknowledged_to_producer"].items():
+        found = {
+            (row["ledgerId"], row["entryId"], max(row["batchIndex"], 0)): row["sha1"]
+            for row in rows(cli, imported(world, "crashed"), topic)
+        }
+        confirmed = [row for row in sent if row["id"] is not None]
+        for row in confirmed:
+            ledger_id, entry_id, batch_index = row["id"][:3]
+            assert found[ledger_id, entry_id, max(batch_index, 0)] == row["sha1"]
+        assert len(confirmed) > 100
+
+
+def test_json_is_the_products(cli: Cli, demo_store: Path) -> None:
+    (row,) = rows(cli, demo_store, "public/default/plain", "-n", 1)
+    assert list(row) == [
+        "topic",
+        "ledgerId",
+        "entryId",
+        "batchIndex",
+        "publishTime",
+        "brokerTime",
+        "eventTime",
+        "key",
+        "orderingKey",
+        "producer",
+        "sequenceId",
+        "properties",
+        "size",
+        "sha1",
+        "brokerIndex",
+    ]
+    (with_payload,) = rows(cli, demo_store, "public/default/plain", "-n", 1, "--payload")
+    payload = base64.b64decode(with_payload["payload"])
+    assert (len(payload), hashlib.sha1(payload).hexdigest()) == (row["size"], row["sha1"])
+
+
+def test_redacted(cli: Cli, demo_store: Path) -> None:
+    (row,) = rows(cli, demo_store, "public/default/batched", "-n", 1, "--payload", "--redact")
+    assert (row["key"], row["sha1"], row["payload"]) == ("***", None, "***")
+    (row,) = rows(cli, demo_store, "public/default/plain", "-n", 1, "--redact")
+    assert (set(row["properties"].values()), row["key"], "payload" in row) == ({"***"}, None, False)
+
+
+def test_parts_of_a_topic(cli: Cli, demo_store: Path) -> None:
+    everything = rows(cli, demo_store, "public/default/batched")
+    ids = [(row["ledgerId"], row["entryId"], row["batchIndex"]) for row in everything]
+
+    def part(*arguments: object) -> list[tuple[int, int, int]]:
+        found = rows(cli, demo_store, "public/default/batched", *arguments)
+        return [(row["ledgerId"], row["entryId"], row["batchIndex"]) for row in found]
+
+    assert part("--from", "8:3", "--to", "8:4") == [found for found in ids if found[0] == 8 and found[1] in (3, 4)]
+    assert part("--from", "8:24:18", "--to", "16:0:1") == [(8, 24, 18), (8, 24, 19), (16, 0, 0), (16, 0, 1)]
+    assert part("--from", "latest") == ids[-20:]
+    assert part("--to", "earliest") == []
+    assert part("-n", 0) == []
+    keyed = [row for row in everything if row["key"] == "k0021"]
+    assert rows(cli, demo_store, "public/default/batched", "--key", "k0021") == keyed
+    assert len(keyed) > 3
+
+
+@pytest.mark.parametrize("clock", ["auto", "publish", "broker", "event"])
+@pytest.mark.parametrize(("first", "last"), [(0.2, 0.3), (0.0, 0.5), (0.5, 1.1), (0.4, 0.4)])
+@pytest.mark.parametrize("topic", ["acme/iot/skewed-batched", "public/default/batched"])
+def test_times_equal_brute_force(topic: str, first: float, last: float, clock: str, cli: Cli, demo_store: Path) -> None:
+    key = {"auto": "brokerTime", "publish": "publishTime", "broker": "brokerTime", "event": "eventTime"}[clock]
+    everything = rows(cli, demo_store, topic)
+    times = sorted(row[key] for row in everything if row[key]) or [1_700_000_000_000]
+    start_ms, end_ms = (round(times[0] + share * (times[-1] - times[0])) for share in (first, last))
+    window = ("--start-time", f"@{start_ms:013}", "--end-time", f"@{end_ms:013}", "--clock", clock)
+    expected = [row for row in everything if row[key] and start_ms <= row[key] < end_ms]
+    assert rows(cli, demo_store, topic, *window) == expected
+
+
+def test_times_prune_but_never_lose(cli: Cli, tmp_path: Path) -> None:
+    """Several blocks, clocks that run backwards, entries with and without a broker time."""
+    ledgers = [
+        [Made(START_MS + (index * 7919) % 5000, START_MS + index if index % 3 else None) for index in range(count)]
+        for count in (2500, 1, 1100)
+    ]
+    store = make_store(tmp_path / "store", {T: MadeTopic(ledgers)})
+    everything = rows(cli, store, T)
+    assert len(everything) == 3601
+    for clock, time_of in (
+        ("publish", lambda row: row["publishTime"]),
+        ("broker", lambda row: row["brokerTime"]),
+        ("auto", lambda row: row["publishTime"] if row["brokerTime"] is None else row["brokerTime"]),
+    ):
+        for start, end in ((0, 1), (100, 103), (1024, 1500), (2400, 5000), (4999, 6000)):
+            window = ("--start-time", f"@{START_MS + start}", "--end-time", f"@{START_MS + end}", "--clock", clock)
+            expected = [row for row in everything if (ms := time_of(row)) is not None and start <= ms - START_MS < end]
+            assert rows(cli, store, T, *window) == expected, (clock, start, end)
+
+
+def test_transactions(cli: Cli, demo_store: Path) -> None:
+    topic = "public/default/txn-out"
+    committed = rows(cli, demo_store, topic)
+    all_of_them = rows(cli, demo_store, topic, "--uncommitted")
+    with_markers = rows(cli, demo_store, topic, "--uncommitted", "--markers")
+    assert len(all_of_them) == 2 * len(committed) == 120
+    markers = [row["markerType"] for row in with_markers if "markerType" in row]
+    assert (markers.count("TXN_COMMIT"), markers.count("TXN_ABORT")) == (15, 15)
+    # A part sees the markers behind its end.
+    first = committed[0]
+    position = f"{first['ledgerId']}:{first['entryId']}"
+    assert rows(cli, demo_store, topic, "--from", position, "--to", position)[0] == first
+
+
+def test_chunks(cli: Cli, demo_store: Path) -> None:
+    whole = rows(cli, demo_store, "public/default/chunked")
+    assert [row["chunks"] for row in whole] == [2, 2]
+    last = f"{whole[0]['ledgerId']}:{whole[0]['entryId']}"
+    # From the middle of a message on there is nothing to join, and nothing wrong.
+    assert rows(cli, demo_store, "public/default/chunked", "--from", last) == whole[1:]
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "plain"])
+def test_formats_have_every_message(form: str, cli: Cli, demo_store: Path) -> None:
+    result = cli("--store", demo_store, "topics", "read", "public/default/avro", "-o", form)
+    if form == "json":
+        assert len(result.json) == 20
+    else:
+        assert len(result.stdout.splitlines()) == 20 + (form != "plain")
+    if form == "csv":
+        assert result.stdout.startswith("topic,ledgerId,entryId,batchIndex,publishTime,")
+
+
+def test_several_topics_and_a_missing_one(cli: Cli, demo_store: Path) -> None:
+    result = cli("--store", demo_store, "topics", "read", "public/default/avro", "no/such/topic", "-o", "jsonl")
+    assert (result.exit_code, len(result.json_lines), result.error["code"]) == (1, 20, "topic-not-found")
+    result = cli("--store", demo_store, "topics", "read", "no/such/topic", "-o", "jsonl")
+    assert (result.exit_code, result.stdout) == (5, "")
+    found = rows(cli, demo_store, "--pattern", "acme/iot/*", "-n", 2)
+    topics = [row["topic"].rpartition("/")[2] for row in found]
+    assert topics == ["skewed", "skewed", "skewed-batched", "skewed-batched"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--from", "3"), ("--start-time", "yesterday noon"), ("-n", "-1"), ("--clock", "x")]
+)
+def test_bad_values(arguments: tuple[str, str], cli: Cli, demo_store: Path) -> None:
+    assert cli("--store", demo_store, "topics", "read", "public/default/plain", *arguments).exit_code == 2
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------------
+
+
+def damaged_store(tmp_path: Path, cli: Cli, *entries: tuple[int, int]) -> Path:
+    """Import the small world into ``tmp_path/store`` with a bit flipped in the payload of each entry before."""
+    source = scratch_copy("small", "clean", tmp_path)
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        places = []
+        for ledger_id, entry_id in entries:
+            place = find_place(reader.txn, ledger_id, entry_id)
+            assert place is not None
+            places.append((Path(reader.files.name(place[0])).name, place[1] + place[2] - 1))
+    for name, offset in places:
+        (path,) = [found for found in source.rglob(name) if found.is_file() and found.stat().st_size > offset]
+        with path.open("r+b") as file:
+            file.seek(offset)
+            byte = file.read(1)[0]
+            file.seek(offset)
+            file.write(bytes([byte ^ 0x10]))
+    assert cli("--store", tmp_path / "store", "store", "import", "standalone", source, "-q").exit_code in (0, 1)
+    return tmp_path / "store"
+
+
+def test_bad_records_are_passed_over_and_counted(tmp_path: Path, cli: Cli) -> None:
+    whole = rows(cli, imported("small", "clean"), "public/default/plain")
+    store = damaged_store(tmp_path, cli, (9, 3), (9, 7))
+    result = cli("--store", store, "topics", "read", "public/default/plain", "-o", "jsonl")
+    left = [row for row in whole if (row["ledgerId"], row["entryId"]) not in {(9, 3), (9, 7)}]
+    if result.exit_code == 0:  # the journal still had them
+        assert result.json_lines == whole
+        return
+    assert (result.exit_code, result.json_lines) == (1, left)
+    assert "9:3" in result.stderr
+    assert "9:7" in result.stderr
+    assert ".log @ 0x" in result.stderr
+
+
+def test_lost_entries_are_counted(tmp_path: Path, cli: Cli) -> None:
+    ledger = [Made(START_MS + index, lost=index in (1, 2)) for index in range(5)]
+    store = make_store(tmp_path / "store", {T: MadeTopic([ledger, [Made(START_MS + 9)]])})
+    result = cli("--store", store, "topics", "read", T, "-o", "jsonl")
+    assert (result.exit_code, [row["entryId"] for row in result.json_lines]) == (1, [0, 3, 4, 0])
+    assert result.stderr.count("is lost") == 2
+    result = cli("--store", store, "topics", "read", T, "--start-time", f"@{START_MS}", "-o", "jsonl")
+    assert (result.exit_code, len(result.json_lines)) == (1, 4)
+    assert "2 of 5 entries are in no imported file" in result.stderr
+
+
+def test_a_file_that_changed_is_named(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    store = tmp_path / "store"
+    assert cli("--store", store, "store", "import", "standalone", source, "-q").exit_code == 0
+    for log in (source / "bookkeeper").rglob("*.log"):
+        shutil.copyfile(os.devnull, log)
+    result = cli("--store", store, "topics", "read", "public/default/plain", "-o", "jsonl")
+    assert (result.exit_code, result.error["code"]) == (6, "source-changed")
+    assert ".log" in result.error["message"]
