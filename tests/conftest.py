@@ -12,7 +12,10 @@ import pytest
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
+from tests.soundness import damages_stores, stores_stay_sound
 from tests.worlds import copy_tree, world
+
+__all__ = ["damages_stores", "stores_stay_sound"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
