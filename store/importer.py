@@ -36,6 +36,7 @@ from store.errors import AlreadyExists, MetadataCorrupt, StoreError
 from store.index import Indexer
 from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
 from store.owners import index_owners
+from store.scan.engine_scan import Engine, EngineScan
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import locked_by, open_for_reading
@@ -52,6 +53,7 @@ class ImportOptions:
     mode: str = "referenced"
     verify: bool = True
     now_ms: int = 0
+    engine: Engine | None = None  # None: files are scanned in this process
 
 
 @dataclass(slots=True)
@@ -312,7 +314,7 @@ def scan_new(
         torn=False,
         sealed=kind == "entry-log" and is_sealed(path),
     )
-    return scan_into(store, log, digests, options.verify, advance)
+    return scan_into(store, log, digests, options.verify, advance, options.engine)
 
 
 def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
@@ -343,14 +345,17 @@ def is_sealed(path: Path) -> bool:
         return False
 
 
-def scan_into(store: Store, log: LogFile, digests: LedgerDigests, verify: bool, advance: Advance) -> LogFile:
+def scan_into(
+    store: Store, log: LogFile, digests: LedgerDigests, verify: bool, advance: Advance, engine: Engine | None = None
+) -> LogFile:
     """Scan LOG from its ``next_offset`` to its end and index what is found, in one transaction; return the new row."""
     path = log.locate(store.path)
     told = log.next_offset
 
     def work(txn: Txn) -> LogFile:
         nonlocal told
-        scan = FileScan(Slice(str(path), log.kind, log.next_offset, log.size_bytes), digests, verify)  # type: ignore[arg-type]
+        part = Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
+        scan = FileScan(part, digests, verify) if engine is None else EngineScan(engine, part, digests, verify)
         index = Indexer(txn, log.file_id, is_journal=log.kind == "journal")
         for batch in scan.batches():
             index.add(batch)

@@ -76,7 +76,7 @@ class ScanOptions:
 def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]) -> Iterator[Records]:
     """Yield the records of a slice that pass the filters; damage goes to PROBLEMS."""
     size = os.stat(piece.path).st_size
-    part = Slice(piece.path, piece.kind, piece.start, min(piece.end, size), seek=piece.start > 0)
+    part = Slice(piece.path, piece.kind, piece.start, min(piece.end, size), piece.seek)
     scan = FileScan(part, options.digests, options.verify)
     wanted = np.array(sorted(options.ledgers or (options.topics if options.only_topics else ())), np.int64)
     for batch in scan.batches():

@@ -26,13 +26,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read."""
+    """One slice before it is read: a file (path or URL) of KIND, its file id in the store (−1: none), and the bytes to read.
+
+    ``seek``: ``start`` was cut anywhere; the first record at or behind it is searched for.
+    """
 
     path: str
     kind: Literal["entry-log", "journal"]
     file_id: int
     start: int
     end: int
+    seek: bool = False
 
     @property
     def bytes(self) -> int:
@@ -58,7 +62,7 @@ def _cut(path: str, file_id: int, size: int, target: int) -> Iterator[FileRange]
     edges = [size * index // pieces for index in range(pieces + 1)]
     for start, end in pairwise(edges):
         if end > start:
-            yield FileRange(path, kind, file_id, start, end)
+            yield FileRange(path, kind, file_id, start, end, start > 0)
 
 
 def local_files(paths: Iterable[str]) -> Iterator[tuple[str, int, int]]:
