@@ -50,19 +50,19 @@ def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) 
     return _finish(plot, chart, width)
 
 
-def save_chart(path: Path, charts: Sequence[Chart]) -> None:
+def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
     """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
     from store.atomic import create_file
 
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise InvalidValue(f"{path} is neither .png nor .svg", hint="name the file so that it ends in one of them")
-    data = render_chart(charts, form)
+    data = render_chart(charts, form, heading)
     with create_file(path) as file:
         file.write(data)
 
 
-def render_chart(charts: Sequence[Chart], form: str) -> bytes:
+def render_chart(charts: Sequence[Chart], form: str, heading: str = "") -> bytes:
     """Return CHARTS as the bytes of a picture; the same charts give the same bytes."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -71,6 +71,8 @@ def render_chart(charts: Sequence[Chart], form: str) -> bytes:
         figure = Figure(figsize=(10, 0.8 + 2.6 * len(charts)), dpi=120, layout="constrained")
         for axes, chart in zip(figure.subplots(len(charts), 1, squeeze=False)[:, 0], charts, strict=True):
             _draw(axes, chart)
+        if heading:
+            figure.suptitle(heading, x=0.01, horizontalalignment="left")
         out = BytesIO()
         figure.savefig(out, format=form, metadata={"Date": None} if form == "svg" else {"Software": "pulsar-admin"})
     return out.getvalue()

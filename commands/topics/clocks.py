@@ -1,0 +1,318 @@
+"""``topics skew`` and ``topics timeline``: what a topic's clocks say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
+from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.names import TopicName
+from store.search import Clock, check_clock
+from store.timespec import format_duration_ms, format_time_ms
+from store.topics import read_topic, select_topics
+
+if TYPE_CHECKING:
+    from pulsar_admin.plot import Chart
+    from store.skew import ProducerSkew, SkewOptions, TopicSkew
+    from store.timeline import Timeline
+
+Json = dict[str, Any]  # Any: JSON values
+
+SKEW_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PRODUCER", "producer"),
+    Column("ENTRIES", "entries", "number"),
+    Column("OFFSET MIN", lambda row: _duration(row["offsetMin"]), "number"),
+    Column("MEDIAN", lambda row: _duration(row["offsetMedian"]), "number"),
+    Column("MAX", lambda row: _duration(row["offsetMax"]), "number"),
+    Column("INVERSIONS", "inversions", "number"),
+    Column("FUTURE", "futureDated", "number"),
+    Column("LATE", "late", "number"),
+    Column("BLAME", lambda row: "yes" if row["blamed"] else ""),
+)
+TIMELINE_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("TIME", "time", "time"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("BYTES", "bytes", "number"),
+)
+
+
+@command(
+    "skew",
+    examples=[
+        "pulsar-admin topics skew acme/iot/skewed",
+        "pulsar-admin topics skew --pattern 'acme/iot/*' --tolerance 1m -o json",
+    ],
+    output="A row a producer, the one to blame first; offsets are publish minus broker time. In JSON one object a topic.",
+    errors=[TopicNotFound, InvalidValue],
+    uses=["clock", "now"],
+)
+@topics_argument
+@click.option(
+    "--tolerance", "tolerance_ms", type=DURATION, default="1s", show_default=True, help="What is still on time."
+)
+@pass_app
+def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
+    """Find the producers whose clocks are wrong.
+
+    Where the broker stamped an entry, its publish time is compared with that stamp. Elsewhere an entry is future-dated when its
+    publish time is after those of entries behind it (or after now), and late when it is before those in front: the fewest
+    entries that must go for the clock to run forward. An inversion is an entry whose time is before that of the entry in
+    front of it, on publish times unless --clock broker.
+    """
+    options = _skew_options(app, tolerance_ms)
+    with open_reader(app.store) as reader:
+        topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        documents = list(app.each(topics, lambda name: _skew_document(app, reader, name, options)))
+    if app.settings.output in ("json", "jsonl"):
+        app.emit(documents[0] if len(topics) == 1 else documents)
+    else:
+        app.emit_rows(({"topic": d["topic"], **row} for d in documents for row in d["producers"]), SKEW_COLUMNS)
+
+
+def _skew_options(app: App, tolerance_ms: int) -> SkewOptions:
+    from store.skew import SkewOptions
+
+    clock = check_clock(app.settings.clock)
+    return SkewOptions("publish" if clock == "auto" else clock, tolerance_ms, app.now_ms)
+
+
+def _skew_document(app: App, reader: EntryReader, name: TopicName, options: SkewOptions) -> Json:
+    from store.skew import read_skew
+
+    found = read_skew(reader, read_topic(reader.txn, name), options)
+    _warn(app, name, found.missing, found.unreadable)
+    head = {"topic": str(name), "clock": options.clock, "tolerance": options.tolerance_ms}
+    return head | _counts(found) | {"producers": [_producer(row, found.blame) for row in found.producers]}
+
+
+def _counts(found: TopicSkew) -> Json:
+    return {
+        "entries": found.entries,
+        "messages": found.messages,
+        "entriesWithBrokerTime": found.broker_times,
+        "inversions": found.inversions,
+        "maxBackwards": found.max_backwards_ms,
+        "futureDated": found.future,
+        "late": found.late,
+        "entriesWithoutTime": found.without_time,
+        "missingEntries": found.missing,
+        "unreadableEntries": found.unreadable,
+        "blame": found.blame,
+    }
+
+
+def _producer(row: ProducerSkew, blame: str | None) -> Json:
+    return {
+        "producer": row.producer,
+        "entries": row.entries,
+        "messages": row.messages,
+        "entriesWithBrokerTime": row.broker_times,
+        "offsetMin": row.offset_min_ms,
+        "offsetMedian": row.offset_median_ms,
+        "offsetMax": row.offset_max_ms,
+        "inversions": row.inversions,
+        "maxBackwards": row.max_backwards_ms,
+        "futureDated": row.future,
+        "late": row.late,
+        "blamed": row.producer == blame,
+    }
+
+
+def _duration(offset_ms: int | None) -> str:
+    """Return an offset with its sign, to about four digits: nobody compares days by their milliseconds."""
+    if offset_ms is None:
+        return ""
+    size = abs(offset_ms)
+    unit = next((unit for limit, unit in _ROUNDED if size >= limit), 1)
+    return ("-" if offset_ms < 0 else "+" if offset_ms else "") + format_duration_ms(size // unit * unit)
+
+
+_ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
+
+
+def _warn(app: App, name: TopicName, missing: int, unreadable: int) -> None:
+    if missing:
+        app.warn(f"{name}: {missing} entries are in no imported file")
+    if unreadable:
+        app.warn(f"{name}: {unreadable} entries are damaged and left out")
+        app.problems(unreadable)
+
+
+# -- timeline ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """What to count and where to draw it."""
+
+    bucket_ms: int | None
+    start_ms: int | None
+    end_ms: int | None
+    png: Path | None
+    svg: Path | None
+
+
+@command(
+    "timeline",
+    examples=[
+        "pulsar-admin topics timeline public/default/plain",
+        "pulsar-admin topics timeline acme/orders/parts --bucket 1h -o table",
+    ],
+    elsewhere=["pulsar-admin topics timeline public/default/plain --bucket 5m --png plain.png"],
+    output="A plot of entries, messages and bytes; as table, csv, json or jsonl the counts of every bucket that has any.",
+    errors=[TopicNotFound, InvalidValue, LimitExceeded, AlreadyExists],
+    uses=["clock"],
+)
+@topics_argument
+@click.option("--bucket", "bucket_ms", type=DURATION, help="Width of a bucket [chosen from the data].")
+@click.option("--start-time", "start_ms", type=TIME, help="Count from here on.")
+@click.option("--end-time", "end_ms", type=TIME, help="Count what is before this.")
+@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
+@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@gather(PlotOptions)
+@pass_app
+def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
+    """Plot how many entries, messages and bytes arrived when.
+
+    --clock says which time counts: auto (broker time where the entry has one, else publish time), publish or broker. Buckets
+    begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
+    """
+    clock = check_clock(app.settings.clock)
+    with open_reader(app.store) as reader:
+        topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        usual = _usual(reader, topics, clock, options)
+        documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
+    _emit_timelines(app, documents, usual, options)
+
+
+def _usual(
+    reader: EntryReader, topics: Sequence[TopicName], clock: Clock, options: PlotOptions
+) -> tuple[int, int] | None:
+    """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
+    from store.timeline import usual_range
+
+    found = (usual_range(reader, read_topic(reader.txn, name), clock) for name in topics)
+    ranges = [times for times in found if times is not None]
+    if not ranges:
+        return None
+    first, last = min(low for low, _ in ranges), max(high for _, high in ranges)
+    first = first if options.start_ms is None else options.start_ms
+    last = last if options.end_ms is None else options.end_ms - 1
+    return (first, last) if first <= last else None
+
+
+def _timeline(app: App, reader: EntryReader, name: TopicName, case: tuple[Clock, Any, PlotOptions]) -> Json:
+    from store.timeline import TimelineOptions, choose_bucket_ms, read_timeline
+
+    clock, usual, options = case
+    bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
+    found = read_timeline(
+        reader, read_topic(reader.txn, name), TimelineOptions(bucket_ms, clock, options.start_ms, options.end_ms)
+    )
+    _warn(app, name, found.missing, found.unreadable)
+    return {
+        "topic": str(name),
+        "clock": clock,
+        "bucket": bucket_ms,
+        "entries": sum(found.entries),
+        "messages": sum(found.messages),
+        "bytes": sum(found.bytes),
+        "entriesOutside": found.outside,
+        "entriesWithoutTime": found.without_time,
+        "missingEntries": found.missing,
+        "unreadableEntries": found.unreadable,
+        "buckets": list(_buckets(found)),
+    }
+
+
+def _buckets(found: Timeline) -> Iterator[Json]:
+    for row in zip(found.times, found.entries, found.messages, found.bytes, strict=True):
+        yield dict(zip(("time", "entries", "messages", "bytes"), row, strict=True))
+
+
+def _emit_timelines(app: App, documents: list[Json], usual: tuple[int, int] | None, options: PlotOptions) -> None:
+    charts = _charts(documents, usual)
+    for path in (options.png, options.svg):
+        if path is not None and charts:
+            from pulsar_admin.plot import save_chart
+
+            save_chart(path, charts, f"{_names(documents)} (UTC, {documents[0]['clock']} clock)")
+    form = app.settings.output
+    if form == "json":
+        app.emit(documents[0] if len(documents) == 1 else documents)
+    elif form in (None, "plain"):
+        app.emit(_plot(charts, documents))
+    else:
+        rows = ({"topic": document["topic"], **row} for document in documents for row in document["buckets"])
+        app.emit_rows(rows, TIMELINE_COLUMNS)
+
+
+_COLUMNS_MAX = 240  # of a plot; more buckets are drawn together
+
+
+def _charts(documents: list[Json], usual: tuple[int, int] | None) -> list[Chart]:
+    """Return one chart of entries, one of messages where they differ, and one of bytes, over the usual range."""
+    from pulsar_admin.plot import Chart
+
+    if usual is None or not documents:
+        return []
+    width = documents[0]["bucket"]
+    first, last = (time_ms // width * width for time_ms in usual)
+    width *= -(-((last - first) // width + 1) // _COLUMNS_MAX)
+    count = (last - first) // width + 1
+    sums = {name: [0] * count for name in ("entries", "messages", "bytes")}
+    for row in (row for document in documents for row in document["buckets"] if first <= row["time"] <= last):
+        for name, column in sums.items():
+            column[(row["time"] - first) // width] += row[name]
+    labels = _labels([first + index * width for index in range(count)], width)
+    if sums["messages"] == sums["entries"]:
+        del sums["messages"]
+    each = f"per {format_duration_ms(width)}"
+    return [Chart(f"{name} {each}", labels, {name: column}, name, bars=True) for name, column in sums.items()]
+
+
+def _labels(times: list[int], width_ms: int) -> list[str]:
+    """Return short UTC texts: the day where buckets are days, else the time of day, with the day when there are several."""
+    texts = [format_time_ms(time_ms) for time_ms in times]
+    if width_ms % 86_400_000 == 0:
+        return [text[:10] for text in texts]
+    end = 16 if width_ms % 60_000 == 0 else 19 if width_ms % 1000 == 0 else 23
+    start = 11 if texts[0][:10] == texts[-1][:10] else 5 if texts[0][:4] == texts[-1][:4] else 0
+    return [text[start:end].replace("T", " ") for text in texts]
+
+
+def _names(documents: list[Json]) -> str:
+    return str(documents[0]["topic"]) if len(documents) == 1 else f"{len(documents)} topics"
+
+
+def _plot(charts: list[Chart], documents: list[Json]) -> str:
+    from pulsar_admin.plot import bar_chart
+
+    total = {name: sum(document[name] for document in documents) for name in ("entries", "messages", "bytes")}
+    head = (
+        f"{_names(documents)}: {total['entries']:,} entries, {total['messages']:,} messages, {total['bytes']:,} bytes"
+    )
+    drawn = [sum(chart.series["entries"]) for chart in charts if "entries" in chart.series]
+    notes = (
+        [f"{total['entries'] - int(sum(drawn)):,} entries lie outside the plot"]
+        if total["entries"] > sum(drawn)
+        else []
+    )
+    notes += [
+        f"{sum(document[key] for document in documents):,} entries {text}"
+        for key, text in (("entriesWithoutTime", "have no time"), ("entriesOutside", "are outside the times asked for"))
+        if any(document[key] for document in documents)
+    ]
+    clock = f"Times are UTC, on the {documents[0]['clock']} clock."
+    return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock])

@@ -1,0 +1,251 @@
+"""``topics skew`` and ``topics timeline`` against the recorded messages and against brute force."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.codec.message import decode_message_entry
+from store.ledgers import EntryReader, open_reader
+from store.meta import open_store
+from store.names import parse_topic
+from store.scan import entries as scan_entries
+from store.scan.entries import EntryScan
+from store.skew import ProducerSkew, SkewOptions, misplaced, read_skew
+from store.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from store.topics import Topic, read_topic
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+RECORDED = ("acme/iot/skewed", "acme/iot/skewed-batched", "public/default/steady-batched", "acme/orders/codecs")
+START_MS = 1_700_000_000_000
+
+
+def _recorded_entries(world: str, name: str) -> list[tuple[int, str, int]]:
+    """(publish time, producer, messages) of every entry, from what a real client read."""
+    found: dict[tuple[int, int], list[Any]] = {}
+    for row in oracle(world)["topics"][name]["messages"]:
+        found.setdefault((row[0], row[1]), [row[3], row[10], 0])[2] += 1
+    return [tuple(values) for _, values in sorted(found.items())]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("world", ["small", "nometa"])
+def test_producers_and_inversions_equal_the_recorded_ones(world: str, name: str) -> None:
+    expected = _recorded_entries(world, name)
+    inversions = Counter(after[1] for before, after in pairwise(expected) if after[0] < before[0])
+    with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
+        found = read_skew(reader, read_topic(reader.txn, parse_topic(name)), SkewOptions())
+    assert {row.producer: row.entries for row in found.producers} == Counter(row[1] for row in expected)
+    assert sum(row.messages for row in found.producers) == sum(row[2] for row in expected)
+    assert {row.producer: row.inversions for row in found.producers if row.inversions} == inversions
+    latest, furthest = 0, 0
+    for time_ms, _, _ in expected:
+        latest = max(latest, time_ms)
+        furthest = max(furthest, latest - time_ms)
+    assert found.max_backwards_ms == furthest
+    assert found.broker_times == (len(expected) if world == "small" else 0)
+
+
+def test_offsets_equal_brute_force() -> None:
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("acme/iot/skewed"))
+        offsets: dict[str, list[int]] = defaultdict(list)
+        for publish_ms, broker_ms, _, producer, _ in _brute_entries(reader, topic):
+            assert broker_ms is not None
+            offsets[producer].append(publish_ms - broker_ms)
+        found = {row.producer: row for row in read_skew(reader, topic, SkewOptions(tolerance_ms=500_000)).producers}
+    for producer, values in offsets.items():
+        row = found[producer]
+        assert (row.offset_min_ms, row.offset_max_ms) == (min(values), max(values))
+        assert row.offset_median_ms == statistics.median_low(values)
+        assert row.future == sum(value > 500_000 for value in values)
+        assert row.late == sum(value < -500_000 for value in values)
+    assert found["far-future"].future == 3
+
+
+def test_the_producer_from_the_future_is_to_blame_not_those_behind_it(tmp_path: Path) -> None:
+    """Without broker times: one message from next year, then honest ones, then one late."""
+    times = [START_MS + 1000 * number for number in range(20)]
+    times[5] += 365 * 86_400_000
+    times[12] -= 3_600_000
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([[Made(time_ms) for time_ms in times]])})
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("t/n/x"))
+        found = read_skew(reader, topic, SkewOptions())
+        assert (found.future, found.late, found.inversions) == (1, 1, 2)
+        assert found.blame == "p"
+        # All but the late one are in the future of a clock that is behind.
+        assert read_skew(reader, topic, SkewOptions(now_ms=times[0] - 2000)).future == 19
+
+
+def test_misplaced_takes_out_the_fewest() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        times = [START_MS + rng.randrange(20) for _ in range(rng.randrange(1, 14))]
+        longest = [1] * len(times)
+        for i, later in enumerate(times):
+            longest[i] += max((longest[j] for j in range(i) if times[j] <= later), default=0)
+        future, late = misplaced(np.array(times, np.int64), -1)
+        # With every distance counting, exactly those that are not kept are named.
+        assert int((future | late).sum()) <= len(times) - max(longest)
+        kept = [time_ms for time_ms, out in zip(times, future | late, strict=True) if not out]
+        assert len(kept) >= max(longest)
+
+
+def _brute_entries(reader: EntryReader, topic: Topic) -> Iterator[tuple[int, int | None, int, str, int]]:
+    """(publish, broker, messages, producer, payload bytes) of every entry, by the ordinary reader."""
+    for position in topic.iter_positions(topic.first_position):
+        payload = reader.read(position.ledger_id, position.entry_id).payload
+        header = decode_message_entry(payload, "entry")
+        metadata = header.metadata
+        broker_ms = header.broker.timestamp_ms if header.broker else None
+        yield (
+            metadata.publish_time,
+            broker_ms,
+            metadata.num_messages_in_batch,
+            metadata.producer_name,
+            len(payload),
+        )
+
+
+def _made_topic(seed: int) -> MadeTopic:
+    rng = random.Random(seed)
+    ledgers = []
+    for _ in range(4):
+        made = []
+        for number in range(rng.choice([0, 3, 700, 2500])):
+            publish_ms = START_MS + number * 20 + rng.choice([0, 0, 0, -50_000, 90_000_000])
+            broker_ms = None if rng.random() < 0.5 else START_MS + number * 20
+            payload = bytes(rng.choice([1, 1, 9000])) if seed % 2 else b"x"
+            made.append(Made(publish_ms, broker_ms, batch=rng.choice([0, 0, 3]), payload=payload))
+        ledgers.append(made)
+    return MadeTopic(ledgers)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_made_topics_equal_brute_force(tmp_path: Path, seed: int, monkeypatch: Any) -> None:
+    """Mixed entries with and without broker times, large ones (read head by head), many batches of the scan."""
+    monkeypatch.setattr(scan_entries, "BATCH_ENTRIES", 600)
+    path = make_store(tmp_path / "s", {"t/n/x": _made_topic(seed)})
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("t/n/x"))
+        rows = list(_brute_entries(reader, topic))
+        for clock, column in (("publish", 0), ("broker", 1)):
+            times = [row[column] for row in rows if row[column] is not None]
+            found = read_skew(reader, topic, SkewOptions(clock))  # type: ignore[arg-type]
+            assert found.inversions == sum(after < before for before, after in pairwise(times))
+            assert found.entries == len(rows)
+            assert found.messages == sum(row[2] for row in rows)
+        for clock, bucket_ms in (("publish", 1000), ("broker", 777), ("auto", 60_000), ("auto", 86_400_000)):
+            expected: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+            untimed = 0
+            for publish_ms, broker_ms, messages, _, size in rows:
+                auto = publish_ms if broker_ms is None else broker_ms
+                time_ms = {"publish": publish_ms, "broker": broker_ms, "auto": auto}[clock]
+                untimed += time_ms is None
+                if time_ms is not None:
+                    for index, amount in enumerate((1, messages, size)):
+                        expected[time_ms // bucket_ms * bucket_ms][index] += amount
+            counted = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock))  # type: ignore[arg-type]
+            columns = zip(counted.times, counted.entries, counted.messages, counted.bytes, strict=True)
+            assert [[time_ms, *rest] for time_ms, *rest in columns] == [[k, *v] for k, v in sorted(expected.items())]
+            assert (counted.without_time, counted.missing, counted.outside) == (untimed, 0, 0)
+            if len(rows) > 1:
+                start, end = START_MS + 1_001, START_MS + 13_333
+                part = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock, start, end))  # type: ignore[arg-type]
+                assert sum(part.entries) + part.outside + part.without_time == len(rows)
+
+
+def test_a_timeline_of_whole_blocks_reads_no_entry(tmp_path: Path, monkeypatch: Any) -> None:
+    topic = MadeTopic([[Made(START_MS + number) for number in range(3000)]])
+    path = make_store(tmp_path / "s", {"t/n/x": topic})
+    read: list[int] = []
+    original = EntryScan.batches
+
+    def counting(self: EntryScan) -> Iterator[Any]:
+        for batch in original(self):
+            read.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(EntryScan, "batches", counting)
+    with open_store(path) as store, open_reader(store) as reader:
+        found = read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(86_400_000))
+        assert found.entries == [3000]
+        assert read == []
+        read_timeline(reader, read_topic(reader.txn, parse_topic("t/n/x")), TimelineOptions(1500))
+        blocks = [(low, min(low + 1024, 3000)) for low in (0, 1024, 2048)]
+        straddling = [b - a for a, b in blocks if (START_MS + a) // 1500 != (START_MS + b - 1) // 1500]
+        assert sum(read) == sum(straddling) < 3000
+
+
+def test_lost_and_damaged_entries_are_counted(tmp_path: Path) -> None:
+    made = [Made(START_MS + number, lost=number % 10 == 3) for number in range(100)]
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made], open_last=False)})
+    log = path / "entries" / "0.log"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    status = log.stat()
+    log.write_bytes(data)
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("t/n/x"))
+        found = read_skew(reader, topic, SkewOptions())
+        assert (found.entries, found.missing, found.unreadable) == (89, 10, 1)
+        counted = read_timeline(reader, topic, TimelineOptions(7))
+        assert (sum(counted.entries), counted.missing, counted.unreadable) == (89, 10, 1)
+
+
+def test_buckets_are_chosen_for_the_usual_range(tmp_path: Path) -> None:
+    made = [Made(START_MS + 60_000 * number) for number in range(60)]
+    made[7] = Made(START_MS + 10**11)
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made])})
+    with open_store(path) as store, open_reader(store) as reader:
+        first, last = usual_range(reader, read_topic(reader.txn, parse_topic("t/n/x")), "auto") or (0, 0)
+    assert (first, last) == (START_MS, START_MS + 59 * 60_000)
+    assert choose_bucket_ms(first, last) == 60_000
+    assert choose_bucket_ms(5, 5) == 1
+    assert choose_bucket_ms(0, 2**60) == 3640 * 86_400_000
+
+
+def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+    common = ("--store", demo_store, "topics")
+    document = cli(*common, "skew", "acme/iot/skewed", "-o", "json").json
+    assert document["blame"] == "slow-clock"
+    assert [row["producer"] for row in document["producers"] if row["blamed"]] == ["slow-clock"]
+    table = cli(*common, "skew", "acme/iot/skewed").stdout.splitlines()
+    assert len(table) == 5
+    assert table[1].split()[:3] == ["persistent://acme/iot/skewed", "slow-clock", "60"]
+    rows = cli(*common, "timeline", "acme/orders/parts", "--bucket", "1h", "-o", "jsonl").json_lines
+    recorded = [
+        row
+        for name, topic in oracle("small")["topics"].items()
+        if "orders/parts-partition" in name
+        for row in topic["messages"]
+    ]
+    assert sum(row["messages"] for row in rows) == len(recorded)
+    png, svg = tmp_path / "a.png", tmp_path / "a.svg"
+    result = cli(*common, "timeline", "public/default/plain", "--png", png, "--svg", svg)
+    assert max(map(len, result.stdout.splitlines())) <= 120
+    assert "entries per" in result.stdout
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "<svg" in svg.read_text()
+    assert cli(*common, "timeline", "public/default/plain", "--png", png).exit_code == 3
+    assert cli(*common, "timeline", "public/default/plain", "--png", tmp_path / "a.jpg").exit_code == 2
+    assert cli(*common, "timeline", "public/default/plain", "--clock", "event").exit_code == 2
+
+
+def test_the_blame_goes_to_the_furthest_when_counts_are_equal() -> None:
+    rows = [ProducerSkew("a", 1, 1, 1, -5, -5, -5, 0, 0, 1, 0), ProducerSkew("b", 1, 1, 1, 9, 9, 9, 0, 0, 0, 1)]
+    assert sorted(rows, key=lambda row: -row.furthest_ms)[0].producer == "b"
