@@ -1,0 +1,443 @@
+"""``topics expire`` and ``topics expire-all-subscriptions`` on recorded and on made-up topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo
+from store.names import Position
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.plans.test_expiry import put_json
+from tests.stores import copied, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import WORLD_NAMES, assert_unchanged, oracle
+
+PLAIN = "public/default/plain"
+STEADY = "public/default/steady"
+LIMIT = "2026-11-21T09:23:14Z"  # the steady producers of the small world were half done
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Topic a/b/t, ages 300, 200, 100 s and one an hour ahead; a/b/empty; a/b/p in two partitions."""
+    entries = [
+        [Made(CREATED_MS - age * 1000, batch=2) for age in (300, 200)],
+        [Made(CREATED_MS - 100_000), Made(CREATED_MS + 3_600_000)],
+    ]
+    first = CursorInfo(-1, Position(10, -1))
+    parts = {
+        f"a/b/p-partition-{number}": MadeTopic([entries[0]], cursors={"sub": CursorInfo(-1, Position(13 + number, -1))})
+        for number in range(2)
+    }
+    topics = {
+        "a/b/t": MadeTopic(entries, cursors={"sub": first, "other": first, "__compaction": first}),
+        "a/b/empty": MadeTopic([[]], cursors={"sub": CursorInfo(-1, Position(12, -1))}),
+        **parts,
+    }
+    path = make_store(tmp_path / "made", topics)
+    put_json(path, "/admin/partitioned-topics/a/b/persistent/p", {"partitions": 2, "deleted": False})
+    return path
+
+
+def steady_times() -> dict[tuple[int, int], int]:
+    return {(row[0], row[1]): row[3] for row in oracle("small")["topics"][STEADY]["messages"]}
+
+
+def test_expires_what_is_older_and_undo_brings_it_back(cli: Cli, store: Path) -> None:
+    before = rows_of(store)
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        shown = cli(
+            "--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", LIMIT, "--dry-run", "-o", "json"
+        ).json
+    done = cli("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", LIMIT, "-o", "json").json
+    assert done == {**shown, "change": 1, "dryRun": False, "undo": "pulsar-admin store undo 1"}
+    assert done["before"]["markDeletePosition"] == "12:-1"
+    assert done["before"]["backlogEntries"] - done["after"]["backlogEntries"] == done["entries"] == done["messages"]
+    assert [row["entries"] for row in done["ledgers"]] == [25] * (len(done["ledgers"]) - 1) + [done["entries"] % 25]
+    assert sum(row["bytes"] for row in done["ledgers"]) == done["bytes"]
+    ledger, entry = map(int, done["after"]["markDeletePosition"].split(":"))
+    # The world's broker times follow the publish times of these producers within a second.
+    published = steady_times()
+    assert abs(published[ledger, entry] - done["limit"]) < 1_000
+    check_undo(cli, store, 1, before)
+
+
+def test_alias_and_text(cli: Cli, store: Path) -> None:
+    result = cli("--store", store, "topics", "expire-messages", PLAIN, "-s", "expire-me", "-p", "18:4")
+    assert result.stdout == (
+        "change 1: persistent://public/default/plain expire-me\n"
+        "  markDeletePosition: 9:-1 -> 18:4\n"
+        "  backlogEntries: 300 -> 270\n"
+        f"  30 entries, 30 messages, {_bytes(PLAIN, 30):,} bytes\n"
+        f"  ledger 9: 25 entries, 25 messages, {_bytes(PLAIN, 25):,} bytes\n"
+        f"  ledger 18: 5 entries, 5 messages, {_bytes(PLAIN, 30) - _bytes(PLAIN, 25):,} bytes\n"
+        "  the rest is kept for never, at 9:-1\n"
+        "  undo: pulsar-admin store undo 1\n"
+    )
+
+
+def _bytes(topic: str, entries: int) -> int:
+    """Payload bytes of the first entries, from the entry logs by way of the raw reader."""
+    from store.ledgers import open_reader
+    from store.meta import open_store
+    from store.names import parse_topic
+    from store.topics import read_topic
+
+    with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        places = [found.at_rank(rank) for rank in range(entries)]
+        return sum(len(reader.read(place.ledger_id, place.entry_id).payload) for place in places)
+
+
+def test_the_brokers_rule_and_its_difference(cli: Cli, made: Path) -> None:
+    """Publish times 300, 200, 100 s ago and an hour ahead; a fifth from 50 s ago would stand behind the last."""
+    now = f"@{CREATED_MS}"
+    arguments = (
+        "--store",
+        made,
+        "--now",
+        now,
+        "topics",
+        "expire",
+        "a/b/t",
+        "-s",
+        "sub",
+        "-t",
+        "150s",
+        "--dry-run",
+        "-o",
+        "json",
+    )
+    safe = cli(*arguments).json
+    assert safe["after"]["markDeletePosition"] == "10:1"
+    assert (safe["entries"], safe["messages"]) == (2, 4)
+    assert safe["broker"]["agrees"] is True
+    assert safe["futureDated"] == {
+        "entries": 1,
+        "messages": 1,
+        "first": "11:1",
+        "latestTime": CREATED_MS + 3_600_000,
+        "producers": ["p"],
+    }
+    assert cli(*arguments, "--rule", "broker").json["after"] == safe["after"]
+    text = cli(*arguments[:-2]).stdout
+    assert (
+        "never expire by age: 1 entry, 1 message from 11:1 on, dated up to 2023-11-14T23:13:20.000Z, sent by p" in text
+    )
+
+
+def test_partitions_are_one_change(cli: Cli, made: Path) -> None:
+    before = rows_of(made)
+    result = cli(
+        "--store", made, "--now", f"@{CREATED_MS}", "topics", "expire", "a/b/p", "-s", "sub", "-t", "250s", "-o", "json"
+    )
+    assert [(row["change"], row["topic"], row["entries"]) for row in result.json] == [
+        (1, "persistent://a/b/p-partition-0", 1),
+        (1, "persistent://a/b/p-partition-1", 1),
+    ]
+    check_undo(cli, made, 1, before)
+
+
+def test_all_topics_take_those_that_have_it(cli: Cli, made: Path) -> None:
+    arguments = (
+        "--store",
+        made,
+        "--now",
+        f"@{CREATED_MS}",
+        "topics",
+        "expire",
+        "--all-topics",
+        "-t",
+        "1s",
+        "--dry-run",
+    )
+    rows = cli(*arguments, "-s", "other", "-o", "json").json
+    assert rows["topic"] == "persistent://a/b/t"
+    several = cli(*arguments, "-s", "sub", "-o", "jsonl").json_lines
+    assert [(row["topic"].rpartition("/")[2], row["entries"]) for row in several] == [
+        ("empty", 0),
+        ("p-partition-0", 2),
+        ("p-partition-1", 2),
+        ("t", 3),
+    ]
+    assert cli(*arguments, "-s", "nobody").exit_code == 5
+
+
+def test_nothing_to_expire_is_no_change(cli: Cli, store: Path) -> None:
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        result = cli(
+            "--store", store, "topics", "expire", PLAIN, "-s", "half", "-t", "2000-01-01T00:00:00Z", "-o", "json"
+        )
+    assert result.exit_code == 0
+    assert (result.json["change"], result.json["undo"], result.json["dryRun"], result.json["entries"]) == (
+        None,
+        None,
+        False,
+        0,
+    )
+    text = cli("--store", store, "topics", "expire", PLAIN, "-s", "half", "-t", "2000-01-01T00:00:00Z").stdout
+    assert text.startswith("no change: persistent://public/default/plain half\n  nothing to change\n")
+
+
+def test_all_subscriptions(cli: Cli, made: Path) -> None:
+    before = rows_of(made)
+    result = cli(
+        "--store",
+        made,
+        "--now",
+        f"@{CREATED_MS}",
+        "topics",
+        "expire-all-subscriptions",
+        "a/b/t",
+        "-t",
+        "50",
+        "-o",
+        "json",
+    )
+    assert [(row["subscription"], row["after"]["markDeletePosition"]) for row in result.json] == [
+        ("other", "11:0"),
+        ("sub", "11:0"),
+    ]
+    # __compaction still stands at the beginning: nothing may be deleted
+    assert result.json[0]["deletable"]["ledgers"] == []
+    assert result.json[0]["deletable"]["blockedBy"] == {"subscription": "__compaction", "markDeletePosition": "10:-1"}
+    check_undo(cli, made, 1, before)
+
+
+# -- the TTL in force -------------------------------------------------------------------------------------------------
+
+
+def test_ttl_in_force(cli: Cli, made: Path) -> None:
+    ask = (
+        "--store",
+        made,
+        "--now",
+        f"@{CREATED_MS}",
+        "topics",
+        "expire",
+        "a/b/t",
+        "-s",
+        "sub",
+        "--ttl",
+        "--dry-run",
+        "-o",
+        "json",
+    )
+    none = cli(*ask)
+    assert (none.exit_code, none.error["code"]) == (5, "nothing-matches")
+    assert "no TTL is in force for persistent://a/b/t" in none.error["message"]
+    put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 150})
+    row = cli(*ask).json
+    assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (150, "namespace", "10:1")
+    put_json(made, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 250})
+    row = cli(*ask).json
+    assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (250, "topic", "10:0")
+
+
+def test_a_topic_without_ttl_stays(cli: Cli, made: Path) -> None:
+    put_json(made, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 150})
+    ask = (
+        "--store",
+        made,
+        "--now",
+        f"@{CREATED_MS}",
+        "topics",
+        "expire",
+        "a/b/t",
+        "a/b/p",
+        "-s",
+        "sub",
+        "--ttl",
+        "-o",
+        "jsonl",
+    )
+    rows = cli(*ask).json_lines
+    assert [(row["entries"], row.get("warnings")) for row in rows] == [
+        (2, None),
+        (0, ["no TTL is in force"]),
+        (0, ["no TTL is in force"]),
+    ]
+
+
+def test_policies_kept_as_messages_are_mentioned(cli: Cli, tmp_path: Path) -> None:
+    cursors = {"sub": CursorInfo(-1, Position(10, -1))}
+    topics = {
+        "a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors=cursors),
+        "a/b/__change_events": MadeTopic([[Made(CREATED_MS)]]),
+    }
+    path = make_store(tmp_path / "made", topics)
+    put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 1})
+    result = cli("--store", path, "topics", "expire", "a/b/t", "-s", "sub", "--ttl", "--dry-run")
+    assert "a/b: topic policies kept as messages (__change_events) are not read" in result.stderr
+
+
+# -- forecast ---------------------------------------------------------------------------------------------------------
+
+
+def test_forecast(cli: Cli, made: Path) -> None:
+    put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 250})
+    ask = ("--store", made, "--now", f"@{CREATED_MS}", "topics", "expire", "a/b/t", "-s", "sub", "--forecast", "4m")
+    with assert_unchanged(made / "meta" / "data.mdb"):
+        rows = cli(*ask, "--interval", "2m", "-o", "jsonl").json_lines
+    assert [(row["from"], row["to"], row["entries"], row["messages"]) for row in rows] == [
+        (None, CREATED_MS, 1, 2),
+        (CREATED_MS, CREATED_MS + 120_000, 1, 2),
+        (CREATED_MS + 120_000, CREATED_MS + 240_000, 1, 1),
+        (CREATED_MS + 240_000, None, 1, 1),
+    ]
+    assert {(row["ttl"], row["ttlSource"]) for row in rows} == {(250, "namespace")}
+    table = cli(*ask, "-o", "table").stdout.splitlines()
+    assert len(table) == 1 + 1 + 24 + 1
+    assert table[0].split() == ["TOPIC", "SUBSCRIPTION", "FROM", "TO", "ENTRIES", "MESSAGES", "BYTES", "MARK-DELETE"]
+
+
+def test_forecast_of_an_age(cli: Cli, store: Path) -> None:
+    """As if a TTL of two days were set, with the recorded end of the world as now: every row sums to the backlog."""
+    ask = (
+        "--store",
+        store,
+        "--now",
+        "2026-11-21T10:00:00Z",
+        "topics",
+        "expire-all-subscriptions",
+        PLAIN,
+        "-t",
+        "2d",
+        "--forecast",
+        "2d",
+    )
+    rows = cli(*ask, "-o", "jsonl").json_lines
+    backlogs = {
+        name: row["msgBacklog"] for name, row in oracle("small")["topics"][PLAIN]["stats"]["subscriptions"].items()
+    }
+    for name, backlog in backlogs.items():
+        assert sum(row["entries"] for row in rows if row["subscription"] == name) == backlog
+    assert {row["ttl"] for row in rows} == {2 * 86_400}
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+_SUB = ("-s", "sub")
+BAD: list[tuple[tuple[str, ...], int, str]] = [
+    (
+        ("a/b/t", *_SUB),
+        2,
+        "Either time (--expireTime) or message position (--position) has to be provided to expire messages",
+    ),
+    (
+        ("a/b/t", *_SUB, "-t", "3h", "-p", "10:1"),
+        2,
+        "Can't expire message by time and by message position at the same time.",
+    ),
+    (("a/b/t", *_SUB, "-t", "5x"), 2, "Invalid time unit 'x'"),
+    (("a/b/t", *_SUB, "-t", ""), 2, "time cannot be empty"),
+    (("a/b/t", *_SUB, "-t", "-1"), 2, "is negative"),
+    (("a/b/t", *_SUB, "-t", "2026-11-20T00:00:00"), 2, "has no time zone"),
+    (("a/b/t", *_SUB, "-t", "1969-12-31T23:59:59Z"), 2, "is before 1970"),
+    (("a/b/t", *_SUB, "-p", "10"), 2, "invalid position '10'"),
+    (("a/b/t", *_SUB, "-p", "9:0"), 5, "persistent://a/b/t has no ledger 9: what was before ledger 10 is trimmed"),
+    (("a/b/t", *_SUB, "-p", "99:0"), 5, "persistent://a/b/t has no ledger 99: its ledgers are 10 to 11"),
+    (("a/b/t", *_SUB, "-p", "10:9"), 5, "persistent://a/b/t has no entry 10:9: ledger 10 has entries 0 to 1"),
+    (("a/b/t", *_SUB, "-p", "99:0", "--rule", "broker"), 3, "invalid message position provided."),
+    (("a/b/empty", *_SUB, "-t", "3h"), 5, "persistent://a/b/empty has no entries: nothing has a time there"),
+    (("a/b/empty", *_SUB, "-p", "12:5"), 5, "persistent://a/b/empty has no entry 12:5: ledger 12 has no entries"),
+    (("a/b/p", *_SUB, "-p", "13:0"), 2, "Expire message at position is not supported for 2 topics"),
+    (("a/b/t", "-s", "__compaction", "-t", "3h"), 3, "expiry never touches __compaction"),
+    (("a/b/t", "-s", "nobody", "-t", "3h"), 5, "has no subscription 'nobody'"),
+    (("a/b/nowhere", *_SUB, "-t", "3h"), 5, "no topic persistent://a/b/nowhere"),
+    (("a/b/t", *_SUB, "-t", "3h", "-e"), 2, "--exclude-reset-position goes with --position"),
+    (("a/b/t", *_SUB, "-t", "3h", "--ttl"), 2, "--ttl takes the limit from the policy in force"),
+    (("a/b/t", *_SUB, "-t", "3h", "--interval", "1h"), 2, "--interval belongs to --forecast"),
+    (("a/b/t", *_SUB, "-p", "10:1", "--forecast", "1h"), 2, "a forecast goes by age"),
+    (("a/b/t", *_SUB, "-t", "3h", "--forecast", "24h", "--interval", "1s"), 2, "more than 1000 intervals"),
+    (("a/b/t", *_SUB, "-t", "3h", "--forecast", "0"), 2, "must be above 0"),
+    (("a/b/t", *_SUB, "--forecast", "24h"), 5, "no TTL is in force"),
+    (
+        ("a/b/t", *_SUB, "-t", "3h", "--rule", "broker", "--clock", "publish"),
+        2,
+        "--rule broker goes by the broker's own clock",
+    ),
+    (("a/b/t", *_SUB, "-t", "3h", "--clock", "event"), 2, "clock 'event' is not indexed"),
+    (("a/b/t", "-t", "3h"), 2, "Missing option '-s'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else None
+)
+def test_bad_input(cli: Cli, made: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    with assert_unchanged(made / "meta" / "data.mdb"):
+        result = cli("--store", made, "topics", "expire", *arguments, "-o", "json")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.error["message"]
+
+
+def test_all_subscriptions_of_nobody(cli: Cli, tmp_path: Path) -> None:
+    path = make_store(
+        tmp_path / "made",
+        {"a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors={"__compaction": CursorInfo(-1, Position(10, -1))})},
+    )
+    result = cli("--store", path, "topics", "expire-all-subscriptions", "a/b/t", "-t", "1h", "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (5, "subscription-not-found")
+
+
+# -- as recorded ------------------------------------------------------------------------------------------------------
+
+
+def _requests() -> list[Any]:  # Any: pytest's parameter sets
+    return [
+        pytest.param(world, mutation, id=f"{world}-{index}-{mutation['kind']}")
+        for world in WORLD_NAMES
+        for index, mutation in enumerate(oracle(world)["mutations"])
+    ]
+
+
+def _arguments(mutation: dict[str, Any]) -> list[str]:
+    """The request as a command line; an expiry by age is moved to the moment the broker looked (see tests/plans/test_mutations.py)."""
+    kind, number, body = mutation["kind"], mutation["path"].rpartition("/")[2], mutation["body"]
+    place = f"{body['ledgerId']}:{body['entryId']}" if body else ""
+    return {
+        "reset-cursor-time": ["reset-cursor", "-t", f"@{number}", "--rule", "broker"],
+        "reset-cursor-position": ["reset-cursor", "-m", place],
+        "expire-time": ["expire-messages", "-t", number, "--rule", "broker"],
+        "expire-position": ["expire-messages", "-p", place],
+        "skip": ["skip", "-n", number],
+        "skip-all": ["clear-backlog"],
+    }[kind]
+
+
+@pytest.mark.parametrize(("world", "mutation"), _requests())
+def test_recorded_requests(cli: Cli, world: str, mutation: dict[str, Any]) -> None:
+    command, *options = _arguments(mutation)
+    shifts = range(-1030, -939, 10) if mutation["kind"] == "expire-time" else [0]
+    found = []
+    for shift in shifts:
+        now = [
+            "--now",
+            f"@{mutation['at_ms'] + shift}",
+            "--dry-run",
+            "-o",
+            "json",
+            "--store",
+            str(imported(world, "clean")),
+        ]
+        after = cli("topics", command, mutation["topic"], "-s", mutation["subscription"], *options, *now).json["after"]
+        found.append((after["markDeletePosition"], after["individuallyDeletedMessages"]))
+    assert (mutation["after"]["markDeletePosition"], mutation["after"]["individuallyDeletedMessages"]) in found
+
+
+def test_json_is_one_value(cli: Cli, store: Path) -> None:
+    text = cli(
+        "--store", store, "topics", "expire", PLAIN, "-s", "half", "-p", "latest", "--dry-run", "-o", "json"
+    ).stdout
+    assert json.loads(text)["after"]["backlogEntries"] == 0
