@@ -62,6 +62,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.refreshing:index",
             "Make the location and time index again from the files, and compare it with the one that is there.",
         ),
+        "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
     },

@@ -97,8 +97,8 @@ class InterceptorChain:
 
     def properties(self) -> dict[str, str]:
         """Return what ManagedLedgerInfo keeps when a ledger is closed: the last index."""
-        found = (i for i in self.interceptors if isinstance(i, AppendIndexMetadataInterceptor))
-        return {INDEX_PROPERTY: str(interceptor.index) for interceptor in found}
+        counters = [one.index for one in self.interceptors if isinstance(one, AppendIndexMetadataInterceptor)]
+        return {INDEX_PROPERTY: str(counters[-1])} if counters else {}
 
 
 def parse_interceptors(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from store.atomic import create_directory, remove_tree, rename
-from store.errors import AlreadyExists
+from store.errors import AlreadyExists, Refused
 from store.generate import draws, kernel
 from store.generate.locations import Locations
 from store.generate.logs import EntryLogs
@@ -42,37 +42,86 @@ class GenerateResult:
     bytes: int
     nodes: int
     seconds: float
+    entries_per_second: int
 
 
-def generate_cluster(path: Path, spec: ClusterSpec, advance: Advance) -> GenerateResult:
-    """Write SPEC as a standalone data directory at PATH, which must not exist.
+@dataclass(frozen=True, slots=True)
+class GeneratePlan:
+    """A cluster about to be written; ``commands`` show it for ``--dry-run``."""
 
-    The same SPEC gives the same entry logs byte for byte, and the same metadata rows; a directory that was left by a run
-    that was stopped (``PATH.unfinished``) is removed. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable.
-    """
-    started = time.monotonic()
+    path: Path
+    spec: ClusterSpec
+
+    @property
+    def entries(self) -> int:
+        """Entries of all topics."""
+        return sum(topic.entries for topic in self.spec.topics)
+
+    @property
+    def loses(self) -> str:
+        """Nothing is lost: the directory does not exist."""
+        return ""
+
+    def preview(self) -> object:
+        """Return what would be written."""
+        topics = [
+            {"topic": str(topic.name), "entries": topic.entries, "start": topic.start_ms, "rate": topic.rate}
+            for topic in self.spec.topics
+        ]
+        return {
+            "directory": str(self.path),
+            "seed": self.spec.seed,
+            "entries": self.entries,
+            "topics": topics,
+            "dryRun": True,
+        }
+
+    def dump(self) -> bytes:
+        """Raise Refused: the command line is the plan."""
+        raise Refused("a cluster to generate is not kept as a plan", hint="use --dry-run to see it")
+
+
+def plan_generate(path: Path, spec: ClusterSpec) -> GeneratePlan:
+    """Plan to write SPEC at PATH; raises AlreadyExists, InvalidValue."""
     check_cluster(spec)
     if path.exists() or path.is_symlink():
         raise AlreadyExists(f"{path} exists", hint="name a directory that does not exist", path=str(path))
+    return GeneratePlan(path, spec)
+
+
+def apply_generate(plan: GeneratePlan, advance: Advance) -> GenerateResult:
+    """Write the cluster as a standalone data directory; after an error nothing is left.
+
+    The same spec gives the same entry logs byte for byte and the same rows in the databases, whose own files carry random
+    ids. Raises DiskFull, NotWritable, AlreadyExists.
+    """
+    started = time.monotonic()
+    path, spec = plan.path, plan.spec
     unfinished = path.with_name(path.name + ".unfinished")
     remove_tree(unfinished)
     create_directory(unfinished)
-    topics, logs, next_ledger_id = _write_entries(unfinished, spec, advance)
-    write_bookie(_current(unfinished), spec, topics, logs.last_id)
-    nodes = write_metadata(unfinished, spec, topics, next_ledger_id)
-    rename(unfinished, path)
+    try:
+        topics, logs, next_ledger_id = _write_entries(unfinished, spec, advance)
+        write_bookie(_current(unfinished), spec, topics, logs.last_id)
+        nodes = write_metadata(unfinished, spec, topics, next_ledger_id)
+        rename(unfinished, path)
+    except BaseException:
+        remove_tree(unfinished)
+        raise
+    seconds = time.monotonic() - started
     return GenerateResult(
-        str(path),
-        spec.seed,
-        len(topics),
-        sum(len(topic.ledgers) for topic in topics),
-        sum(topic.entries for topic in topics),
-        sum(topic.messages for topic in topics),
-        sum(topic.spec.subscriptions for topic in topics),
-        logs.files,
-        logs.bytes,
-        nodes,
-        round(time.monotonic() - started, 3),
+        directory=str(path),
+        seed=spec.seed,
+        topics=len(topics),
+        ledgers=sum(len(topic.ledgers) for topic in topics),
+        entries=plan.entries,
+        messages=sum(topic.messages for topic in topics),
+        cursors=sum(topic.spec.subscriptions for topic in topics),
+        logs=logs.files,
+        bytes=logs.bytes,
+        nodes=nodes,
+        seconds=round(seconds, 3),
+        entries_per_second=round(plan.entries / seconds),
     )
 
 
@@ -90,13 +139,22 @@ def _write_entries(root: Path, spec: ClusterSpec, advance: Advance) -> tuple[lis
     current = _current(root)
     create_directory(current.parent)
     create_directory(current)
-    locations = Locations(current / "locations")
-    logs = EntryLogs(current, spec.log_size_limit_bytes, max(map(entry_bytes_max, spec.topics)), locations)
     pattern = pattern_of(spec.seed)
     topics = [
         TopicWriter(spec.seed, number, topic, open_chain(spec.interceptors), pattern)
         for number, topic in enumerate(spec.topics)
     ]
+    record_bytes_max = max(map(entry_bytes_max, spec.topics))
+    with (
+        Locations(current / "locations") as locations,
+        EntryLogs(current, spec.log_size_limit_bytes, record_bytes_max, locations) as logs,
+    ):
+        next_ledger_id = _write_windows(spec, topics, logs, advance)
+    return topics, logs, next_ledger_id
+
+
+def _write_windows(spec: ClusterSpec, topics: list[TopicWriter], logs: EntryLogs, advance: Advance) -> int:
+    """Write all entries; return the ledger id that is free then."""
     next_ledger_id = FIRST_LEDGER_ID
     for until_ms in _windows(spec):
         runs = _plan_runs(topics, until_ms, spec.entries_per_ledger, next_ledger_id)
@@ -110,9 +168,7 @@ def _write_entries(root: Path, spec: ClusterSpec, advance: Advance) -> tuple[lis
         if not topic.ledgers:  # a topic that was opened and never written to
             topic.open_ledger(next_ledger_id)
             next_ledger_id += 1
-    logs.close()
-    locations.close()
-    return topics, logs, next_ledger_id
+    return next_ledger_id
 
 
 def _windows(spec: ClusterSpec) -> Iterator[int]:
@@ -152,7 +208,7 @@ def _plan_runs(topics: list[TopicWriter], until_ms: int, entries_per_ledger: int
             found.append((topic.spec.broker_ms(first), topic.number, topic, first, stop))
             first = stop
     runs = []
-    for _, _, topic, first, stop in sorted(found, key=lambda item: item[:2] + (item[3],)):
+    for _, _, topic, first, stop in sorted(found, key=lambda item: (item[0], item[1], item[3])):
         is_new = first % entries_per_ledger == 0
         if is_new:
             current, next_ledger_id = next_ledger_id, next_ledger_id + 1

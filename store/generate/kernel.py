@@ -15,7 +15,11 @@ from numba.extending import intrinsic
 from store.generate import draws
 from store.scan.crc import START, crc32c
 
-BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = 1, 2, 4  # which broker entry metadata; GIVEN: bytes made by other interceptors
+BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = (
+    1,
+    2,
+    4,
+)  # which broker entry metadata; GIVEN: bytes made by other interceptors
 EVENT_TIME = 8
 
 PLAN = np.dtype(

@@ -45,7 +45,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Locations:
-    """Collects rows in fixed memory and writes them; ``close`` makes the database in DIRECTORY."""
+    """Collects rows in fixed memory and writes them; the end of the ``with`` block makes the database in DIRECTORY."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -86,15 +86,13 @@ class Locations:
         starts = self._sequence + np.arange(2 * _BLOCKS) * _PUTS
         blocks["records"]["sequence"] = starts.reshape(_BLOCKS, 2)
         if rest:
-            last = blocks["records"].reshape(-1)[whole : whole + 1]
             blocks["records"][whole // 2, whole % 2]["count"] = rest
-            del last
         self._sequence += used
         self._seal(whole, rest)
 
     def _seal(self, whole: int, rest: int) -> None:
         """Fill in lengths and checksums of WHOLE records and one of REST puts; write them."""
-        raw = memoryview(self._blocks.view(np.uint8))
+        raw = memoryview(self._blocks.view(np.uint8).data)
         end = 0
         for number in range(whole + bool(rest)):
             start = number // 2 * _BLOCK_BYTES + number % 2 * _RECORD.itemsize
@@ -105,12 +103,16 @@ class Locations:
             crc = google_crc32c.value(bytes(raw[start + 6 : end]))
             masked = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
             raw[start : start + 4] = masked.to_bytes(4, "little")
-            end = end if number % 2 == 0 else start - _RECORD.itemsize + _BLOCK_BYTES
-        self._file.write(raw[:end])
+        is_last = bool(rest) or whole < 2 * _BLOCKS
+        self._file.write(raw[: end if is_last else len(raw)])
 
-    def close(self) -> None:
-        """Make the database of all rows."""
-        if self._used:
+    def __enter__(self) -> Locations:
+        return self
+
+    def __exit__(self, *error: Any) -> None:  # Any: an exception's three parts
+        """Make the database of all rows, or after an error leave nothing."""
+        if error[0] is None and self._used:
             self._flush()
-        self._stack.close()
-        create_database(self._directory, (), log=self._log)
+        self._stack.__exit__(*error)
+        if error[0] is None:
+            create_database(self._directory, (), log=self._log)

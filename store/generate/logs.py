@@ -82,10 +82,14 @@ class EntryLogs:
         self._stack.close()
         self._open_next()
 
-    def close(self) -> None:
+    def __enter__(self) -> EntryLogs:
+        return self
+
+    def __exit__(self, *error: Any) -> None:  # Any: an exception's three parts
         """Write what is in the buffer and close the newest log, unsealed."""
-        self._flush()
-        self._stack.close()
+        if error[0] is None:
+            self._flush()
+        self._stack.__exit__(*error)
 
     def _open_next(self) -> None:
         self._log_id += 1
@@ -97,7 +101,7 @@ class EntryLogs:
         self._base = HEADER_BYTES
 
     def _flush(self) -> None:
-        self._file.write(memoryview(self.buffer)[: self.at])
+        self._file.write(memoryview(self.buffer.data)[: self.at])
         self._base += self.at
         self.bytes += self.at
         self.at = 0

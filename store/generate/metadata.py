@@ -147,7 +147,11 @@ def _topic_nodes(spec: ClusterSpec, topic: TopicWriter) -> Iterator[tuple[str, b
     name = topic.spec.name
     yield name.path, encode_managed_ledger(_managed_ledger(topic)), topic.ledgers[-1].created_ms
     for ledger in topic.ledgers:
-        yield ledger_path(ledger.ledger_id), encode_ledger_metadata(_ledger_metadata(spec, name, ledger)), ledger.created_ms
+        yield (
+            ledger_path(ledger.ledger_id),
+            encode_ledger_metadata(_ledger_metadata(spec, name, ledger)),
+            ledger.created_ms,
+        )
     end_ms = topic.spec.broker_ms(topic.entries)
     for cursor, state in cursors_of(spec.seed, topic):
         yield name.cursor_path(cursor), encode_cursor_info(replace(state, last_active_ms=end_ms)), end_ms

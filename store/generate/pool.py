@@ -21,9 +21,7 @@ _Body = tuple[bytes, int, int, int]  # stored bytes, uncompressed size, messages
 
 def bodies_of(seed: int, topic: TopicSpec) -> tuple[_Body, ...]:
     """Return VARIANTS bodies a codec of TOPIC, codec by codec; those of codec NONE are blank: the kernel makes them."""
-    return tuple(
-        body for codec in topic.codecs for body in _bodies(seed, codec, topic.size, topic.batch, topic.keys)
-    )
+    return tuple(body for codec in topic.codecs for body in _bodies(seed, codec, topic.size, topic.batch, topic.keys))
 
 
 @lru_cache(maxsize=256)
@@ -38,9 +36,13 @@ def _body(source: int, codec: int, size: Span, batch: Span | None, keys: int) ->
     count = batch.pick(draws.draw(source, 0, draws.BATCH)) if batch else 0
     parts: list[bytes] = []
     for number in range(max(count, 1)):
-        payload = text_payload(draws.draw(source, number, draws.PAYLOAD), size.pick(draws.draw(source, number, draws.SIZE)))
+        payload = text_payload(
+            draws.draw(source, number, draws.PAYLOAD), size.pick(draws.draw(source, number, draws.SIZE))
+        )
         if batch:
-            parts.append(_single(payload, draws.between(draws.draw(source, number, draws.KEY), 0, keys - 1) if keys else None))
+            parts.append(
+                _single(payload, draws.between(draws.draw(source, number, draws.KEY), 0, keys - 1) if keys else None)
+            )
         parts.append(payload)
     plain = b"".join(parts)
     return compression.compress(codec, plain), len(plain), count, codec
@@ -60,7 +62,11 @@ def text_payload(bits: int, size_bytes: int) -> bytes:
     length = 0
     while length < size_bytes:
         bits = draws.mix(bits + draws.STEP)
-        part = b'{"device":"sensor-%04d","temperature":%d.%d,"ok":true},' % (bits % 10_000, bits >> 20 & 63, bits >> 40 & 7)
+        part = b'{"device":"sensor-%04d","temperature":%d.%d,"ok":true},' % (
+            bits % 10_000,
+            bits >> 20 & 63,
+            bits >> 40 & 7,
+        )
         parts.append(part)
         length += len(part)
     return b"".join(parts)[:size_bytes]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from store.codec import compression
 from store.errors import InvalidValue
 from store.generate import draws
 from store.names import TopicName
-from store.timespec import parse_duration_ms, parse_size_bytes
+from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
 
 DEFAULT_START_MS = 1_700_000_000_000
 DEFAULT_LOG_SIZE_LIMIT_BYTES = 1 << 30
 _ENTRY_LIMIT_BYTES = 5 << 20  # BookKeeper's frame; larger entries cannot have been written
 _JUMP_MS = 3_600_000
+COUNT_LIMIT = 10**12
 
 _SPAN = re.compile(r"(\w+)(?:(\.\.|~)(\w+))?")
 
@@ -42,6 +44,9 @@ class Clock:
     jump_ms: int = 0
 
 
+KILOBYTE = Span(1024, 1024)
+MINUTE_TO_DAY = Span(60_000, 86_400_000)
+
 CLOCKS = {
     clock.name: clock
     for clock in (
@@ -62,14 +67,14 @@ class TopicSpec:
     entries: int = 10_000
     rate: float = 1000.0  # entries a second
     start_ms: int = DEFAULT_START_MS
-    size: Span = Span(1024, 1024)  # payload bytes of a message
+    size: Span = KILOBYTE  # payload bytes of a message
     batch: Span | None = None
     codecs: tuple[int, ...] = ()
     producers: int = 1
     clocks: tuple[Clock, ...] = (CLOCKS["steady"],)
     keys: int = 0
     delayed: int = 0
-    delay_ms: Span = Span(60_000, 86_400_000)
+    delay_ms: Span = MINUTE_TO_DAY
     nulls: int = 0
     event_time: bool = False
     subscriptions: int = 0
@@ -119,6 +124,40 @@ def parse_span(text: str, what: str, limit: int = 2**31 - 1) -> Span:
     return Span(low, high, match[2] == "~")
 
 
+def parse_count(text: str) -> int:
+    """Parse how many: an integer from 0, with ``_`` between digits or K, M, G for thousands, millions, billions."""
+    match = re.fullmatch(r"(\d{1,3}(?:_\d{3})+|\d{1,15})([kKmMgG]?)", text.strip(), re.ASCII)
+    count = int(match[1]) * 1000 ** " kmg".index(match[2].lower() or " ") if match else -1
+    if not 0 <= count <= COUNT_LIMIT:
+        raise InvalidValue(
+            f"invalid number {text!r}", hint="write an integer such as 1000000, 1_000_000 or 1M", value=text
+        )
+    return count
+
+
+def parse_rate(text: str) -> float:
+    """Parse entries a second."""
+    match = re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", text.strip(), re.ASCII)
+    rate = float(match[0]) if match else 0.0
+    if not 0 < rate <= 1e6:
+        raise InvalidValue(f"invalid rate {text!r}", hint="write entries a second, up to 1000000", value=text)
+    return rate
+
+
+def parse_start(text: str) -> int:
+    """Parse when the first entry was appended; nothing relative: the same request gives the same cluster on any day."""
+    if not re.match(r"@|\d{4}-|\d{13}$", text.strip()):
+        raise InvalidValue(f"invalid start {text!r}", hint="write 2024-05-01T09:00:00Z or epoch ms", value=text)
+    return parse_time_point(text, now_ms=0)
+
+
+def parse_flag(text: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    if text.lower() not in ("true", "false"):
+        raise InvalidValue(f"invalid value {text!r}", hint="write true or false", value=text)
+    return text.lower() == "true"
+
+
 def parse_sizes(text: str) -> Span:
     """Parse the payload bytes of messages."""
     return parse_span(text, "message size", _ENTRY_LIMIT_BYTES)
@@ -148,9 +187,7 @@ def parse_share(text: str) -> int:
     match = re.fullmatch(r"(\d{1,3})(?:\.(\d{1,2}))?%?", text.strip(), re.ASCII)
     share = int(match[1]) * 100 + int((match[2] or "0").ljust(2, "0")) if match else -1
     if not 0 <= share <= draws.PERMYRIAD:
-        raise InvalidValue(
-            f"invalid share {text!r}", hint="write percent from 0 to 100, such as 2 or 12.5", value=text
-        )
+        raise InvalidValue(f"invalid share {text!r}", hint="write percent from 0 to 100, such as 2 or 12.5", value=text)
     return share
 
 
@@ -185,18 +222,35 @@ def _parse_clock(word: str) -> Clock:
 
 def check_cluster(spec: ClusterSpec) -> None:
     """Raise InvalidValue for a plan that no bookie could have written."""
-    names = [topic.name for topic in spec.topics]
-    twice = {str(name) for name in names if names.count(name) > 1} if len(names) < 1000 else set()
-    if twice or len(set(names)) != len(names):
-        raise InvalidValue(f"topic twice: {', '.join(sorted(twice))}", hint="name each topic once")
+    counts = Counter(topic.name for topic in spec.topics)
+    twice = [str(name) for name, count in counts.items() if count > 1]
+    if twice or not counts:
+        what = f"topic twice: {twice[0]}" if twice else "no topics"
+        raise InvalidValue(what, hint="name each topic once")
     for topic in spec.topics:
-        most = entry_bytes_max(topic)
-        if most > min(_ENTRY_LIMIT_BYTES, spec.log_size_limit_bytes - 4096):
-            raise InvalidValue(
-                f"{topic.name}: an entry may have {most} bytes, more than a bookie takes"
-                f" ({_ENTRY_LIMIT_BYTES}) or the log size limit leaves",
-                hint="ask for smaller messages, smaller batches or larger logs",
-            )
+        _check_size(topic, spec.log_size_limit_bytes)
+        _check_times(topic)
+
+
+def _check_size(topic: TopicSpec, log_size_limit_bytes: int) -> None:
+    most = entry_bytes_max(topic)
+    limit = min(_ENTRY_LIMIT_BYTES, log_size_limit_bytes - 4096)
+    if most > limit:
+        raise InvalidValue(
+            f"{topic.name}: an entry may have {most} bytes, the limit is {limit} (of a bookie's frame or the log size)",
+            hint="ask for smaller messages, smaller batches or larger logs",
+        )
+
+
+def _check_times(topic: TopicSpec) -> None:
+    skews = [clock.skew_ms for clock in topic.clocks]
+    first_ms = topic.start_ms + min(skews) - _JUMP_MS - draws.EVENT_LIMIT_MS - draws.LATENCY_LIMIT_MS
+    last_ms = topic.broker_ms(topic.entries) + max(skews) + _JUMP_MS + topic.delay_ms.high
+    if first_ms < 0 or last_ms > MAX_TIME_MS:
+        raise InvalidValue(
+            f"{topic.name}: its times would run from {first_ms} to {last_ms} ms, beyond 1970 to 9999",
+            hint="choose another start, rate or clocks",
+        )
 
 
 def entry_bytes_max(topic: TopicSpec) -> int:

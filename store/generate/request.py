@@ -1,0 +1,189 @@
+"""A request for a cluster as typed: options of ``store generate`` and lines of its file, to a ``ClusterSpec``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from store.errors import InvalidValue, NotFound
+from store.generate.spec import (
+    CLOCKS,
+    DEFAULT_LOG_SIZE_LIMIT_BYTES,
+    DEFAULT_START_MS,
+    KILOBYTE,
+    MINUTE_TO_DAY,
+    Clock,
+    ClusterSpec,
+    Span,
+    TopicSpec,
+    check_cluster,
+    parse_batch,
+    parse_clocks,
+    parse_codecs,
+    parse_count,
+    parse_delays,
+    parse_flag,
+    parse_rate,
+    parse_share,
+    parse_sizes,
+    parse_start,
+)
+from store.interceptors import parse_interceptors
+from store.names import TopicName, parse_topic
+
+DEFAULT_TOPIC = "public/default/generated"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRequest:
+    """What every topic is like unless a line of the file says otherwise; names are those of the options."""
+
+    partitions: int = 0
+    entries: int = 10_000
+    rate: float = 1000.0
+    start: int = DEFAULT_START_MS
+    message_size: Span = KILOBYTE
+    batch: Span | None = None
+    codecs: tuple[int, ...] = ()
+    producers: int = 1
+    clocks: tuple[Clock, ...] = (CLOCKS["steady"],)
+    keys: int = 0
+    delayed: int = 0
+    delay: Span = MINUTE_TO_DAY
+    tombstones: int = 0
+    event_time: bool = False
+    subscriptions: int = 0
+    acked: int = 5_000
+    holes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRequest:
+    """The options of the whole cluster. ``topics`` 0 and no ``topic``: one topic of the default name."""
+
+    topic: tuple[TopicName, ...] = ()
+    topics: int = 0
+    from_file: Path | None = None
+    seed: int = 1
+    interceptors: str = ""
+    entries_per_ledger: int = 50_000
+    log_size_limit: int = DEFAULT_LOG_SIZE_LIMIT_BYTES
+    bookie_id: str = "127.0.0.1:3181"
+    data_path: str = ""
+
+
+_PARSERS: Mapping[str, Callable[[str], Any]] = {  # Any: the type of the field
+    "partitions": parse_count,
+    "entries": parse_count,
+    "rate": parse_rate,
+    "start": parse_start,
+    "message_size": parse_sizes,
+    "batch": parse_batch,
+    "codecs": parse_codecs,
+    "producers": parse_count,
+    "clocks": parse_clocks,
+    "keys": parse_count,
+    "delayed": parse_share,
+    "delay": parse_delays,
+    "tombstones": parse_share,
+    "event_time": parse_flag,
+    "subscriptions": parse_count,
+    "acked": parse_share,
+    "holes": parse_count,
+}
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[ClusterRequest, TopicRequest]:  # Any: parsed options by name
+    """Return the options of the cluster and those of its topics."""
+    topic = {one.name for one in fields(TopicRequest)}
+    return (
+        ClusterRequest(**{name: value for name, value in options.items() if name not in topic}),
+        TopicRequest(**{name: value for name, value in options.items() if name in topic}),
+    )
+
+
+def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicRequest) -> ClusterSpec:
+    """Return the cluster to write at PATH; raises InvalidValue, NotFound."""
+    if not re.fullmatch(r"[^\s/]+:\d{1,5}", cluster.bookie_id):
+        raise InvalidValue(f"invalid bookie id {cluster.bookie_id!r}", hint="write HOST:PORT", value=cluster.bookie_id)
+    rows = [(name, topic) for name in _names(cluster)]
+    if cluster.from_file is not None:
+        rows += list(_lines(cluster.from_file, topic))
+    spec = ClusterSpec(
+        seed=cluster.seed,
+        topics=tuple(part for name, request in rows for part in _topics(name, request)),
+        data_path=cluster.data_path or str(path.absolute()),
+        interceptors=parse_interceptors(cluster.interceptors),
+        entries_per_ledger=cluster.entries_per_ledger,
+        log_size_limit_bytes=cluster.log_size_limit,
+        bookie_id=cluster.bookie_id,
+    )
+    check_cluster(spec)
+    return spec
+
+
+def _names(cluster: ClusterRequest) -> Iterator[TopicName]:
+    yield from cluster.topic
+    default = parse_topic(DEFAULT_TOPIC)
+    for number in range(cluster.topics):
+        yield replace(default, local_name=f"{default.local_name}-{number}")
+    if not cluster.topic and not cluster.topics and cluster.from_file is None:
+        yield default
+
+
+def _topics(name: TopicName, request: TopicRequest) -> Iterator[TopicSpec]:
+    """Yield the topic, or its partitions, each with the entries asked for."""
+    names = [name.partition(index) for index in range(request.partitions)] or [name]
+    for part in names:
+        yield TopicSpec(
+            name=part,
+            entries=request.entries,
+            rate=request.rate,
+            start_ms=request.start,
+            size=request.message_size,
+            batch=request.batch,
+            codecs=request.codecs,
+            producers=request.producers,
+            clocks=request.clocks,
+            keys=request.keys,
+            delayed=request.delayed,
+            delay_ms=request.delay,
+            nulls=request.tombstones,
+            event_time=request.event_time,
+            subscriptions=request.subscriptions,
+            acked=request.acked,
+            holes=request.holes,
+        )
+
+
+def _lines(path: Path, topic: TopicRequest) -> Iterator[tuple[TopicName, TopicRequest]]:
+    """Yield the topics of a file of JSON objects, one a line: ``topic`` and any options of a topic, as typed there."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"cannot read {path}: {error}", hint="name a file of JSON objects, one a line") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _line(line, f"{path}:{number}", topic)
+
+
+def _line(line: str, where: str, topic: TopicRequest) -> tuple[TopicName, TopicRequest]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"{where}: no JSON: {error}", hint='write {"topic":"t/ns/name","entries":1000}') from error
+    if not isinstance(found, dict) or not isinstance(found.get("topic"), str):
+        raise InvalidValue(f"{where}: no topic", hint='write {"topic":"t/ns/name","entries":1000}')
+    name = parse_topic(found.pop("topic"))
+    values = {}
+    for key, value in found.items():
+        option = key.replace("-", "_")
+        if option not in _PARSERS or not isinstance(value, (str, int, float)):
+            known = ", ".join(one.replace("_", "-") for one in _PARSERS)
+            raise InvalidValue(f"{where}: unknown {key!r}", hint=f"known are topic, {known}", value=key)
+        values[option] = _PARSERS[option](str(value))
+    return name, replace(topic, **values)
