@@ -1,0 +1,386 @@
+"""``topics reset-cursor``: by time, position, distance, other subscription; several topics and files as one change."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo, CursorState
+from store.cursors import COMPACTION_CURSOR, read_cursor
+from store.ledgers import open_reader
+from store.meta import open_store
+from store.names import Position, parse_topic
+from store.plans.resets import bit_words
+from store.topics import read_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.plans.test_expiry import put_json
+from tests.stores import copied
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import assert_unchanged, oracle
+
+PLAIN = "public/default/plain"
+BATCHED = "public/default/batched"
+T = CREATED_MS
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """a/b/t: ledgers 10 (0, 9, 3 s, a batch of 3) and 11 (12, 15 s); a/b/p in two partitions; a/b/empty."""
+    first = [Made(T), Made(T + 9_000), Made(T + 3_000, batch=3)]
+    second = [Made(T + 12_000), Made(T + 15_000)]
+    holes = ((Position(10, 0), Position(10, 1)),)
+    cursors = {
+        "sub": CursorInfo(-1, Position(11, 0)),
+        "other": CursorInfo(-1, Position(10, -1), holes, {Position(10, 2): bit_words([1, 2])}, {"repl": 1}),
+    }
+    parts = {
+        f"a/b/p-partition-{number}": MadeTopic([first], cursors={"sub": CursorInfo(-1, Position(12 + number, 2))})
+        for number in range(2)
+    }
+    empty = MadeTopic([[]], cursors={"sub": CursorInfo(-1, Position(14, -1))})
+    path = make_store(
+        tmp_path / "made", {"a/b/t": MadeTopic([first, second], cursors=cursors), **parts, "a/b/empty": empty}
+    )
+    put_json(path, "/admin/partitioned-topics/a/b/persistent/p", {"partitions": 2, "deleted": False})
+    return path
+
+
+def state_of(store: Path, topic: str, cursor: str) -> CursorState:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        return read_cursor(reader.txn, reader, found, cursor).state
+
+
+def reset(cli: Cli, store: Path, *arguments: object) -> Any:  # Any: JSON
+    result = cli("--store", store, "topics", "reset-cursor", *arguments, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    return result.json
+
+
+# -- where to ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "mark", "backlog"),
+    [
+        (("-t", f"@{T}"), "10:-1", 5),
+        (("-t", f"@{T + 2_000}"), "10:0", 4),  # 10:1 of 9 s is the first at or after 2 s
+        (("-t", f"@{T + 2_000}", "-e"), "10:1", 3),
+        (("-t", f"@{T + 12_000}"), "10:2", 2),
+        (("-t", f"@{T + 20_000}"), "11:1", 0),
+        (("-m", "earliest"), "10:-1", 5),
+        (("-m", "latest"), "11:1", 0),
+        (("-m", "10:1"), "10:0", 4),
+        (("-m", "10:1", "-e"), "10:1", 3),
+        (("-m", "10:2", "-e"), "10:2", 2),
+        (("-m", "11:0"), "10:2", 2),
+        (("-m", "10:3"), "10:2", 2),
+        (("-m", "10:1", "-t", "junk-is-still-parsed"), None, 0),
+        (("-m", "10:1", "-t", "3h"), "10:0", 4),  # -m wins, as in pulsar-admin
+        (("--shift-by", "-2"), "10:1", 3),
+        (("--shift-by", "+1"), "11:1", 0),
+        (("--shift-by", "-100"), "10:-1", 5),
+        (("--shift-by", "100"), "11:1", 0),
+        (("-m", "9:4", "--rule", "broker"), "10:-1", 5),
+        (("-m", "10:77", "--rule", "broker"), "10:2", 2),
+        (("-m", "99:0", "--rule", "broker"), "11:1", 0),
+    ],
+    ids=str,
+)
+def test_where_to(cli: Cli, made: Path, options: tuple[str, ...], mark: str | None, backlog: int) -> None:
+    arguments = ("--store", made, "topics", "reset-cursor", "a/b/t", "-s", "sub", *options, "-o", "json")
+    if mark is None:
+        assert cli(*arguments).exit_code == 2
+        return
+    before = rows_of(made)
+    done = cli(*arguments).json
+    assert (done["after"]["markDeletePosition"], done["after"]["backlogEntries"]) == (mark, backlog)
+    assert done["replayed"]["entries"] == max(backlog - 1, 0)
+    assert done["skipped"]["entries"] == (1 if backlog == 0 else 0)
+    check_undo(cli, made, 1, before)
+
+
+# 10:2 is a batch of three: bits of what is still to be given
+@pytest.mark.parametrize(
+    ("options", "mark", "bits"),
+    [
+        (("-m", "10:2:0"), Position(10, 1), None),
+        (("-m", "10:2:1"), Position(10, 1), [1, 2]),
+        (("-m", "10:2:1", "-e"), Position(10, 1), [2]),
+        (("-m", "10:2:2", "-e"), Position(10, 2), None),
+        (("-m", "10:2:7"), Position(10, 2), None),
+        (("-m", "10:1:5"), Position(10, 0), None),  # not a batch
+        (("-m", "10:1:5", "-e"), Position(10, 1), None),
+    ],
+    ids=str,
+)
+def test_in_a_batch(cli: Cli, made: Path, options: tuple[str, ...], mark: Position, bits: list[int] | None) -> None:
+    done = reset(cli, made, "a/b/t", "-s", "sub", *options)
+    state = state_of(made, "a/b/t", "sub")
+    assert state.mark_delete == mark
+    assert dict(state.batch_deletes) == ({} if bits is None else {Position(10, 2): bit_words(bits)})
+    warned = [text for text in done.get("warnings", ()) if "acknowledgements inside a batch" in text]
+    assert bool(warned) == (bits is not None)
+
+
+def test_in_a_recorded_batch(cli: Cli, store: Path) -> None:
+    """The messages of a batch that a real client read: from index 3 on they come again."""
+    rows = [row for row in oracle("small")["topics"][BATCHED]["messages"] if row[:2] == [8, 4]]
+    reset(cli, store, BATCHED, "-s", "reset-me", "-m", "8:4:3")
+    assert dict(state_of(store, BATCHED, "reset-me").batch_deletes) == {Position(8, 4): bit_words(range(3, len(rows)))}
+
+
+def test_to_another_subscription(cli: Cli, made: Path) -> None:
+    before = rows_of(made)
+    done = reset(cli, made, "a/b/t", "-s", "sub", "--to-subscription", "other")
+    assert done["after"]["individuallyDeletedMessages"] == "[(10:0..10:1]]"
+    state, other = state_of(made, "a/b/t", "sub"), state_of(made, "a/b/t", "other")
+    assert (state.mark_delete, state.ranges, state.batch_deletes) == (
+        other.mark_delete,
+        other.ranges,
+        other.batch_deletes,
+    )
+    assert (dict(state.properties), dict(other.properties)) == ({}, {"repl": 1})
+    check_undo(cli, made, 1, before)
+
+
+def test_clears_acknowledgements_and_keeps_subscription_properties(cli: Cli, store: Path) -> None:
+    before = rows_of(store)
+    with open_store(store) as opened, open_reader(opened) as reader:
+        topic = read_topic(reader.txn, parse_topic("acme/delayed/reminders"))
+        properties = read_cursor(reader.txn, reader, topic, "workers").info.cursor_properties
+    assert properties
+    done = reset(cli, store, "acme/delayed/reminders", "-s", "workers", "-m", "103:0")
+    assert done["before"]["individuallyDeletedMessages"] != "[]"
+    assert done["after"]["individuallyDeletedMessages"] == "[]"
+    with open_store(store) as opened, open_reader(opened) as reader:
+        topic = read_topic(reader.txn, parse_topic("acme/delayed/reminders"))
+        assert read_cursor(reader.txn, reader, topic, "workers").info.cursor_properties == properties
+    check_undo(cli, store, 1, before)
+
+
+def test_the_truth_in_a_cursor_ledger(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "crashed", tmp_path)
+    before = rows_of(store)
+    done = reset(cli, store, PLAIN, "-s", "crash-holes", "-m", "18:0")
+    assert len(done["before"]["individuallyDeletedMessages"].split(",")) > 40
+    assert state_of(store, PLAIN, "crash-holes") == CursorState(Position(9, 24))
+    check_undo(cli, store, 1, before)
+
+
+def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
+    cursors = {"sub": CursorInfo(77, Position(10, 0))}
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(T), Made(T)]], cursors=cursors)})
+    done = reset(cli, path, "a/b/t", "-s", "sub", "-m", "latest")
+    assert done["warnings"] == [
+        "the cursor ledger 77 is gone or empty: where sub stood is only known from when that ledger was made"
+    ]
+
+
+def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
+    """0, 90, 10, 20 s; to 50 s. Exactly: 10:1. The broker sees 0 s, then 20 s at the end, both earlier: behind the end."""
+    entries = [Made(T + seconds * 1_000) for seconds in (0, 90, 10, 20)]
+    path = make_store(
+        tmp_path / "made", {"a/b/t": MadeTopic([entries], cursors={"sub": CursorInfo(-1, Position(10, 3))})}
+    )
+    ask = ("a/b/t", "-s", "sub", "-t", f"@{T + 50_000}", "--dry-run")
+    exact = reset(cli, path, *ask)
+    assert exact["after"]["markDeletePosition"] == "10:0"
+    assert exact["broker"] == {"markDeletePosition": "10:3", "agrees": False, "entries": -3}
+    assert reset(cli, path, *ask, "--rule", "broker")["after"]["markDeletePosition"] == "10:3"
+    text = cli("--store", path, "topics", "reset-cursor", *ask).stdout
+    assert "  a broker would move to 10:3: 3 entries fewer\n" in text
+
+
+def test_the_ttl_is_warned_of(cli: Cli, made: Path) -> None:
+    """Ledger 10 was closed at 0 s: at 13 s a TTL of 5 s takes it whole, 10:1 of 9 s too."""
+    put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 5})
+    done = reset(cli, made, "a/b/t", "-s", "sub", "-m", "earliest", "--now", f"@{T + 13_000}")
+    assert done["warnings"] == [
+        "the TTL of 5 s (namespace policy) skips 3 of the 4 replayed entries as soon as a broker runs, up to 10:2: raise it first"
+    ]
+
+
+def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
+    arguments = (
+        "--store",
+        store,
+        "topics",
+        "reset-cursor",
+        "acme/orders/compacted",
+        "-s",
+        COMPACTION_CURSOR,
+        "-m",
+        "earliest",
+    )
+    refused = cli(*arguments, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    assert "marks how far the topic is compacted; moved, readers see other messages" in refused.error["message"]
+    before = rows_of(store)
+    assert cli(*arguments, "--force").exit_code == 0
+    assert dict(state_of(store, "acme/orders/compacted", COMPACTION_CURSOR).properties) == {"CompactedTopicLedger": 91}
+    check_undo(cli, store, 1, before)
+
+
+def test_a_reset_to_where_it_stands_is_no_change(cli: Cli, store: Path) -> None:
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        done = reset(cli, store, PLAIN, "-s", "never", "-m", "earliest")
+    assert (done["change"], done["undo"]) == (None, None)
+
+
+# -- several at once --------------------------------------------------------------------------------------------------
+
+
+def test_all_partitions(cli: Cli, made: Path) -> None:
+    before = rows_of(made)
+    done = reset(cli, made, "a/b/p", "-s", "sub", "-t", f"@{T + 2_000}")
+    assert [(row["change"], row["after"]["markDeletePosition"]) for row in done] == [(1, "12:0"), (1, "13:0")]
+    check_undo(cli, made, 1, before)
+
+
+@pytest.mark.parametrize("selection", [["--all-topics"], ["--pattern", "public/default/*"]], ids=str)
+def test_those_that_have_it(cli: Cli, store: Path, selection: list[str]) -> None:
+    done = reset(cli, store, *selection, "-s", "expire-me", "-m", "latest")
+    names = {row["topic"].removeprefix("persistent://") for row in done}
+    steady = {"public/default/plain", "public/default/steady", "public/default/steady-batched"}
+    assert names == (steady | {"acme/iot/skewed"} if selection == ["--all-topics"] else steady)
+
+
+def _file(tmp_path: Path, *rows: Any) -> Path:
+    path = tmp_path / "changes.jsonl"
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "\n\n")
+    return path
+
+
+def test_a_file_is_one_change(cli: Cli, made: Path, tmp_path: Path) -> None:
+    before = rows_of(made)
+    file = _file(
+        tmp_path,
+        {"topic": "a/b/t", "subscription": "sub", "messageId": {"ledgerId": 10, "entryId": 1, "partitionIndex": -1}},
+        {"topic": "a/b/t", "subscription": "other", "time": T + 12_000},
+        {"topic": "persistent://a/b/p", "messageId": "latest"},
+        {"topic": "a/b/empty", "messageId": "earliest"},
+    )
+    done = reset(cli, made, "--from-file", file, "-s", "sub")
+    assert [(row["change"], row["topic"][17:], row["after"]["markDeletePosition"]) for row in done] == [
+        (1, "t", "10:0"),
+        (1, "t", "10:2"),
+        (1, "p-partition-0", "12:2"),
+        (1, "p-partition-1", "13:2"),
+        (1, "empty", "14:-1"),
+    ]
+    check_undo(cli, made, 1, before)
+
+
+def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"topic": "a/b/t", "subscription": "sub", "messageId": "10:2:1", "exclude": True}
+    other = {"topic": "a/b/t", "subscription": "other", "toSubscription": "sub"}
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(row)}\n{json.dumps(other)}\n"))
+    reset(cli, made, "--from-file", "-")
+    assert dict(state_of(made, "a/b/t", "sub").batch_deletes) == {Position(10, 2): bit_words([2])}
+    # where "sub" stood before this change: all rows start from the same state
+    assert state_of(made, "a/b/t", "other").mark_delete == Position(11, 0)
+
+
+GOOD = '{"topic":"a/b/t","subscription":"sub","messageId":"10:1"}'
+BAD_ROWS: list[tuple[str, int, str]] = [
+    ("{", 2, "line 2: no JSON"),
+    ("[]", 2, "line 2: not a JSON object"),
+    ('{"topic":"a/b/t","messageId":"10:1"}', 2, "line 2: topic and subscription are needed"),
+    (
+        '{"topic":"a/b/t","subscription":"other"}',
+        2,
+        "line 2: exactly one of messageId, time, shiftBy, toSubscription is needed",
+    ),
+    ('{"topic":"a/b/t","subscription":"other","time":1,"messageId":"10:1"}', 2, "exactly one of"),
+    ('{"topic":"a/b/t","subscription":"other","messageID":"10:1"}', 2, "line 2: unknown key 'messageID'"),
+    ('{"topic":"a/b/t","subscription":"other","messageId":7}', 2, 'line 2: messageId is "LEDGER:ENTRY"'),
+    ('{"topic":"a/b/t","subscription":"other","messageId":"10"}', 2, "line 2: invalid position '10'"),
+    ('{"topic":"a/b/t","subscription":"other","time":1.5}', 2, "line 2: time is epoch milliseconds"),
+    ('{"topic":"a/b/t","subscription":"other","time":"5x"}', 2, "line 2: time: Invalid time unit 'x'"),
+    ('{"topic":"a/b/t","subscription":"other","shiftBy":"3"}', 2, "line 2: shiftBy is a number of entries"),
+    ('{"topic":"a/b/t","subscription":"other","toSubscription":1}', 2, "line 2: toSubscription is a string"),
+    ('{"topic":"a/b/t","subscription":"other","messageId":"10:1","exclude":1}', 2, "line 2: exclude is true or false"),
+    ('{"topic":"a b","subscription":"other","messageId":"10:1:x"}', 2, "line 2"),
+    (GOOD, 2, "line 2: sub of persistent://a/b/t is moved by"),
+    (
+        '{"topic":"a/b/t","subscription":"nobody","messageId":"10:1"}',
+        5,
+        "line 2: topic persistent://a/b/t has no subscription 'nobody'",
+    ),
+    ('{"topic":"a/b/no","subscription":"sub","messageId":"10:1"}', 5, "line 2: no topic persistent://a/b/no"),
+    ('{"topic":"a/b/t","subscription":"other","messageId":"99:1"}', 5, "line 2: persistent://a/b/t has no ledger 99"),
+    (
+        '{"topic":"a/b/t","subscription":"other","toSubscription":"nobody"}',
+        5,
+        "line 2: topic persistent://a/b/t has no subscription",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "code", "message"), BAD_ROWS)
+def test_all_rows_or_none(cli: Cli, made: Path, tmp_path: Path, row: str, code: int, message: str) -> None:
+    file = _file(tmp_path, GOOD, row)
+    with assert_unchanged(made / "meta" / "data.mdb"):
+        result = cli("--store", made, "topics", "reset-cursor", "--from-file", file, "-o", "json")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.error["message"]
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+_SUB = ("-s", "sub")
+BAD: list[tuple[tuple[str, ...], int, str]] = [
+    (("a/b/t", *_SUB), 2, "Either Timestamp (--time) or messageId (--messageId) has to be provided to reset cursor"),
+    (("a/b/t", "-m", "10:1"), 2, "Missing option '-s' / '--subscription'."),
+    (("-s", "sub", "-m", "10:1"), 2, "name topics, or give --all-topics, --pattern GLOB or --from-file FILE"),
+    (("a/b/t", "--all-topics", *_SUB, "-m", "10:1"), 2, "name topics, or give"),
+    (("a/b/t", *_SUB, "-t", "5x"), 2, "Invalid time unit 'x'"),
+    (("a/b/t", *_SUB, "-t", "2026-11-20T00:00"), 2, "has no time zone"),
+    (("a/b/t", *_SUB, "-t", "1969-01-01T00:00:00Z"), 2, "is before 1970"),
+    (("a/b/t", *_SUB, "-t", "+99999y"), 2, "beyond the year 9999"),
+    (("a/b/t", *_SUB, "-m", "first"), 2, "invalid position 'first'"),
+    (("a/b/t", *_SUB, "-m", "9:4"), 5, "persistent://a/b/t has no ledger 9: what was before ledger 10 is trimmed"),
+    (("a/b/t", *_SUB, "-m", "99:0"), 5, "persistent://a/b/t has no ledger 99: its ledgers are 10 to 11"),
+    (("a/b/t", *_SUB, "-m", "10:77"), 5, "persistent://a/b/t has no entry 10:77: ledger 10 has entries 0 to 2"),
+    (("a/b/empty", *_SUB, "-t", "3h"), 5, "persistent://a/b/empty has no entries: nothing has a time there"),
+    (("a/b/empty", *_SUB, "-m", "14:3"), 5, "persistent://a/b/empty has no entry 14:3: ledger 14 has no entries"),
+    (("a/b/p", *_SUB, "-m", "12:0"), 2, "Reset-cursor at position is not allowed for 2 topics"),
+    (("a/b/t", *_SUB, "--shift-by", "many"), 2, "'many' is not a valid integer"),
+    (
+        ("a/b/t", *_SUB, "--shift-by", "1", "-m", "10:1"),
+        2,
+        "only one of --time or --messageId, --shift-by and --to-subscription",
+    ),
+    (("a/b/t", *_SUB, "--shift-by", "1", "-e"), 2, "--exclude-reset-position goes with a time or a position"),
+    (("a/b/t", *_SUB, "--to-subscription", "nobody"), 5, "has no subscription 'nobody'"),
+    (("a/b/t", *_SUB, "-t", "3h", "--clock", "event"), 2, "clock 'event' is not indexed"),
+    (("--from-file", "nowhere.jsonl", *_SUB), 2, "nowhere.jsonl cannot be read"),
+    (("--from-file", "nowhere.jsonl", *_SUB, "-m", "10:1"), 2, "with --from-file the rows say where to"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else None
+)
+def test_bad_input(cli: Cli, made: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    with assert_unchanged(made / "meta" / "data.mdb"):
+        result = cli("--store", made, "topics", "reset-cursor", *arguments, "-o", "json")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.error["message"]
+
+
+def test_an_empty_file(cli: Cli, made: Path, tmp_path: Path) -> None:
+    result = cli("--store", made, "topics", "reset-cursor", "--from-file", _file(tmp_path, ""), "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
+    assert "holds no change" in result.error["message"]
