@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.progress import Progress
     from store.meta import Store
     from store.plans.base import Plan as StorePlan
+    from store.scan.spark import SparkEngine
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -142,6 +143,17 @@ class App:
         from pulsar_admin.progress import open_progress
 
         return open_progress(self.settings.progress, total, unit, label)
+
+    @contextmanager
+    def spark(self) -> Iterator[SparkEngine | None]:
+        """Open Spark when ``--spark`` asks for it; None means: work here, in this process."""
+        if not self.settings.spark:
+            yield None
+            return
+        from pulsar_admin.engine import open_engine
+
+        with open_engine(self.settings) as engine:
+            yield engine
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Which engine runs bulk work: this machine, or Spark when asked for."""
+"""Spark for bulk work, as the settings describe it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from pulsar_admin.config import java_home
 
 if TYPE_CHECKING:
     from pulsar_admin.config import Settings
-    from store.scan.local import LocalEngine
     from store.scan.spark import SparkEngine
 
 
 @contextmanager
-def open_engine(settings: Settings) -> Iterator[LocalEngine | SparkEngine]:
-    """Open the engine that SETTINGS name; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
-    if not settings.spark:
-        from store.scan.local import LocalEngine
-
-        yield LocalEngine(settings.jobs)
-        return
+def open_engine(settings: Settings) -> Iterator[SparkEngine]:
+    """Open the Spark engine that SETTINGS name; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
     from store.scan.spark_session import SparkOptions, open_session
 
     options = SparkOptions(
-        settings.spark_master, settings.spark_remote, settings.spark_conf, settings.jobs, java_home()
+        master=settings.spark_master,
+        remote=settings.spark_remote,
+        conf=settings.spark_conf,
+        jobs=settings.jobs,
+        java_home=java_home(),
+        verbose=settings.verbose,
     )
     with open_session(options) as session:
         from store.scan.spark import SparkEngine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def init(app: App) -> None:
     elsewhere=["pulsar-admin --store new-store store import standalone /backup/standalone --copy"],
     output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
     errors=[SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable],
-    uses=["dry_run", "now"],
+    uses=["dry_run", "now", "spark"],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store.")
@@ -72,8 +73,9 @@ def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
     from store.importer import import_standalone, source_bytes
 
     try:
-        with app.progress(source_bytes(directory), "bytes", "import") as progress:
-            return import_standalone(directory, app.settings.store, options, progress.advance, app.warn)
+        with app.spark() as engine, app.progress(source_bytes(directory), "bytes", "import") as progress:
+            chosen = replace(options, engine=engine)
+            return import_standalone(directory, app.settings.store, chosen, progress.advance, app.warn)
     except KeyboardInterrupt:
         app.warn(f"stopped: the same command goes on with the import into {app.settings.store}")
         raise

@@ -39,6 +39,7 @@ class SparkOptions:
     conf: tuple[tuple[str, str], ...] = ()
     jobs: int = 0
     java_home: str | None = None  # as the environment says
+    verbose: bool = False  # let Spark write to stderr
 
 
 def find_java(java_home: str | None) -> Path:
@@ -143,12 +144,15 @@ def _start(options: SparkOptions) -> SparkSession:
     master = options.master or f"local[{options.jobs or '*'}]"
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.network.timeout": "120s",
     } | dict(options.conf)
     # py4j reads these when it starts the JVM; workers of a local master inherit them.
+    if _is_local(options):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -156,12 +160,30 @@ def _start(options: SparkOptions) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _quiet(options.verbose):
+            return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise Refused(
             f"Spark does not start on {master}: {_first_line(error)}",
             hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
         ) from error
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Give the JVM that starts in the block a stderr of its own, for its whole life: its log is no output of ours."""
+    if verbose:
+        yield
+        return
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 def _first_line(error: BaseException) -> str:
