@@ -30,6 +30,10 @@ PARAMETERS = 6
 
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 LARGER: dict[str, str] = {
+    "store/generate/kernel.py:_put_metadata": _KERNEL,
+    "store/generate/kernel.py:_put_body": _KERNEL,
+    "store/generate/kernel.py:_put_entry": _KERNEL,
+    "store/generate/kernel.py:write_entries": _KERNEL,
     "store/scan/kernel.py:_read_metadata": _KERNEL,
     "store/scan/kernel.py:_read_payload": _KERNEL,
     "store/scan/kernel.py:scan_log": _KERNEL,
@@ -70,6 +74,7 @@ RANKS = {
     "verify": 4,
     "logfiles": 4,
     "exporter": 5,
+    "generate": 5,
     "skew": 5,
     "timeline": 5,
     "logwriter": 6,

@@ -5,14 +5,11 @@ Layouts: docs/formats/entry-log.md, entry.md, message.md. What each entry holds:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from store.generate import draws
+from store.generate.compiled import between, copy, draw, log_between, put_32, put_64, put_key, put_varint
 from store.scan.crc import START, crc32c
 
 BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = (
@@ -68,11 +65,6 @@ BODY = np.dtype(  # a pooled body: stored form of an entry's payload
 
 PATTERN_BYTES = 1 << 16
 
-_STEP = np.uint64(draws.STEP)
-_LANE_STEP = np.uint64(draws.LANE_STEP)
-_M1 = np.uint64(0xBF58476D1CE4E5B9)
-_M2 = np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 _PRODUCER, _BATCH, _CODEC, _DELAYED = draws.PRODUCER, draws.BATCH, draws.CODEC, draws.DELAYED
 _DELAY, _LATENCY, _JUMP, _EVENT, _VARIANT = draws.DELAY, draws.LATENCY, draws.JUMP, draws.EVENT, draws.VARIANT
 _SIZE, _KEY, _PAYLOAD, _NULL = draws.SIZE, draws.KEY, draws.PAYLOAD, draws.NULL
@@ -81,133 +73,36 @@ _EVENT_LIMIT_MS, _PERMYRIAD = draws.EVENT_LIMIT_MS, draws.PERMYRIAD
 _PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
 
 
-@njit(cache=True, inline="always", boundscheck=False)
-def _mix(value):
-    value = (value ^ (value >> _S30)) * _M1
-    value = (value ^ (value >> _S27)) * _M2
-    return value ^ (value >> _S31)
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _draw(stream, number, lane):
-    return _mix(stream + np.uint64(number) * _STEP + np.uint64(lane) * _LANE_STEP)
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _between(bits, low, high):
-    return low + np.int64(((bits >> _S32) * np.uint64(high - low + 1)) >> _S32)
-
-
-@njit(cache=True, boundscheck=False)
-def _bit_length(value):
-    length = 0
-    while value > 0:
-        value >>= 1
-        length += 1
-    return length
-
-
-@njit(cache=True, boundscheck=False)
-def _log_between(bits, low, high):
-    octave = _between(_mix(bits), _bit_length(low), _bit_length(high))
-    return _between(bits, max(low, (1 << octave) >> 1), min(high, (1 << octave) - 1))
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _put_32(out, at, value):
-    out[at] = (value >> 24) & 0xFF
-    out[at + 1] = (value >> 16) & 0xFF
-    out[at + 2] = (value >> 8) & 0xFF
-    out[at + 3] = value & 0xFF
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _put_64(out, at, value):
-    _put_32(out, at, value >> 32)
-    _put_32(out, at + 4, value)
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _put_varint(out, at, value):
-    rest = np.uint64(value)
-    while rest >= np.uint64(0x80):
-        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
-        at += 1
-        rest >>= np.uint64(7)
-    out[at] = np.uint8(rest)
-    return at + 1
-
-
-@intrinsic
-def _move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:  # Any: numba's typing objects
-    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        cgutils.raw_memcpy(
-            builder, builder.gep(to, [arguments[1]]), builder.gep(origin, [arguments[3]]), arguments[4], 1
-        )
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, source, types.int64, types.int64), codegen
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _copy(out, at, source, start, count):
-    _move(out, at, source, start, count)
-    return at + count
-
-
-@njit(cache=True, boundscheck=False)
-def _put_key(out, at, number):
-    """Write ``key-<number>`` in front of which its length stands as a byte."""
-    digits = 1
-    rest = number
-    while rest >= 10:
-        rest //= 10
-        digits += 1
-    out[at] = 4 + digits
-    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = 0x6B, 0x65, 0x79, 0x2D
-    end = at + 5 + digits
-    place = end
-    while place > at + 5:
-        place -= 1
-        out[place] = 0x30 + number % 10
-        number //= 10
-    return end
-
-
 @njit(cache=True, boundscheck=False)
 def _size_of(plan, message):
-    bits = _draw(plan.messages, message, _SIZE)
+    bits = draw(plan.messages, message, _SIZE)
     if plan.size_log != 0:
-        return _log_between(bits, plan.size_low, plan.size_high)
-    return _between(bits, plan.size_low, plan.size_high)
+        return log_between(bits, plan.size_low, plan.size_high)
+    return between(bits, plan.size_low, plan.size_high)
 
 
 @njit(cache=True, inline="always", boundscheck=False)
 def _is_null(plan, message):
-    return plan.nulls > 0 and _between(_draw(plan.messages, message, _NULL), 0, _PERMYRIAD - 1) < plan.nulls
+    return plan.nulls > 0 and between(draw(plan.messages, message, _NULL), 0, _PERMYRIAD - 1) < plan.nulls
 
 
 @njit(cache=True, inline="always", boundscheck=False)
 def _key_of(plan, message):
-    return _between(_draw(plan.messages, message, _KEY), 0, plan.keys - 1)
+    return between(draw(plan.messages, message, _KEY), 0, plan.keys - 1)
 
 
 @njit(cache=True, boundscheck=False)
 def _put_payload(out, at, plan, message, size, pattern):
     """Write SIZE bytes: the draw itself (where it has room), then the pattern from a drawn place on."""
-    bits = _draw(plan.messages, message, _PAYLOAD)
+    bits = draw(plan.messages, message, _PAYLOAD)
     end = at + size
     if size >= 8:
-        _put_64(out, at, np.int64(bits))
+        put_64(out, at, np.int64(bits))
         at += 8
     place = np.int64(bits & _PATTERN_MASK)
     while at < end:
         count = min(end - at, PATTERN_BYTES - place)
-        at = _copy(out, at, pattern, place, count)
+        at = copy(out, at, pattern, place, count)
         place = 0
     return end
 
@@ -215,22 +110,23 @@ def _put_payload(out, at, plan, message, size, pattern):
 @njit(cache=True, boundscheck=False)
 def shape_of(plan, bodies, entry):
     """Return (body number in the pool or −1, messages, whether delayed) of an entry; a batch has 1 or more, 0 is none."""
-    if plan.delayed > 0 and _between(_draw(plan.stream, entry, _DELAYED), 0, _PERMYRIAD - 1) < plan.delayed:
+    if plan.delayed > 0 and between(draw(plan.stream, entry, _DELAYED), 0, _PERMYRIAD - 1) < plan.delayed:
         return -1, 0, True  # clients never batch delayed messages
     codec = 0
     if plan.codecs > 0:
-        codec = _between(_draw(plan.stream, entry, _CODEC), 0, plan.codecs - 1)
-        variant = _between(_draw(plan.stream, entry, _VARIANT), 0, plan.variants - 1)
+        codec = between(draw(plan.stream, entry, _CODEC), 0, plan.codecs - 1)
+        variant = between(draw(plan.stream, entry, _VARIANT), 0, plan.variants - 1)
         body = codec * plan.variants + variant
         if bodies[body].codec != 0:
             return body, bodies[body].messages, False
     if plan.batch_high == 0:
         return -1, 0, False
-    return -1, _between(_draw(plan.stream, entry, _BATCH), plan.batch_low, plan.batch_high), False
+    return -1, between(draw(plan.stream, entry, _BATCH), plan.batch_low, plan.batch_high), False
 
 
 @njit(cache=True, inline="always", boundscheck=False)
 def broker_ms_of(plan, entry):
+    """Return when the broker appended the entry."""
     return plan.start_ms + entry * plan.period_us // 1000
 
 
@@ -242,11 +138,11 @@ def _put_broker_metadata(out, at, flags, broker_ms, index):
     end = start
     if flags & BROKER_TIME:
         out[end] = 0x08
-        end = _put_varint(out, end + 1, broker_ms)
+        end = put_varint(out, end + 1, broker_ms)
     if flags & BROKER_INDEX:
         out[end] = 0x10
-        end = _put_varint(out, end + 1, index)
-    _put_32(out, at + 2, end - start)
+        end = put_varint(out, end + 1, index)
+    put_32(out, at + 2, end - start)
     return end
 
 
@@ -254,9 +150,9 @@ def _put_broker_metadata(out, at, flags, broker_ms, index):
 def _publish_ms(plan, producer, entry):
     skew = producer.skew_ms
     if producer.jump_ms > 0:
-        bits = _draw(plan.stream, entry // _JUMP_ENTRIES, _JUMP)
-        skew += _between(bits, -producer.jump_ms, producer.jump_ms)
-    latency = _between(_draw(plan.stream, entry, _LATENCY), 0, _LATENCY_LIMIT_MS - 1)
+        bits = draw(plan.stream, entry // _JUMP_ENTRIES, _JUMP)
+        skew += between(bits, -producer.jump_ms, producer.jump_ms)
+    latency = between(draw(plan.stream, entry, _LATENCY), 0, _LATENCY_LIMIT_MS - 1)
     return broker_ms_of(plan, entry) - latency + skew
 
 
@@ -268,34 +164,34 @@ def _put_metadata(out, at, plan, state, producer, names, shape, body):
     publish_ms = _publish_ms(plan, producer, entry)
     out[at] = 0x0A
     out[at + 1] = producer.name_bytes
-    at = _copy(out, at + 2, names, producer.name_at, producer.name_bytes)
+    at = copy(out, at + 2, names, producer.name_at, producer.name_bytes)
     out[at] = 0x10
-    at = _put_varint(out, at + 1, producer.sequence)
+    at = put_varint(out, at + 1, producer.sequence)
     out[at] = 0x18
-    at = _put_varint(out, at + 1, publish_ms)
+    at = put_varint(out, at + 1, publish_ms)
     if batch == 0 and plan.keys > 0:
         out[at] = 0x32
-        at = _put_key(out, at + 1, _key_of(plan, state.message))
+        at = put_key(out, at + 1, _key_of(plan, state.message))
     if body.codec != 0:
         out[at] = 0x40
-        at = _put_varint(out, at + 1, body.codec)
+        at = put_varint(out, at + 1, body.codec)
     if body.codec != 0 or batch == 0:
         out[at] = 0x48
-        at = _put_varint(out, at + 1, body.uncompressed)
+        at = put_varint(out, at + 1, body.uncompressed)
     if batch > 0:
         out[at] = 0x58
-        at = _put_varint(out, at + 1, batch)
+        at = put_varint(out, at + 1, batch)
     if plan.flags & EVENT_TIME:
         out[at] = 0x60
-        event_ms = publish_ms - _between(_draw(plan.stream, entry, _EVENT), 0, _EVENT_LIMIT_MS - 1)
-        at = _put_varint(out, at + 1, event_ms)
+        event_ms = publish_ms - between(draw(plan.stream, entry, _EVENT), 0, _EVENT_LIMIT_MS - 1)
+        at = put_varint(out, at + 1, event_ms)
     if delayed:
         out[at], out[at + 1] = 0x98, 0x01
-        delay_ms = _between(_draw(plan.stream, entry, _DELAY), plan.delay_low_ms, plan.delay_high_ms)
-        at = _put_varint(out, at + 2, publish_ms + delay_ms)
+        delay_ms = between(draw(plan.stream, entry, _DELAY), plan.delay_low_ms, plan.delay_high_ms)
+        at = put_varint(out, at + 2, publish_ms + delay_ms)
     if batch > 0:
         out[at], out[at + 1] = 0xC0, 0x01
-        at = _put_varint(out, at + 2, producer.sequence + batch - 1)
+        at = put_varint(out, at + 2, producer.sequence + batch - 1)
     if batch == 0 and body.codec == 0 and _is_null(plan, state.message):
         out[at], out[at + 1], out[at + 2] = 0xC8, 0x01, 0x01
         at += 3
@@ -311,15 +207,15 @@ def _put_batched(out, at, plan, message, sequence, pattern):
     at = start
     if plan.keys > 0:
         out[at] = 0x12
-        at = _put_key(out, at + 1, _key_of(plan, message))
+        at = put_key(out, at + 1, _key_of(plan, message))
     out[at] = 0x18
-    at = _put_varint(out, at + 1, size)
+    at = put_varint(out, at + 1, size)
     out[at] = 0x40
-    at = _put_varint(out, at + 1, sequence)
+    at = put_varint(out, at + 1, sequence)
     if null:
         out[at], out[at + 1] = 0x48, 0x01
         at += 2
-    _put_32(out, start - 4, at - start)
+    put_32(out, start - 4, at - start)
     return _put_payload(out, at, plan, message, size, pattern)
 
 
@@ -329,7 +225,7 @@ def _put_body(out, at, plan, state, sequence, shape, body, tables):
     _, _, _, pool, pattern = tables
     number, batch, _ = shape
     if number >= 0:
-        return _copy(out, at, pool, body.at, body.bytes)
+        return copy(out, at, pool, body.at, body.bytes)
     if batch == 0:
         return _put_payload(out, at, plan, state.message, body.uncompressed, pattern)
     for i in range(batch):
@@ -343,16 +239,16 @@ def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     _, names, _, _, _ = tables
     prefixes, first, last = given
     if plan.flags & BROKER_GIVEN:
-        at = _copy(out, at, prefixes, first, last - first)
+        at = copy(out, at, prefixes, first, last - first)
     elif plan.flags & (BROKER_TIME | BROKER_INDEX):
         index = state.index + max(shape[1], 1)
         at = _put_broker_metadata(out, at, plan.flags, broker_ms_of(plan, state.entry), index)
     out[at], out[at + 1] = 0x0E, 0x01
     start = at + 6
     end = _put_metadata(out, start + 4, plan, state, producer, names, shape, body)
-    _put_32(out, start, end - start - 4)
+    put_32(out, start, end - start - 4)
     end = _put_body(out, end, plan, state, producer.sequence, shape, body, tables)
-    _put_32(out, at + 2, np.int64(crc32c(out, start, end, START) ^ START))
+    put_32(out, at + 2, np.int64(crc32c(out, start, end, START) ^ START))
     return end
 
 
@@ -376,7 +272,7 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
         body = bodies[shape[0]] if shape[0] >= 0 else blank
         if shape[0] < 0:
             body.uncompressed = 0 if _is_null(plan, state.message) else _size_of(plan, state.message)
-        chosen = _between(_draw(plan.stream, entry, _PRODUCER), 0, producers.shape[0] - 1)
+        chosen = between(draw(plan.stream, entry, _PRODUCER), 0, producers.shape[0] - 1)
         producer = producers[chosen]
         offsets = prefixes[1]
         given = (prefixes[0], offsets[entry - first], offsets[entry - first + 1])
@@ -386,13 +282,13 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
         end = _put_entry(out, payload, plan, state, producer, shape, body, given, tables)
         if end > end_of_log:
             break
-        _put_32(out, at, end - at - 4)
-        _put_64(out, at + 4, state.ledger_id)
-        _put_64(out, at + 12, state.entry_id)
-        _put_64(out, at + 20, (state.entry_id & ~7) - 1)  # a writer keeps several entries under way
-        _put_64(out, at + 28, state.length + end - payload)
+        put_32(out, at, end - at - 4)
+        put_64(out, at + 4, state.ledger_id)
+        put_64(out, at + 12, state.entry_id)
+        put_64(out, at + 20, (state.entry_id & ~7) - 1)  # a writer keeps several entries under way
+        put_64(out, at + 28, state.length + end - payload)
         digest = crc32c(out, payload, end, crc32c(out, at + 4, at + 36, START))
-        _put_32(out, at + 36, np.int64(digest ^ START))
+        put_32(out, at + 36, np.int64(digest ^ START))
         positions[entry - first] = at + 4
         messages = max(shape[1], 1)
         state.entry_id += 1
