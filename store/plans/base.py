@@ -26,6 +26,8 @@ from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
 _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 1
+FORWARD_KEYS = {"ledgers", "skipped", "replayed", "deletable", "broker", "futureDated", "warnings"}
+"""What a report says of the change itself and not of its undoing."""
 Report = Mapping[
     str, Any
 ]  # Any: JSON values; keys of product.md: topic, subscription, before, after, entries, messages, bytes
@@ -252,10 +254,13 @@ def plan_undo(txn: Txn, number: int) -> Plan:
         if txn.get(step.database, step.key) != step.after:
             _raise_conflict(txn, change, step)
     steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
-    reports = tuple(
-        {**report, "before": report.get("after"), "after": report.get("before")} for report in change.reports
-    )
+    reports = tuple(_undone(report) for report in change.reports)
     return Plan(f"store undo {number}", txn.id, steps, reports, undoes=number)
+
+
+def _undone(report: Report) -> Report:
+    kept = {key: value for key, value in report.items() if key not in FORWARD_KEYS}
+    return {**kept, "before": report.get("after"), "after": report.get("before")}
 
 
 def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
