@@ -1,0 +1,47 @@
+"""``namespaces list`` and ``policies``; ``namespaces topics`` is tested beside ``topics list``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.errors import NamespaceNotFound
+from store.meta import open_store
+from store.names import parse_namespace
+from store.tree import tree_key
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.worlds import WORLD_NAMES, oracle
+
+
+def test_namespaces_of_a_tenant(cli: Cli, demo_store: Path) -> None:
+    found = cli("--store", demo_store, "namespaces", "list", "acme").stdout.splitlines()
+    assert found == ["acme/delayed", "acme/iot", "acme/orders", "acme/secure"]
+    assert cli("--store", demo_store, "namespaces", "list", "public", "-o", "json").json == ["public/default"]
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
+    for namespace, answers in oracle(world)["namespaces"].items():
+        found = cli("--store", imported(world, "clean"), "namespaces", "policies", namespace, "-o", "json").json
+        expected = dict(answers["policies"])
+        # The broker's configuration fills this one in: see docs/what-a-store-knows.md.
+        assert expected.pop("is_allow_auto_update_schema") is True
+        assert found == expected
+        assert list(found) == list(expected)
+
+
+def test_errors(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+    result = cli("--store", demo_store, "namespaces", "list", "nobody", "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (5, NamespaceNotFound.code)
+    assert "acme" in result.error["hint"]
+    assert cli("--store", demo_store, "namespaces", "policies", "acme/none").exit_code == 5
+    assert cli("--store", demo_store, "namespaces", "topics", "acme/none").exit_code == 5
+    store = copied("small", "clean", tmp_path)
+    path = parse_namespace("acme/iot").policies_path
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: txn.delete("tree", tree_key(path)))
+    assert cli("--store", store, "namespaces", "topics", "acme/iot").exit_code == 0
+    result = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json")
+    assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)

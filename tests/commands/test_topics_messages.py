@@ -1,0 +1,273 @@
+"""``last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages`` on the command line."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.rocksvalue import NodeStat
+from store.ledgers import find_place, open_reader
+from store.meta import Txn, open_store
+from store.names import Position, parse_topic
+from store.tree import Node, put_node
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import WORLD_NAMES, oracle, scratch_copy
+
+START_MS = 1_700_000_000_000
+T = "public/default/t"
+DASHES = "-" * 73 + "\n\n"
+
+
+def rows(cli: Cli, store: Path, command: str, *arguments: object, exit_code: int = 0) -> list[Any]:
+    result = cli("--store", store, "topics", command, *arguments, "-o", "jsonl")
+    assert result.exit_code == exit_code, result.stderr
+    return result.json_lines
+
+
+def id_of(row: Any) -> tuple[int, int, int]:
+    return row["ledgerId"], row["entryId"], row["batchIndex"]
+
+
+# -- last-message-id ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_last_ids(world: str, cli: Cli) -> None:
+    store = imported(world, "clean")
+    found = rows(cli, store, "last-message-id", "--all-topics")
+    by_topic = {row.pop("topic").removeprefix("persistent://"): row for row in found}
+    for topic, answers in oracle(world)["topics"].items():
+        assert by_topic[topic] == answers["last_message_id"]
+        assert list(by_topic[topic]) == list(answers["last_message_id"])
+
+
+def test_last_id_of_what_is_no_message(cli: Cli, demo_store: Path) -> None:
+    (found,) = rows(cli, demo_store, "last-message-id", "persistent://pulsar/system/__transaction_log_0")
+    assert (found["entryId"] > 0, found["batchIndex"]) == (True, -1)
+
+
+def test_last_id_when_the_entry_is_lost(cli: Cli, tmp_path: Path) -> None:
+    store = make_store(
+        tmp_path / "store", {T: MadeTopic([[Made(START_MS), Made(START_MS, lost=True)]], open_last=False)}
+    )
+    result = cli("--store", store, "topics", "last-message-id", T, "-o", "json")
+    assert (result.exit_code, id_of(result.json)) == (1, (10, 1, -1))
+    assert "is lost" in result.stderr
+
+
+# -- get-message-by-id ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_messages_by_id(world: str, cli: Cli) -> None:
+    """The first message of an entry, against what a reader saw; every fifth entry."""
+    compared = 0
+    for topic, answers in oracle(world)["topics"].items():
+        if topic.startswith("acme/secure/") or topic.endswith("chunked"):
+            continue
+        first = {(row[0], row[1]): row for row in reversed(answers["messages"])}
+        for (ledger_id, entry_id), row in list(first.items())[::5]:
+            command = ("get-message-by-id", topic, "-l", ledger_id, "-e", entry_id)
+            (found,) = rows(cli, imported(world, "clean"), *command)
+            assert (*id_of(found), found["publishTime"], found["sha1"]) == (*row[:4], row[8])
+            assert hashlib.sha1(base64.b64decode(found["payload"])).hexdigest() == row[8]
+            compared += 1
+    assert compared > 100
+
+
+def test_message_as_text(cli: Cli, demo_store: Path) -> None:
+    result = cli("--store", demo_store, "topics", "get-message-by-id", "public/default/batched", "-l", 8, "-e", 0)
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Batch Message ID: 8:0:0"
+    assert lines[3] == "Redelivery count: 0"
+    assert lines[-1] == "+--------+-------------------------------------------------+----------------+"
+
+
+def test_a_partition_is_found_by_the_ledger(cli: Cli, demo_store: Path) -> None:
+    (found,) = rows(cli, demo_store, "get-message-by-id", "acme/orders/parts", "-l", 6, "-e", 2)
+    assert found["topic"] == "persistent://acme/orders/parts-partition-1"
+
+
+def test_a_chunk_alone_is_shown_as_stored(cli: Cli, demo_store: Path) -> None:
+    (whole, *_) = rows(cli, demo_store, "read", "public/default/chunked")
+    sizes = [
+        rows(cli, demo_store, "get-message-by-id", "public/default/chunked", "-l", whole["ledgerId"], "-e", entry)[0][
+            "size"
+        ]
+        for entry in (whole["entryId"] - 1, whole["entryId"])
+    ]
+    assert sum(sizes) == whole["size"]
+
+
+@pytest.mark.parametrize(("ledger_id", "entry_id"), [(9, 25), (9, -1), (8, 0), (424242, 0)])
+def test_no_such_message(ledger_id: int, entry_id: int, cli: Cli, demo_store: Path) -> None:
+    command = ("get-message-by-id", "public/default/plain", f"--ledgerId={ledger_id}", f"--entryId={entry_id}")
+    result = cli("--store", demo_store, "topics", *command, "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (5, "entry-not-found")
+    expected = f"Cannot find any messages based on ledgerId:{ledger_id} entryId:{entry_id}"
+    assert result.error["message"] == expected
+
+
+# -- examine-messages -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("topic", ["public/default/plain", "public/default/steady-batched", "acme/secure/trimmed"])
+def test_nth_entries(world: str, topic: str, cli: Cli) -> None:
+    recorded = oracle(world)["topics"][topic]["messages"]
+    entries = list(dict.fromkeys((row[0], row[1]) for row in recorded))
+    for number in (1, 2, len(entries) // 2, len(entries)):
+        for origin, expected in (("earliest", entries[number - 1]), ("latest", entries[-number])):
+            command = ("examine-messages", topic, "-i", origin, "-m", number)
+            (found,) = rows(cli, imported(world, "clean"), *command)
+            assert id_of(found)[:2] == expected
+    (first,) = rows(cli, imported(world, "clean"), "examine-messages", topic, "-i", "earliest", "-m", 0)
+    assert id_of(first)[:2] == entries[0]
+    (last,) = rows(cli, imported(world, "clean"), "examine-messages", topic)
+    assert id_of(last)[:2] == entries[-1]
+
+
+def test_examine_beyond_the_end(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+    result = cli("--store", demo_store, "topics", "examine-messages", "public/default/plain", "-m", 301, "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (5, "nothing-matches")
+    store = make_store(tmp_path / "store", {T: MadeTopic([[]])})
+    result = cli("--store", store, "topics", "examine-messages", T, "-o", "json")
+    assert result.error["message"] == "Could not examine messages due to the total message is zero"
+
+
+def test_examine_several(cli: Cli, demo_store: Path) -> None:
+    result = cli("--store", demo_store, "topics", "examine-messages", "acme/orders/parts")
+    assert result.stdout.count("Topic: persistent://acme/orders/parts-partition-") == 3
+    assert result.stdout.count(DASHES) == 2
+    assert len(rows(cli, demo_store, "examine-messages", "acme/orders/parts")) == 3
+
+
+# -- peek-messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize(
+    ("topic", "subscription"),
+    [
+        ("public/default/plain", "holes"),
+        ("public/default/plain", "half"),
+        ("public/default/batched", "batch-holes"),
+        ("acme/orders/codecs", "keys"),
+        ("acme/iot/skewed", "fail/over:1"),
+        ("acme/delayed/reminders", "workers"),
+    ],
+)
+def test_peeks_are_the_backlog(world: str, topic: str, subscription: str, cli: Cli) -> None:
+    """All messages of the entries that the broker's mark-delete and ranges leave, in order; -n cuts them."""
+    answers = oracle(world)["topics"][topic]
+    cursor = answers["internal_stats"]["cursors"][subscription.replace("/", "%2F").replace(":", "%3A")]
+    mark = tuple(map(int, cursor["markDeletePosition"].split(":")))
+    text = cursor["individuallyDeletedMessages"].strip("[]").removesuffix("]").removeprefix("(")
+    ranges = [
+        tuple(tuple(map(int, part.split(":"))) for part in item.split("..")) for item in text.split("],(") if item
+    ]
+    left = [
+        tuple(row[:3])
+        for row in answers["messages"]
+        if (row[0], row[1]) > mark and not any(lower < (row[0], row[1]) <= upper for lower, upper in ranges)
+    ]
+    found = rows(cli, imported(world, "clean"), "peek-messages", topic, "-s", subscription, "-n", 10_000)
+    assert [id_of(row) for row in found] == left
+    found = rows(cli, imported(world, "clean"), "peek-messages", topic, "-s", subscription, "-n", 7)
+    assert [id_of(row) for row in found] == left[:7]
+
+
+def test_peek_as_text(cli: Cli, demo_store: Path) -> None:
+    command = ("--store", demo_store, "topics", "peek-messages", "public/default/plain", "-s", "never")
+    one, three = cli(*command).stdout, cli(*command, "-n", 3).stdout
+    assert one.startswith("Message ID: 9:0\nPublish time: 1795089894614\nEvent time: 0\n")
+    assert "Redelivery" not in one
+    assert three.startswith(one + DASHES)
+    assert three.count(DASHES) == 2
+    assert cli(*command, "-o", "plain").stdout == one
+
+
+def test_peek_and_transactions(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    topic = parse_topic("public/default/txn-out")
+    everything = rows(cli, store, "read", topic, "--uncommitted", "--markers")
+    first = Position(everything[0]["ledgerId"], -1)
+    # The markers are acknowledged one by one; they decide all the same.
+    markers = [Position(*id_of(row)[:2]) for row in everything if "markerType" in row]
+    ranges = tuple((Position(marker.ledger_id, marker.entry_id - 1), marker) for marker in markers)
+    nodes = {"all": CursorInfo(-1, first), "acknowledged": CursorInfo(-1, first, ranges)}
+
+    def work(txn: Txn) -> None:
+        for name, info in nodes.items():
+            stat = NodeStat(0, 1, START_MS, START_MS, False)
+            put_node(txn, Node(topic.cursor_path(name), stat, encode_cursor_info(info)))
+
+    with open_store(store, writable=True) as opened:
+        opened.write(work)
+    peek = ("peek-messages", topic, "-n", 1000, "-s")
+    committed = [id_of(row) for row in rows(cli, store, "read", topic)]
+    assert len(committed) == 60
+    assert [id_of(row) for row in rows(cli, store, *peek, "all")] == committed
+    assert [id_of(row) for row in rows(cli, store, *peek, "acknowledged")] == committed
+    assert len(rows(cli, store, *peek, "all", "-til", "READ_UNCOMMITTED")) == 120
+    shown = rows(cli, store, *peek, "all", "-ssm")
+    assert [row["markerType"] for row in shown if "markerType" in row] == ["TXN_COMMIT"] * 15 + ["TXN_ABORT"] * 15
+    text = cli("--store", store, "topics", *peek, "all", "-ssm").stdout
+    assert text.count("Marker Type: TXN_COMMIT\n") == 15
+
+
+def test_an_empty_backlog_is_empty(cli: Cli, tmp_path: Path) -> None:
+    topic = MadeTopic([[Made(START_MS)]], cursors={"done": CursorInfo(-1, Position(10, 0))})
+    store = make_store(tmp_path / "store", {T: topic})
+    assert rows(cli, store, "peek-messages", T, "-s", "done") == []
+    result = cli("--store", store, "topics", "peek-messages", T, "-s", "done")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+# -- damage ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flipped(tmp_path: Path, cli: Cli) -> Path:
+    """A store with its own copy of the logs, where one bit of entry 9:3 of ``plain`` flipped after the import."""
+    source = scratch_copy("small", "clean", tmp_path)
+    store = tmp_path / "store"
+    assert cli("--store", store, "store", "import", "standalone", source, "--copy", "-q").exit_code == 0
+    with open_store(store) as opened, open_reader(opened) as reader:
+        place = find_place(reader.txn, 9, 3)
+        assert place is not None
+        path = store / reader.files.name(place[0])
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(place[1] + 100)
+        byte = file.read(1)[0]
+        file.seek(place[1] + 100)
+        file.write(bytes([byte ^ 4]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return store
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_bad_record_is_named_or_passed_over(flipped: Path, cli: Cli) -> None:
+    result = cli(
+        "--store", flipped, "topics", "get-message-by-id", "public/default/plain", "-l", 9, "-e", 3, "-o", "json"
+    )
+    assert (result.exit_code, result.error["code"]) == (6, "entry-corrupt")
+    assert ".log @ 0x" in result.error["message"]
+    examine = ("examine-messages", "public/default/plain", "-i", "earliest", "-m", 4)
+    result = cli("--store", flipped, "topics", *examine, "-o", "json")
+    assert (result.exit_code, ".log @ 0x" in result.error["message"]) == (6, True)
+    peek = ("peek-messages", "public/default/plain", "-s", "never", "-n", 5)
+    assert [row["entryId"] for row in rows(cli, flipped, *peek, exit_code=1)] == [0, 1, 2, 4, 5]
+    assert len(rows(cli, flipped, "read", "public/default/plain", exit_code=1)) == 299
+    result = cli("--store", flipped, "topics", *peek)
+    assert (result.exit_code, result.stdout.count("Message ID: ")) == (1, 5)
+    assert ".log @ 0x" in result.stderr
