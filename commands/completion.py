@@ -19,10 +19,10 @@ from store.errors import MissingComponent
     errors=[MissingComponent],
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
 @pass_app
-def completion(app: App, ctx: click.Context, shell: str) -> None:
+def completion(app: App, shell: str) -> None:
     """Print the script that completes commands and options in a shell."""
+    ctx = click.get_current_context()
     program = ctx.find_root().info_name or "pulsar-admin"
     kind = get_completion_class(shell)
     if kind is None:
