@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from store.codec import journal
-from store.codec.buffer import run_end
+from store.codec.buffer import run_end, written_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
@@ -241,17 +241,23 @@ class FileScan:
         self.problems.append(Problem(start, self.next_offset - start, reason))
 
     def _goes_on(self, window: _Window) -> bool:
-        """Whether records follow the zero length at ``next_offset`` (lost pages); moves there and notes the gap."""
+        """Whether records follow the zero length at ``next_offset`` (lost pages); moves there and notes what lies between."""
         start = self.next_offset
         with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
             written = run_end(data, start, len(data), 0)
+            if written == len(data):
+                return False
             # The first bytes of its size field may be zero, too.
-            found = _find_journal_record(data, max(start + 1, written - 3)) if written < len(data) else None
-        if found is None:
-            return False
-        self.problems.append(Problem(start, found - start, "lost pages: zeros before more records"))
-        self.next_offset = found
-        return True
+            found = _find_journal_record(data, max(start + 1, written - 3))
+            end = written_end(data, written, len(data)) if found is None else found
+        reason = (
+            "a length of zero before bytes that are no record"
+            if found is None
+            else "lost pages: zeros before more records"
+        )
+        self.problems.append(Problem(start, end - start, reason))
+        self.next_offset = start if found is None else found
+        return found is not None
 
     def _note_bad_digests(self, batch: Records, window: _Window) -> None:
         """Give records whose digest is of another type a second chance; note the others as problems."""

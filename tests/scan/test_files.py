@@ -1,0 +1,392 @@
+"""The compiled scan of entry logs and journals against the reference readers, on recorded files and on damaged copies.
+
+What is asked of damage: every record whose bytes were not touched is found, nothing that fails its digest is believed, and the
+damage is counted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from store.codec import journal
+from store.codec.digest import DigestType
+from store.codec.entry import Entry, encode_entry, find_digest_type
+from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from store.codec.logscan import Record, iter_records
+from store.scan import files, kernel
+from store.scan.files import FileScan, Slice
+from tests.worlds import STATES, WORLD_NAMES, world
+
+Kind = Literal["entry-log", "journal"]
+NOTHING_KNOWN = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+RECORDED = [
+    (name, state, path.name)
+    for name in WORLD_NAMES
+    for state in STATES
+    for path in sorted((world(name) / state / "bookkeeper/current").iterdir())
+    if path.is_file() and path.suffix in (".log", ".txn") and path.stat().st_size
+]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a scan found: good records (offset, size, ledger, entry) in order, and the rest of its answer."""
+
+    good: list[tuple[int, int, int, int]]
+    bad: list[int]  # offsets of records with a wrong digest
+    scan: FileScan
+
+
+def scan_file(path: Path, kind: Kind, start: int = 0) -> Found:
+    scan = FileScan(Slice(str(path), kind, start, path.stat().st_size), NOTHING_KNOWN)
+    good, bad = [], []
+    for batch in scan.batches():
+        for row in batch:
+            place = tuple(int(row[name]) for name in ("offset", "size", "ledger_id", "entry_id"))
+            (bad if row["flags"] & kernel.BAD_DIGEST else good).append(place)
+    return Found(good, [place[0] for place in bad], scan)
+
+
+def reference(data: bytes, kind: Kind) -> list[tuple[int, int, int, int]]:
+    """Return the records whose digest is right, as the reference reader finds them in an undamaged file."""
+    if kind == "journal":
+        entries = [item for item in journal.iter_records(data, "journal") if isinstance(item, journal.JournalEntry)]
+        return [(e.offset, e.size, e.ledger_id, e.entry_id) for e in entries if find_digest_type(e.body(data))]
+    records = [item for item in iter_records(data, "log") if isinstance(item, Record)]
+    return [tuple(record) for record in records if find_digest_type(record.body(data))]
+
+
+@pytest.mark.parametrize(("name", "state", "file"), RECORDED)
+def test_recorded_files(name: str, state: str, file: str) -> None:
+    path = world(name) / state / "bookkeeper/current" / file
+    kind: Kind = "journal" if file.endswith(".txn") else "entry-log"
+    found = scan_file(path, kind)
+    assert found.good == reference(path.read_bytes(), kind)
+    assert (found.bad, found.scan.problems, found.scan.torn) == ([], [], False)
+    assert found.scan.records == len(found.good) > 0
+
+
+@pytest.mark.parametrize("window_bytes", [1 << 12, 1 << 14, 1 << 16])
+def test_any_window(monkeypatch: pytest.MonkeyPatch, window_bytes: int) -> None:
+    """Records that do not fit into the window widen it, and batches end anywhere."""
+    monkeypatch.setattr(files, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(files, "BATCH_RECORDS", 7)
+    path = world("small") / "clean/bookkeeper/current/1.log"
+    assert scan_file(path, "entry-log").good == reference(path.read_bytes(), "entry-log")
+    (journal_path,) = (world("small") / "clean/bookkeeper/current").glob("*.txn")
+    assert scan_file(journal_path, "journal").good == reference(journal_path.read_bytes(), "journal")
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def sample(kind: Kind) -> bytes:
+    """The beginning of a recorded file, some 80 records, cut behind one; a journal keeps a preallocated tail of zeros."""
+    current = world("small") / "clean/bookkeeper/current"
+    if kind == "journal":
+        (path,) = current.glob("*.txn")
+        data = path.read_bytes()
+        items = [item for item in journal.iter_records(data, "journal") if isinstance(item, journal.JournalEntry)]
+        last = items[140]
+        return data[: last.offset + 4 + last.size] + bytes(4096)
+    data = (current / "0.log").read_bytes()
+    records = [item for item in iter_records(data, "log") if isinstance(item, Record)]
+    return data[: records[90].end]
+
+
+@cache
+def sample_records(kind: Kind) -> list[tuple[int, int, int, int]]:
+    return reference(sample(kind), kind)
+
+
+def fields_of(record: tuple[int, int, int, int]) -> Iterator[tuple[int, int]]:
+    """Yield (offset, bytes) of size, ledger, entry, LAC, length, digest and payload of a record."""
+    offset, size = record[:2]
+    for at, length in ((0, 4), (4, 8), (12, 8), (20, 8), (28, 8), (36, 4), (40, size - 36)):
+        yield offset + at, length
+
+
+def check_damaged(path: Path, kind: Kind, data: bytes, touched: tuple[int, int]) -> Found:
+    """Scan DATA, in which the bytes TOUCHED[0] to TOUCHED[1] are not what they were."""
+    path.write_bytes(data)
+    found = scan_file(path, kind)
+    untouched = [r for r in sample_records(kind) if r[0] + 4 + r[1] <= touched[0] or r[0] >= touched[1]]
+    lost = sorted(set(untouched) - set(found.good))
+    assert not lost, f"lost {lost[:3]} by damage {touched}"
+    if kind == "entry-log":
+        assert found.good == reference(data, kind)
+    for offset, size, ledger_id, entry_id in found.good:
+        body = data[offset + 4 : offset + 4 + size]
+        assert find_digest_type(body) is not None
+        assert (ledger_id, entry_id) == (int.from_bytes(body[:8], "big"), int.from_bytes(body[8:16], "big"))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_one_bit_flipped_in_every_field(kind: Kind, tmp_path: Path) -> None:
+    data, random_ = sample(kind), random.Random(1)
+    for record in [sample_records(kind)[index] for index in (0, 1, 40, -2, -1)]:
+        for start, length in fields_of(record):
+            for _ in range(3 if length else 0):
+                at, bit = start + random_.randrange(length), random_.randrange(8)
+                damaged = bytearray(data)
+                damaged[at] ^= 1 << bit
+                found = check_damaged(tmp_path / "f", kind, bytes(damaged), (record[0], record[0] + 4 + record[1]))
+                assert record not in found.good
+                assert found.scan.problems, f"bit {bit} at {at} was not noticed"
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_a_bit_flipped_anywhere(kind: Kind, tmp_path: Path) -> None:
+    data, random_ = sample(kind), random.Random(2)
+    holders = {at: record for record in sample_records(kind) for at in range(record[0], record[0] + 4 + record[1])}
+    for _ in range(400):
+        at, bit = random_.randrange(len(data)), random_.randrange(8)
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << bit
+        record = holders.get(at)
+        touched = (at, at + 1) if record is None else (record[0], record[0] + 4 + record[1])
+        check_damaged(tmp_path / "f", kind, bytes(damaged), touched)
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), 0, 1, 19, 31, 32, 35, 36, 256 << 20, (256 << 20) + 1])
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_any_size_field(kind: Kind, size: int, tmp_path: Path) -> None:
+    data = sample(kind)
+    for record in [sample_records(kind)[index] for index in (0, 33, -1)]:
+        if size == record[1]:
+            continue
+        damaged = data[: record[0]] + size.to_bytes(4, "big", signed=True) + data[record[0] + 4 :]
+        found = check_damaged(tmp_path / "f", kind, damaged, (record[0], record[0] + 4 + record[1]))
+        assert found.scan.problems
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+@pytest.mark.parametrize("filler", [0x00, 0xFF, 0xF0, None])
+def test_a_lost_page(kind: Kind, filler: int | None, tmp_path: Path) -> None:
+    """4 KiB of zeros, ones, padding or rubbish anywhere."""
+    data, random_ = sample(kind), random.Random(3)
+    for start in range(4096, len(data) - 8192, max(4096, (len(data) // 12) // 4096 * 4096)):
+        page = random_.randbytes(4096) if filler is None else bytes([filler]) * 4096
+        damaged = data[:start] + page + data[start + 4096 :]
+        hit = [r for r in sample_records(kind) if r[0] < start + 4096 and r[0] + 4 + r[1] > start]
+        found = check_damaged(
+            tmp_path / "f", kind, damaged, (hit[0][0], hit[-1][0] + 4 + hit[-1][1]) if hit else (start, start + 4096)
+        )
+        assert found.scan.problems or not hit
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_cut_at_every_field_boundary(kind: Kind, tmp_path: Path) -> None:
+    data = sample(kind)
+    header = 1024 if kind == "entry-log" else 512
+    cuts = {0, 1, 4, 8, 20, header - 1, header, header + 1}
+    for record in [sample_records(kind)[index] for index in (0, 1, 50, -1)]:
+        for start, length in fields_of(record):
+            cuts |= {start - 1, start, start + 1, start + length // 2, start + length - 1, start + length}
+    for cut in sorted(cuts):
+        path = tmp_path / "f"
+        path.write_bytes(data[:cut])
+        found = scan_file(path, kind)
+        whole = [record for record in sample_records(kind) if record[0] + 4 + record[1] <= cut]
+        assert found.good == whole, f"cut at {cut}"
+        inside = next((r for r in sample_records(kind) if r[0] < cut < r[0] + 4 + r[1]), None)
+        if inside is not None and any(data[inside[0] : cut]):  # zeros alone are no sign of a record
+            assert found.scan.torn, f"cut at {cut}"
+        if whole and cut == whole[-1][0] + 4 + whole[-1][1]:
+            assert (found.scan.torn, found.scan.problems) == (False, [])
+        assert found.scan.resume_offset <= cut
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_a_scan_goes_on_where_the_file_was_cut(kind: Kind, tmp_path: Path) -> None:
+    """A file read while it grew: what the first scan could not read whole, the second does, and nothing is counted twice."""
+    data, path = sample(kind), tmp_path / "f"
+    records = sample_records(kind)
+    for cut in [
+        *range(0, 3000, 97),
+        *(record[0] + 3 for record in records[::7]),
+        *(record[0] + 41 for record in records[::7]),
+    ]:
+        path.write_bytes(data[:cut])
+        first = scan_file(path, kind)
+        path.write_bytes(data)
+        second = scan_file(path, kind, first.scan.resume_offset)
+        kept = [record for record in first.good if record[0] < first.scan.resume_offset]
+        assert sorted({*kept, *second.good}) == records
+        counted = first.scan.records - first.scan.tail_records + second.scan.records
+        assert counted == len(records), f"cut at {cut}"
+        assert len(first.scan.problems) - first.scan.tail_problems + len(second.scan.problems) == 0
+
+
+def test_scan_resumes_before_a_bad_tail(tmp_path: Path) -> None:
+    """Records at the end whose bytes were not all on disk yet have bad digests; later they are good."""
+    data = sample("entry-log")
+    records = sample_records("entry-log")
+    early = bytearray(data)
+    for record in records[-3:]:
+        early[record[0] + 45] ^= 0xFF
+    path = tmp_path / "f"
+    path.write_bytes(early)
+    first = scan_file(path, "entry-log")
+    assert first.scan.resume_offset == records[-3][0]
+    assert (first.scan.tail_records, first.scan.tail_problems) == (3, 3)
+    path.write_bytes(data)
+    assert scan_file(path, "entry-log", first.scan.resume_offset).good == records[-3:]
+
+
+# -- what a file may hold ---------------------------------------------------------------------------------------------
+
+
+def entry_record(
+    ledger_id: int, entry_id: int, kind: DigestType = DigestType.CRC32C, payload: bytes = b"hello"
+) -> bytes:
+    body = encode_entry(Entry(ledger_id, entry_id, entry_id - 1, 9, kind, memoryview(payload)))
+    return len(body).to_bytes(4, "big") + body
+
+
+def write_log(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(encode_header(EntryLogHeader(1, 0, 0)) + b"".join(parts))
+    return path
+
+
+@pytest.mark.parametrize("kind", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
+def test_digest_types_are_found_by_trying(kind: DigestType, tmp_path: Path) -> None:
+    path = write_log(
+        tmp_path / "0.log", *(entry_record(3, entry_id, kind) for entry_id in range(5)), b"\x01\x02garbage"
+    )
+    found = scan_file(path, "entry-log")
+    assert [place[3] for place in found.good] == [0, 1, 2, 3, 4]
+    assert len(found.scan.problems) == 1
+
+
+def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "0.log", entry_record(3, 0, DigestType.DUMMY))
+    assert scan_file(path, "entry-log").good == []
+    scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), (np.array([3]), np.array([0], np.int16)))
+    (batch,) = [batch.copy() for batch in scan.batches()]
+    assert batch["flags"].tolist() == [kernel.UNVERIFIED | kernel.UNFRAMED]
+
+
+def test_an_entry_id_no_ledger_reaches_is_damage(tmp_path: Path) -> None:
+    """Without checksums a flipped bit may make an id whose index row would fill the memory."""
+    path = write_log(tmp_path / "0.log", entry_record(3, 0), entry_record(3, 2**40), entry_record(3, 1))
+    scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), NOTHING_KNOWN, verify=False)
+    found = [int(row["entry_id"]) for batch in scan.batches() for row in batch]
+    assert found == [0, 1]
+    assert [problem.entry_id for problem in scan.problems] == [2**40]
+
+
+def test_ledgers_map_and_padding_are_no_records(tmp_path: Path) -> None:
+    filler = (100).to_bytes(4, "big") + b"\xff" * 8 + bytes(8) + bytes(84)
+    parts = (
+        filler,
+        entry_record(1, 0),
+        b"\xf0" * 300,
+        entry_record(2, 0),
+        encode_ledgers_map({1: 50, 2: 50}),
+        bytes(700),
+    )
+    found = scan_file(write_log(tmp_path / "0.log", *parts), "entry-log")
+    assert [place[2] for place in found.good] == [1, 2]
+    assert found.scan.problems == []
+
+
+@pytest.mark.parametrize("head", [b"BKLO\x00\x00\x00\x07", b"XXXX\x00\x00\x00\x01", bytes(8)])
+def test_a_damaged_header_is_counted_and_the_records_are_read(head: bytes, tmp_path: Path) -> None:
+    path = write_log(tmp_path / "0.log", entry_record(1, 0))
+    path.write_bytes(head + path.read_bytes()[8:])
+    found = scan_file(path, "entry-log")
+    assert [place[2] for place in found.good] == [1]
+    assert len(found.scan.problems) == 1
+
+
+@pytest.mark.parametrize("version", [0, 7, 99, 2**31 - 1])
+def test_a_damaged_journal_header_is_counted_and_the_records_are_read(version: int, tmp_path: Path) -> None:
+    path = tmp_path / "0.txn"
+    path.write_bytes(b"BKLG" + version.to_bytes(4, "big") + bytes(504) + entry_record(1, 0) + bytes(1024))
+    found = scan_file(path, "journal")
+    assert [place[2] for place in found.good] == [1]
+    assert found.scan.problems
+
+
+def _meta(ledger_id: int, entry_id: int, value: bytes) -> bytes:
+    body = ledger_id.to_bytes(8, "big") + entry_id.to_bytes(8, "big", signed=True) + value
+    return len(body).to_bytes(4, "big") + body
+
+
+def _pad(length: int) -> bytes:
+    return (-0x100).to_bytes(4, "big", signed=True) + length.to_bytes(4, "big") + bytes(length)
+
+
+JOURNAL_ITEMS: dict[str, Callable[[], bytes]] = {
+    "entry": lambda: entry_record(1, 0),
+    "master key": lambda: _meta(1, -0x1000, (20).to_bytes(4, "big") + bytes(20)),
+    "fence": lambda: _meta(1, -0x2000, b""),
+    "explicit LAC": lambda: _meta(1, -0x8000, (4).to_bytes(4, "big") + bytes(4)),
+    "padding": lambda: _pad(77),
+    "empty padding": lambda: _pad(0),
+}
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_journal_items_that_are_no_entries(version: int, tmp_path: Path) -> None:
+    random_, path = random.Random(4), tmp_path / "0.txn"
+    for _ in range(20):
+        names = random_.choices(list(JOURNAL_ITEMS), k=12)
+        data = journal.encode_header(version) + b"".join(JOURNAL_ITEMS[name]() for name in names) + bytes(600)
+        path.write_bytes(data)
+        found = scan_file(path, "journal")
+        assert found.good == reference(data, "journal")
+        assert len(found.good) == names.count("entry")
+        assert found.scan.problems == []
+
+
+def test_padding_whose_length_is_wrong_swallows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "0.txn"
+    wrong = (-0x100).to_bytes(4, "big", signed=True) + (160).to_bytes(4, "big") + bytes(77)
+    path.write_bytes(
+        journal.encode_header(6)
+        + entry_record(1, 0)
+        + wrong
+        + b"".join(entry_record(2, i) for i in range(5))
+        + bytes(600)
+    )
+    found = scan_file(path, "journal")
+    assert [place[2:] for place in found.good] == [(1, 0), *((2, i) for i in range(5))]
+    assert len(found.scan.problems) == 1
+
+
+def test_an_entry_turned_into_a_meta_record_is_counted(tmp_path: Path) -> None:
+    """The sign bit of an entry id makes a record that BookKeeper passes over in silence."""
+    damaged = bytearray(entry_record(1, 3))
+    damaged[12] |= 0x80
+    path = tmp_path / "0.txn"
+    path.write_bytes(journal.encode_header(6) + entry_record(1, 2) + bytes(damaged) + entry_record(1, 4) + bytes(600))
+    found = scan_file(path, "journal")
+    assert [place[3] for place in found.good] == [2, 4]
+    assert len(found.scan.problems) == 1
+
+
+def test_a_vanished_and_a_shrinking_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from store.errors import SourceChanged
+
+    with pytest.raises(SourceChanged, match="is gone"):
+        list(FileScan(Slice(str(tmp_path / "no"), "entry-log", 0, 9), NOTHING_KNOWN).batches())
+    path = write_log(tmp_path / "0.log", *(entry_record(1, i, payload=bytes(3000)) for i in range(20)))
+    monkeypatch.setattr(files, "WINDOW_BYTES", 8192)
+    monkeypatch.setattr(files, "BATCH_RECORDS", 2)
+    batches: Any = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), NOTHING_KNOWN).batches()
+    next(batches)
+    path.write_bytes(path.read_bytes()[:9000])
+    with pytest.raises(SourceChanged, match="became shorter while it was read"):
+        list(batches)
