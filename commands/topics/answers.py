@@ -35,13 +35,18 @@ class Chosen:
         return app.each(self.names, lambda name: (name, work(name)))
 
 
+def selected(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
+    """Return the topics meant by SELECTION, all or nothing; raises TopicNotFound."""
+    return select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+
+
 def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
     """Return the topics meant by SELECTION, partitioned ones as their partitions.
 
     Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one.
     """
     if not selection.topics:
-        return Chosen(select_topics(txn, (), all_topics=selection.all_topics, pattern=selection.pattern), True)
+        return Chosen(selected(txn, selection), True)
     names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
     return Chosen(names, selection.single is None or len(names) > 1)
 
