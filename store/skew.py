@@ -16,10 +16,10 @@ import numpy as np
 
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader
+from store.scan.clock_kernel import longest_forward_run, number_spans, producer_spans
 from store.scan.entries import EntryBatch, EntryScan
 from store.scan.grouping import Sums
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
-from store.scan.message_kernel import longest_forward_run, number_spans, producer_spans
 from store.search import Clock
 from store.topics import Topic
 

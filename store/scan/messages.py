@@ -1,0 +1,241 @@
+"""Messages of a topic as Arrow batches: entries taken apart by the kernel, the unusual ones by the ordinary reader.
+
+Columns are those of ``store.messagerow``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
+what is left out there is null, false or 1 here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.codec.compression import decompress
+from store.messagerow import signed
+from store.messages import ENTRY_ERRORS, Message, MessageReader
+from store.names import Position
+from store.scan.arrow import constant, nullable, spans_array
+from store.scan.clock_kernel import number_spans
+from store.scan.entries import EntryBatch
+from store.scan.kernel import HAS_BROKER_TIME
+from store.scan.message_kernel import BATCHED, HEAD, MESSAGE, PROPERTY, SLOW, count_messages, explode, read_heads
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+PLAIN_BYTES_MAX = 64 << 20  # of payloads decompressed at once
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+_FIELDS = (
+    ("ledgerId", pa.int64()),
+    ("entryId", pa.int64()),
+    ("batchIndex", pa.int32()),
+    ("publishTime", pa.int64()),
+    ("brokerTime", pa.int64()),
+    ("eventTime", pa.int64()),
+    ("key", pa.string()),
+    ("orderingKey", pa.binary()),
+    ("producer", pa.dictionary(pa.int32(), pa.string())),
+    ("sequenceId", pa.int64()),
+    ("properties", _PROPERTIES),
+    ("size", pa.int64()),
+    ("sha1", pa.binary(20)),
+    ("brokerIndex", pa.int64()),
+    ("deliverAtTime", pa.int64()),
+    ("encrypted", pa.bool_()),
+    ("nullValue", pa.bool_()),
+    ("chunks", pa.int32()),
+    ("transaction", pa.string()),
+)
+_PAYLOAD = ("payload", pa.binary())
+
+
+def message_schema(*, payload: bool) -> pa.Schema:
+    """Return the columns of messages, with or without their payloads."""
+    return pa.schema([pa.field(*column) for column in (*_FIELDS, *([_PAYLOAD] if payload else []))])
+
+
+@dataclass(slots=True)
+class MessageColumns:
+    """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``."""
+
+    reader: MessageReader
+    payload: bool = False
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.schema = message_schema(payload=self.payload)
+
+    def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of ENTRIES in order."""
+        heads = np.zeros(len(entries), HEAD)
+        starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
+        read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
+        for low, high in _parts(heads):
+            part = np.zeros(len(entries), bool)
+            part[low:high] = True
+            yield from self._convert(entries.take(part), heads[low:high])
+
+    def _convert(self, entries: EntryBatch, heads: Array) -> Iterator[pa.RecordBatch]:
+        data = _decompressed(entries, heads)
+        messages = np.zeros(len(heads), np.int64)
+        properties = np.zeros(len(heads), np.int64)
+        count_messages(data, heads, messages, properties)
+        slow = heads["kind"] == SLOW
+        edges = [0, *(np.flatnonzero(slow[1:] != slow[:-1]) + 1).tolist(), len(heads)]
+        for low, high in pairwise(edges):
+            run = slice(low, high)
+            if high > low and slow[low]:
+                yield from self._read_slowly(entries, run)
+            elif high > low and (count := int(messages[run].sum())):
+                try:
+                    yield self._fast(_Part(entries, heads, data, run), count, int(properties[run].sum()))
+                except pa.ArrowInvalid:  # a text that is no UTF-8: the ordinary reader says which
+                    yield from self._read_slowly(entries, run)
+
+    def _read_slowly(self, entries: EntryBatch, run: slice) -> Iterator[pa.RecordBatch]:
+        ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
+        found = list(self.reader.iter_messages([Position(*position) for position in ids]))
+        if found:
+            yield _slow_batch(found, self.schema)
+
+    def _fast(self, part: _Part, count: int, properties: int) -> pa.RecordBatch:
+        messages, pairs = np.zeros(count, MESSAGE), np.zeros(properties, PROPERTY)
+        explode(part.data, part.heads, messages, pairs)
+        columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
+        if self.payload:
+            columns["payload"] = spans_array(part.data, messages["body_start"], messages["body_size"], pa.binary())
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+
+class _Part:
+    """A run of entries that the kernel can take apart."""
+
+    def __init__(self, entries: EntryBatch, heads: Array, data: Array, run: slice) -> None:
+        self.ledger_ids, self.entry_ids, self.rows = entries.ledger_ids[run], entries.entry_ids[run], entries.rows[run]
+        self.heads = heads[run]
+        self.data = data
+
+
+def _parts(heads: Array) -> Iterator[tuple[int, int]]:
+    """Cut a batch where its decompressed payloads pass ``PLAIN_BYTES_MAX``."""
+    sizes = np.where(heads["compression"] != 0, np.maximum(heads["uncompressed_size"], 0), 0)
+    groups = (np.cumsum(sizes) - sizes) // PLAIN_BYTES_MAX
+    yield from pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)])
+
+
+def _decompressed(entries: EntryBatch, heads: Array) -> Array:
+    """Return the bytes of ENTRIES followed by the decompressed payloads, at which HEADS point then."""
+    compressed = np.flatnonzero((heads["compression"] != 0) & (heads["kind"] <= BATCHED)).tolist()
+    if not compressed:
+        return entries.data
+    view = memoryview(entries.data.data)
+    parts: list[bytes | memoryview] = []
+    at = len(entries.data)
+    for index in compressed:
+        head = heads[index]
+        stored = view[int(head["body_start"]) : int(head["body_end"])]
+        try:
+            plain = decompress(int(head["compression"]), stored, int(head["uncompressed_size"]), where="entry")
+        except ENTRY_ERRORS:
+            head["kind"] = SLOW  # read again, and explained, by the ordinary reader
+            continue
+        head["body_start"], head["body_end"] = at, at + len(plain)
+        at += len(plain)
+        parts.append(plain)
+    return np.concatenate([entries.data, *(np.frombuffer(part, np.uint8) for part in parts)])
+
+
+def _entry_columns(part: _Part, messages: Array) -> dict[str, pa.Array]:
+    """Return the columns that the messages of an entry share."""
+    entry = messages["entry"]
+    rows, heads = part.rows[entry], part.heads[entry]
+    first = heads["broker_index"] - np.where(
+        messages["batch_index"] < 0, 0, heads["messages"] - 1 - messages["batch_index"]
+    )
+    return {
+        "ledgerId": pa.array(part.ledger_ids[entry]),
+        "entryId": pa.array(part.entry_ids[entry]),
+        "publishTime": pa.array(rows["publish_ms"]),
+        "brokerTime": nullable(rows["broker_ms"], rows["flags"] & HAS_BROKER_TIME != 0),
+        "producer": _producers(part).take(pa.array(entry)),
+        "brokerIndex": nullable(first, heads["broker_index"] >= 0),
+        "deliverAtTime": nullable(rows["deliver_at_ms"], rows["deliver_at_ms"] != 0),
+        "encrypted": constant(False, pa.bool_(), len(entry)),
+        "chunks": constant(1, pa.int32(), len(entry)),
+        "transaction": constant(None, pa.string(), len(entry)),
+    }
+
+
+def _producers(part: _Part) -> pa.DictionaryArray:
+    spans = np.column_stack([part.heads["producer_start"], part.heads["producer_size"]])
+    numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
+    table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
+    count = number_spans(part.data, spans, numbers, firsts, table)
+    named = spans[firsts[:count]]
+    names = spans_array(part.data, named[:, 0], named[:, 1], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), names)
+
+
+def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa.Array]:
+    """Return the columns that each message has of its own."""
+    offsets = np.zeros(len(messages) + 1, np.int32)
+    np.cumsum(messages["properties"], out=offsets[1:])
+    names = spans_array(data, pairs["key_start"], pairs["key_size"], pa.string())
+    values = spans_array(data, pairs["value_start"], pairs["value_size"], pa.string())
+    return {
+        "batchIndex": pa.array(messages["batch_index"]),
+        "eventTime": pa.array(messages["event_ms"]),
+        "key": spans_array(data, messages["key_start"], messages["key_size"], pa.string()),
+        "orderingKey": spans_array(data, messages["ordering_start"], messages["ordering_size"], pa.binary()),
+        "sequenceId": pa.array(messages["sequence_id"]),
+        "properties": pa.MapArray.from_arrays(pa.array(offsets), names, values),
+        "size": pa.array(messages["body_size"]),
+        "sha1": _digests(data, messages),
+        "nullValue": pa.array(messages["null_value"] != 0),
+    }
+
+
+def _digests(data: Array, messages: Array) -> pa.Array:
+    view = memoryview(data.data)
+    starts, ends = messages["body_start"].tolist(), (messages["body_start"] + messages["body_size"]).tolist()
+    digests = b"".join(
+        [sha1(view[start:end], usedforsecurity=False).digest() for start, end in zip(starts, ends, strict=True)]
+    )
+    return pa.Array.from_buffers(pa.binary(20), len(messages), [None, pa.py_buffer(digests)])
+
+
+def _slow_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
+    rows = [_slow_row(message) for message in messages]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([row[column.name] for row in rows], column.type) for column in schema], schema=schema
+    )
+
+
+def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
+    body = bytes(message.payload)
+    return {
+        "ledgerId": message.position.ledger_id,
+        "entryId": message.position.entry_id,
+        "batchIndex": message.position.batch_index,
+        "publishTime": signed(message.publish_ms),
+        "brokerTime": None if message.broker_ms is None else signed(message.broker_ms),
+        "eventTime": signed(message.event_ms),
+        "key": message.key,
+        "orderingKey": message.ordering_key,
+        "producer": message.producer,
+        "sequenceId": signed(message.sequence_id),
+        "properties": list(message.properties.items()),
+        "size": len(body),
+        "sha1": sha1(body, usedforsecurity=False).digest(),
+        "payload": body,
+        "brokerIndex": None if message.broker_index is None else signed(message.broker_index),
+        "deliverAtTime": message.deliver_at_ms or None,
+        "encrypted": message.encrypted,
+        "nullValue": message.null_value,
+        "chunks": message.chunks,
+        "transaction": None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
+    }
