@@ -82,8 +82,8 @@ def answer(app: App, selection: TopicSelection, work: Work, columns: Sequence[Co
 def emit_answers(
     app: App, found: Sequence[tuple[TopicName, object]], columns: Sequence[Column], *, several: bool
 ) -> None:
-    """Emit the answers FOUND: one as it is, SEVERAL as rows of COLUMNS with the topic in front."""
-    if not several:
+    """Emit the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS."""
+    if not several and not (columns and app.settings.output == "csv"):
         for _, value in found:
             app.emit(value)
         return

@@ -124,6 +124,9 @@ def test_several_topics(cli: Cli, demo_store: Path) -> None:
     assert [row["topic"] for row in rows] == ["persistent://acme/iot/skewed", "persistent://acme/iot/skewed-batched"]
     table = cli("--store", demo_store, "topics", "stats", "--pattern", "acme/iot/*").stdout.splitlines()
     assert table[0].split("  ")[0] == "TOPIC"
+    csv = cli("--store", demo_store, "topics", "stats", "acme/iot/skewed", "-o", "csv").stdout.splitlines()
+    assert csv[0] == "TOPIC,BYTES,BACKLOG BYTES,SUBSCRIPTIONS,MOST BACKLOG"
+    assert csv[1] == "persistent://acme/iot/skewed,29044,29044,3,183"
     assert table[1].split() == ["persistent://acme/iot/skewed", "29044", "29044", "3", "183"]
 
 
