@@ -34,11 +34,16 @@ class LocalEngine:
     jobs: int = 0  # 0: one a core
     failed: list[FailedSlice] = field(default_factory=list)
 
+    @property
+    def most_jobs(self) -> int:
+        """Processes to use at most."""
+        return self.jobs or len(os.sched_getaffinity(0))
+
     def run(
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:
         """Yield (slice, its result) as slices end; FINISHED is told each slice that ended, well or not."""
-        jobs = min(self.jobs or len(os.sched_getaffinity(0)), len(pieces))
+        jobs = min(self.most_jobs, len(pieces))
         if jobs <= 1:
             yield from self._run_here(operation, pieces, finished)
         else:
@@ -60,23 +65,28 @@ class LocalEngine:
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished, jobs: int
     ) -> Iterator[tuple[FileRange, pa.Table]]:
         waiting = [(piece, 1) for piece in reversed(pieces)]
-        while waiting:
-            running: dict[Future[pa.Table], tuple[FileRange, int]] = {}
+        while waiting:  # a second time only after a process died and took the pool with it
             with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("forkserver")) as pool:
-                try:
-                    while waiting or running:
-                        # Two a process: enough to keep it busy, few enough to bound what waits here.
-                        while waiting and len(running) < 2 * jobs:
-                            piece, tried = waiting.pop()
-                            running[pool.submit(run_slice, operation, piece)] = (piece, tried)
-                        for done in wait(running, return_when=FIRST_COMPLETED).done:
-                            piece, tried = running.pop(done)
-                            yield from self._settle(done, (piece, tried), waiting, finished)
-                except GeneratorExit:
-                    pool.shutdown(wait=True, cancel_futures=True)
-                    raise
-                except BrokenProcessPool:
-                    waiting += running.values()
+                yield from self._feed(pool, operation, waiting, finished)
+
+    def _feed(
+        self, pool: ProcessPoolExecutor, operation: Operation, waiting: list[tuple[FileRange, int]], finished: Finished
+    ) -> Iterator[tuple[FileRange, pa.Table]]:
+        """Run WAITING until it is empty, or until the pool breaks: what was running then waits again."""
+        running: dict[Future[pa.Table], tuple[FileRange, int]] = {}
+        try:
+            while waiting or running:
+                # Two a process: enough to keep it busy, few enough to bound what waits here.
+                while waiting and len(running) < 2 * self.most_jobs:
+                    running[pool.submit(run_slice, operation, waiting[-1][0])] = waiting[-1]
+                    waiting.pop()  # not before: a broken pool refuses it
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield from self._settle(done, running.pop(done), waiting, finished)
+        except BrokenProcessPool:
+            waiting += running.values()
+        except GeneratorExit:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
     def _settle(
         self,

@@ -175,7 +175,6 @@ def _quiet(verbose: bool) -> Iterator[None]:
     if verbose:
         yield
         return
-    sys.stderr.flush()
     ours = os.dup(2)
     try:
         with tempfile.TemporaryFile() as log:
