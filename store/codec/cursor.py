@@ -293,25 +293,28 @@ def _long_properties(
 def _bitmap_ranges(found: managed_ledger_pb2.LongListMap) -> Iterator[tuple[Position, Position]]:
     """Yield the runs of set bits as open-closed ranges of the ledger's entries."""
     start: int | None = None
-    for index, word in enumerate(found.values):
-        bits, base = word & _ALL_BITS, 64 * index
-        if start is not None and bits == _ALL_BITS:
-            continue
-        offset = 0
-        while offset < 64:
-            rest = bits >> offset
-            if start is None:
-                if not rest:
-                    break
-                offset += (rest & -rest).bit_length() - 1
-                start = base + offset
-            clear = ~(bits >> offset)
-            offset += (clear & -clear).bit_length() - 1
-            if offset < 64:
-                yield Position(found.key, start - 1), Position(found.key, base + offset - 1)
-                start = None
+    for edge in _edges(found.values):
+        if start is None:
+            start = edge
+        else:
+            yield Position(found.key, start - 1), Position(found.key, edge - 1)
+            start = None
     if start is not None:
         yield Position(found.key, start - 1), Position(found.key, 64 * len(found.values) - 1)
+
+
+def _edges(words: Iterable[int]) -> Iterator[int]:
+    """Yield the bit numbers at which a bitmap changes between clear (where it begins) and set."""
+    inside = 0
+    for index, word in enumerate(words):
+        bits = word & _ALL_BITS
+        # A bit of CHANGES is set where the bit differs from the one before it.
+        changes = bits ^ ((bits << 1 | inside) & _ALL_BITS)
+        while changes:
+            lowest = changes & -changes
+            yield 64 * index + lowest.bit_length() - 1
+            changes ^= lowest
+        inside = bits >> 63
 
 
 def _fill_deletions(
