@@ -44,6 +44,11 @@ def _counted(value: dict[str, Any], key: str) -> bool:  # Any: a JSON object
 
 def _cursor_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
     """Yield what a moved cursor's report says beyond before and after; other reports have none of these keys."""
+    replayed, skipped = value.get("replayed") or {}, value.get("skipped") or {}
+    if replayed.get("entries"):
+        yield f"given again: {_amount(replayed)}"
+        if skipped.get("entries"):
+            yield f"no more given: {_amount(skipped)}"
     rows = value.get("ledgers") or []
     for row in rows[:_SHOWN_LEDGERS]:
         yield f"ledger {row['ledgerId']}: {_amount(row)}"

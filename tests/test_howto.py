@@ -1,0 +1,46 @@
+"""The commands in how-to pages work on the demo store and print what the page shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.topics.resets_file import iter_reset_rows
+from tests.conftest import Cli
+
+HOWTO = Path(__file__).resolve().parent.parent / "docs" / "howto"
+PAGES = ("expire.md", "reset-a-cursor.md")
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def commands_of(page: str) -> list[tuple[str, str]]:
+    """Return (arguments, output shown) of every command of PAGE, in order."""
+    blocks = _BLOCK.findall((HOWTO / page).read_text())
+    return [found for block in blocks for found in _COMMAND.findall(block)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, cli: Cli, demo_copy: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(demo_copy)
+    commands = commands_of(page)
+    assert len(commands) >= 5
+    for line, shown in commands:
+        arguments, pipe, _ = line.partition(" | ")
+        result = cli(*shlex.split(arguments))
+        if not pipe:
+            assert (result.stdout or result.stderr) == shown, line
+
+
+def test_rows_of_the_file_are_read() -> None:
+    """Every row that the page shows is a change."""
+    (block,) = re.findall(r"^```json\n(.*?)^```$", (HOWTO / "reset-a-cursor.md").read_text(), re.DOTALL | re.MULTILINE)
+    rows = list(iter_reset_rows(block.splitlines(), "page", None, lambda text: 1))
+    assert [str(row.topic).removeprefix("persistent://") for row in rows] == [
+        json.loads(line)["topic"] for line in block.splitlines()
+    ]
