@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from store.errors import AlreadyExists, DiskFull, NotFound, NotWritable
+from store.errors import AlreadyExists, DiskFull, NotFound, NotWritable, Refused
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -153,11 +153,15 @@ def remove_file(path: Path) -> None:
 
 
 def link_file(source: Path, target: Path) -> None:
-    """Give SOURCE the second name TARGET, which must not exist (same file system)."""
+    """Give SOURCE the second name TARGET, which must not exist; raises Refused between file systems."""
     try:
         os.link(source, target)
         sync_directory(target.parent)
     except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise Refused(
+                f"{source} cannot be linked into {target.parent}: another file system", hint="use --copy, or neither"
+            ) from error
         raise_write_error(error, target)
 
 

@@ -1,0 +1,486 @@
+"""``store import standalone`` against the recorded worlds: every byte of metadata, every entry, every mode, every stop."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rocksdict
+
+from store import importer, meta
+from store.catalog import iter_logs
+from store.codec.rocksvalue import NodeStat, encode_value
+from store.errors import AlreadyExists, SourceNotFound
+from store.importer import ImportOptions, import_standalone
+from store.ledgers import find_place, open_reader
+from store.meta import open_store
+from store.tree import find_node, iter_nodes
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
+
+ROOT = Path(__file__).resolve().parent.parent
+WORLDS = [(name, state) for name in WORLD_NAMES for state in STATES]
+
+
+def import_into(path: Path, source: Path, mode: str = "referenced") -> importer.ImportResult:
+    return import_standalone(source, path, ImportOptions(mode, now_ms=1), lambda count: None)
+
+
+def rows_of(path: Path, *databases: str) -> dict[str, list[tuple[bytes, bytes]]]:
+    with open_store(path) as store, store.read() as txn:
+        return {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in databases}
+
+
+# -- what is in the store ---------------------------------------------------------------------------------------------
+
+
+def read_rocksdb(directory: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the pairs of a RocksDB, read on a copy by the library alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_tree(directory, Path(folder, "copy"))
+        database = rocksdict.Rdict(
+            str(Path(folder, "copy")), rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only()
+        )
+        yield from database.items()
+        database.close()
+
+
+@pytest.mark.parametrize(("name", "state"), WORLDS)
+def test_metadata_is_kept_byte_by_byte(name: str, state: str) -> None:
+    expected = {}
+    for key, raw in read_rocksdb(world(name) / state / "metadata"):
+        # Header: size i32, format i32, version, owner, created, modified i64, ephemeral u8.
+        if key.startswith(b"/") and raw[40] == 0:
+            stat = NodeStat(*(int.from_bytes(raw[at : at + 8], "big") for at in (8, 16, 24, 32)), False)
+            expected[key.decode()] = (stat, raw[41:])
+    with open_store(imported(name, state)) as store, store.read() as txn:
+        assert {node.path: (node.stat, node.value) for node in iter_nodes(txn, "/")} == expected
+
+
+@pytest.mark.parametrize("name", WORLD_NAMES)
+def test_every_message_of_the_broker_is_indexed(name: str) -> None:
+    with open_reader_of(imported(name, "clean")) as reader:
+        for topic, answers in oracle(name)["topics"].items():
+            for ledger_id, entry_id, *_ in answers["messages"]:
+                assert find_place(reader.txn, ledger_id, entry_id) is not None, (topic, ledger_id, entry_id)
+
+
+@pytest.mark.parametrize("name", WORLD_NAMES)
+def test_every_message_confirmed_before_the_kill_is_there(name: str) -> None:
+    confirmed = oracle(name)["crash"]["acknowledged_to_producer"]
+    assert sum(map(len, confirmed.values())) > 1000
+    with open_reader_of(imported(name, "crashed")) as reader:
+        for sent in confirmed.values():
+            for message in sent:
+                assert reader.read(*message["id"][:2]).payload.nbytes >= message["n"]
+
+
+def open_reader_of(path: Path) -> Any:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        with open_store(path) as store, open_reader(store) as reader:
+            yield reader
+
+    return opened()
+
+
+@pytest.mark.parametrize("state", ["clean", "crashed"])
+def test_places_are_those_of_bookkeepers_readlog(state: str) -> None:
+    with gzip.open(GOLDEN / "readlog-small.csv.gz", "rt", newline="") as stream:
+        golden = [row for row in csv.DictReader(stream) if row["state"] == state]
+    # An entry may be in two logs; the newer counts.
+    expected = {
+        (int(row["ledger"]), int(row["entry"])): (row["log"], int(row["ByteOffset"]), int(row["EntrySize"]))
+        for row in golden
+    }
+    with open_store(imported("small", state)) as store, store.read() as txn:
+        names = {log.file_id: Path(log.path).name for log in iter_logs(txn)}
+        places = {key: find_place(txn, *key) for key in expected}
+    assert {key: (names[place[0]], *place[1:]) for key, place in places.items() if place} == expected
+
+
+# -- how ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["referenced", "linked", "copied"])
+def test_modes(mode: str, tmp_path: Path) -> None:
+    source = scratch_copy("small", "crashed", tmp_path)
+    with assert_unchanged(source):
+        result = import_into(tmp_path / "store", source, mode)
+    assert (result.problems, result.warnings, result.files) == (0, [], 7)
+    found = rows_of(tmp_path / "store", "tree", "entries", "times", "owners")
+    assert found == rows_of(imported("small", "crashed"), "tree", "entries", "times", "owners")
+    with open_store(tmp_path / "store") as store, store.read() as txn:
+        for log in iter_logs(txn):
+            inside = log.locate(store.path)
+            assert inside.is_relative_to(tmp_path / "store" / "entries") == (mode != "referenced")
+            assert inside.samefile(log.origin) == (mode != "copied")
+            assert inside.read_bytes() == Path(log.origin).read_bytes()
+
+
+def test_a_copied_store_outlives_its_source(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    assert cli("--store", tmp_path / "s", "store", "import", "standalone", source, "--copy").exit_code == 0
+    source.rename(tmp_path / "away")
+    answer = cli("--store", tmp_path / "s", "ledgers", "verify", "-o", "json")
+    assert answer.exit_code == 0
+    assert sum(row["entries"] for row in answer.json) == 2566
+
+
+def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
+    source = world("small") / "clean"
+    with assert_unchanged(source):
+        answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert answer.exit_code == 0
+    assert answer.stderr == ""
+    document = answer.json
+    assert (document["nodes"], document["files"], document["records"], document["entries"]) == (245, 3, 5135, 2566)
+    assert (document["problems"], document["undecodableValues"], document["checksums"]) == (0, 0, True)
+    text = cli("--store", tmp_path / "t", "store", "import", "standalone", source, "--no-checksums").stdout
+    assert "metadata nodes      245" in text
+    assert "NOT verified" in text
+    assert rows_of(tmp_path / "s", "entries", "times") == rows_of(tmp_path / "t", "entries", "times")
+
+
+def test_dry_run_writes_nothing(tmp_path: Path, cli: Cli) -> None:
+    answer = cli(
+        "--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--dry-run", "-o", "json"
+    )
+    assert (answer.exit_code, answer.json["nodes"], answer.json["files"], answer.json["dryRun"]) == (0, 245, 3, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.scan.files.BATCH_RECORDS", 100)
+    source, told = world("small") / "crashed", []
+    import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
+    assert sum(told) == importer.source_bytes(source)
+    assert min(told) >= 0
+    assert len(told) > 50
+
+
+def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meta, "_FIRST_MAP_BYTES", 1 << 16)
+    monkeypatch.setattr("store.scan.files.BATCH_RECORDS", 100)
+    source, told = world("small") / "crashed", []
+    import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
+    assert rows_of(tmp_path / "s", "tree", "entries", "times") == rows_of(
+        imported("small", "crashed"), "tree", "entries", "times"
+    )
+    assert sum(told) == importer.source_bytes(source)
+    assert min(told) >= 0
+
+
+# -- stopped, locked, refused -----------------------------------------------------------------------------------------
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from store import importer
+from store.scan.files import FileScan
+
+where, count = sys.argv[3], int(sys.argv[4])
+left = [count]
+
+def die(*_):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if where == "batch":
+    scan = FileScan.batches
+    def batches(self):
+        for batch in scan(self):
+            die()
+            yield batch
+    FileScan.batches = batches
+elif where == "file":
+    before = importer.scan_new
+    def scan_new(*arguments):
+        die()
+        return before(*arguments)
+    importer.scan_new = scan_new
+elif where == "create":
+    importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
+elif where == "half made":
+    from store import meta
+    meta._write_info = die
+    left[0] = 0
+    importer.create_store = meta.create_store
+elif where == "tree":
+    importer.import_tree = lambda *a, before=importer.import_tree: (before(*a), die())[0]
+elif where == "owners":
+    importer.index_owners = lambda *a, before=importer.index_owners: (before(*a), die())[0]
+mode = sys.argv[5]
+importer.import_standalone(Path(sys.argv[1]), Path(sys.argv[2]), importer.ImportOptions(mode, now_ms=1), lambda n: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "count", "mode"),
+    [
+        ("half made", 0, "referenced"),
+        ("create", 0, "referenced"),
+        ("tree", 0, "referenced"),
+        ("batch", 0, "referenced"),
+        ("batch", 3, "copied"),
+        ("file", 0, "copied"),
+        ("file", 1, "linked"),
+        ("file", 4, "copied"),
+        ("file", 6, "referenced"),
+        ("owners", 0, "referenced"),
+    ],
+)
+def test_a_killed_import_goes_on(where: str, count: int, mode: str, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    # A hard link needs the same file system.
+    source = scratch_copy("small", "crashed", tmp_path) if mode == "linked" else world("small") / "crashed"
+    with assert_unchanged(source):
+        arguments = [sys.executable, "-c", _KILLED, str(source), str(path), where, str(count), mode]
+        assert subprocess.run(arguments, cwd=ROOT, check=False).returncode == -9
+        if (path / "store.json").exists():
+            refused = cli("--store", path, "store", "info")
+            assert refused.exit_code == 3
+            assert "did not run to its end" in refused.stderr
+        option = {"copied": ["--copy"], "linked": ["--link"]}.get(mode, [])
+        answer = cli("--store", path, "store", "import", "standalone", source, *option, "-o", "json")
+    assert (answer.exit_code, answer.json["files"], answer.json["entries"]) == (0, 7, 3346)
+    assert rows_of(path, "tree", "entries", "times", "owners") == rows_of(
+        imported("small", "crashed"), "tree", "entries", "times", "owners"
+    )
+    assert {file.suffix for file in (path / "entries").iterdir()} <= {".log", ".txn"}
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = importer.scan_new
+
+    def interrupted(*arguments: Any) -> Any:
+        if list((tmp_path / "s").glob("meta/data.mdb")) and seen:
+            raise KeyboardInterrupt
+        seen.append(1)
+        return before(*arguments)
+
+    seen: list[int] = []
+    monkeypatch.setattr(importer, "scan_new", interrupted)
+    stopped = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean")
+    assert stopped.exit_code == 130
+    assert "the same command goes on" in stopped.stderr
+    monkeypatch.setattr(importer, "scan_new", before)
+    assert cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean").exit_code == 0
+
+
+_LOCKER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def running_pulsar(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A data directory whose RocksDB lock a process holds, as a running Pulsar does; and that process's id."""
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "metadata" / "LOCK").touch()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LOCKER, str(source / "metadata" / "LOCK")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    yield source, process.pid
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_source_in_use_is_read_and_said(running_pulsar: tuple[Path, int], tmp_path: Path, cli: Cli) -> None:
+    source, process_id = running_pulsar
+    with assert_unchanged(source):
+        answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert answer.exit_code == 0
+    assert answer.json["sourceInUseBy"] == process_id
+    (line,) = answer.stderr.splitlines()
+    assert f"process {process_id} has" in json.loads(line)["warning"]["message"]
+
+
+def test_two_writers(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    meta.create_store(
+        path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": str(world("small") / "clean")},)
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from pathlib import Path; from store.meta import take_writer_lock\n"
+         "take_writer_lock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()", str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    with holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        answer = cli("--store", path, "store", "import", "standalone", world("small") / "clean", "-o", "json")
+        assert (answer.exit_code, answer.error["code"]) == (4, "store-busy")
+        assert f"process {holder.pid}" in answer.error["message"]
+        assert holder.stdin is not None
+        holder.stdin.close()
+    assert cli("--store", path, "store", "import", "standalone", world("small") / "clean").exit_code == 0
+
+
+def test_links_need_one_file_system(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: Any) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", link)
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--link", "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    assert "--copy" in answer.error["hint"]
+
+
+def test_never_into_something_else(tmp_path: Path, cli: Cli) -> None:
+    source = world("small") / "clean"
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("x")
+    for path in (tmp_path / "full", imported("small", "clean"), source / "store", source):
+        answer = cli("--store", path, "store", "import", "standalone", source, "-o", "json")
+        assert (answer.exit_code, answer.error["code"]) == (3, "already-exists"), path
+        assert answer.error["hint"]
+    assert (tmp_path / "full" / "precious").read_text() == "x"
+    assert not (source / "store").exists()
+
+
+def test_another_source_cannot_finish_an_import(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    meta.create_store(path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": "/elsewhere"},))
+    with pytest.raises(AlreadyExists):
+        import_into(path, world("small") / "clean")
+
+
+# -- not a Pulsar directory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("metadata", "half a Pulsar directory: expected the metadata store"),
+        ("metadata/CURRENT", "half a Pulsar directory: expected the metadata store"),
+        ("bookkeeper", "half a Pulsar directory: expected a bookie"),
+        ("bookkeeper/current", "half a Pulsar directory: expected a bookie"),
+    ],
+)
+def test_half_a_directory(missing: str, message: str, tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / missing).rename(tmp_path / "away")
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
+    assert message in answer.error["message"]
+    assert answer.error["hint"] == "copy the whole data directory"
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_bookie_without_logs(tmp_path: Path) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    for file in (source / "bookkeeper/current").iterdir():
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(SourceNotFound, match="holds no entry log and no journal"):
+        import_into(tmp_path / "s", source)
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "an empty directory", "another directory"])
+def test_not_a_pulsar_directory(what: str, tmp_path: Path, cli: Cli) -> None:
+    source = tmp_path / "source"
+    if what == "a file":
+        source.write_text("x")
+    elif what != "nothing":
+        source.mkdir()
+    if what == "another directory":
+        (source / "etc").mkdir()
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
+    assert str(source) in answer.error["message"]
+    assert answer.error["hint"]
+    assert not (tmp_path / "s").exists()
+
+
+def test_zookeeper_data_is_named(tmp_path: Path) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "metadata").rename(tmp_path / "away")
+    (source / "zookeeper" / "version-2").mkdir(parents=True)
+    with pytest.raises(SourceNotFound, match="found ZooKeeper data"):
+        import_into(tmp_path / "s", source)
+
+
+# -- odd metadata -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def odd_source(tmp_path: Path) -> Path:
+    """A data directory whose metadata store has values and paths that are hard to keep."""
+    source = scratch_copy("small", "clean", tmp_path)
+    database = rocksdict.Rdict(str(source / "metadata"), rocksdict.Options(raw_mode=True))
+    stat = NodeStat(3, 1, 1_700_000_000_000, 1_700_000_000_001, False)
+    long_path = "/managed-ledgers/public/default/persistent/" + "x" * 600
+    for path in (
+        long_path,
+        f"{long_path}/sub",
+        f"{long_path}/sub2",
+        long_path + "y",
+        "/" + "ä" * 300,
+        "/" + "z" * 499,
+        "/" + "z" * 500,
+    ):
+        database[path.encode()] = encode_value(stat, path[-5:].encode())
+    database[b"/no-utf8-\xff\xfe"] = encode_value(stat, b"v")
+    database[b"/short"] = b"\x00" * 40
+    database[b"/format-9"] = encode_value(stat, b"v").replace(b"\x00\x00\x00\x01", b"\x00\x00\x00\x09", 1)
+    database[b"/header"] = (2**31 - 1).to_bytes(4, "big") + encode_value(stat, b"v")[4:]
+    database[b"/" + b"p" * 70_000] = encode_value(stat, b"v")
+    database.close()
+    (source / "metadata" / "rocksdict-config.json").unlink()
+    return source
+
+
+def test_odd_metadata_is_counted_and_the_rest_imported(odd_source: Path, tmp_path: Path, cli: Cli) -> None:
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", odd_source, "-o", "json")
+    assert (answer.exit_code, answer.json["undecodableValues"], answer.json["nodes"]) == (1, 5, 245 + 7)
+    found = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
+    assert found.exit_code == 1
+    reasons = " ".join(row["message"] for row in found.json if row["code"] == "value-undecodable")
+    for text in ("no UTF-8", "40 bytes", "version 9", "header size 2147483647", "70001 bytes"):
+        assert text in reasons
+
+
+def test_long_paths_are_found_and_listed_once(odd_source: Path, tmp_path: Path, cli: Cli) -> None:
+    cli("--store", tmp_path / "s", "store", "import", "standalone", odd_source)
+    name = "x" * 600
+    listed = cli(
+        "--store", tmp_path / "s", "store", "ls", "/managed-ledgers/public/default/persistent"
+    ).stdout.splitlines()
+    assert listed.count(name) == 1
+    assert listed.count(name + "y") == 1
+    assert listed.count("plain") == 1
+    below = cli("--store", tmp_path / "s", "store", "ls", f"/managed-ledgers/public/default/persistent/{name}")
+    assert sorted(below.stdout.splitlines()) == ["sub", "sub2"]
+    with open_store(tmp_path / "s") as store, store.read() as txn:
+        node = find_node(txn, f"/managed-ledgers/public/default/persistent/{name}/sub")
+        assert node is not None
+        assert node.value == b"x/sub"[-5:]
+        assert find_node(txn, "/" + "z" * 500) is not None
+        assert find_node(txn, "/" + "z" * 501) is None
