@@ -286,6 +286,8 @@ def _forecast_rows(
         ttl_ms = ttl.seconds * 1000 if ttl is not None else 0
         if options.limit_ms is not None:
             ttl_ms = app.now_ms - options.limit_ms
+            if ttl_ms <= 0:
+                raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
         if ttl_ms <= 0:
             continue
         asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock)

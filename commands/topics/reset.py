@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
-from commands.topics.resets_file import ResetTarget, iter_reset_rows
+from commands.topics.resets_file import ResetRow, ResetTarget, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
 from store.broker_search import BrokerSearch
@@ -27,7 +27,7 @@ from store.errors import (
     TopicNotFound,
 )
 from store.ledgers import EntryReader, open_reader
-from store.names import EARLIEST, LATEST, Position
+from store.names import EARLIEST, LATEST, Position, TopicName
 from store.plans.cursors import CursorMove, Facts, check_movable, plan_moves
 from store.plans.resets import (
     check_position,
@@ -151,20 +151,27 @@ def _moves_of_file(
         )
     assert options.from_file is not None
     name = str(options.from_file)
-    seen: dict[tuple[Any, str], str] = {}
+    seen: dict[tuple[TopicName, str], str] = {}
     for row in iter_reset_rows(read_lines(options.from_file), name, subscription, _parse_time):
         try:
-            for topic_name in expand_topic(reader.txn, row.topic):
-                first = seen.setdefault((topic_name, row.subscription), row.where)
-                if first != row.where:
-                    raise InvalidValue(f"{row.subscription} of {topic_name} is moved by {first} already")
-                topic = read_topic(reader.txn, topic_name)
-                cursor = read_cursor(reader.txn, reader, topic, row.subscription)
-                yield _move(app, reader, (topic, cursor), (row.target, options))
+            yield from _moves_of_row(app, reader, row, (options, seen))
         except StoreError as error:
             raise type(error)(f"{row.where}: {error.message}", hint=error.hint, **error.context) from error
     if not seen:
         raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
+
+
+def _moves_of_row(
+    app: App, reader: EntryReader, row: ResetRow, known: tuple[ResetOptions, dict[tuple[TopicName, str], str]]
+) -> Iterator[CursorMove]:
+    options, seen = known
+    for name in expand_topic(reader.txn, row.topic):
+        first = seen.setdefault((name, row.subscription), row.where)
+        if first != row.where:
+            raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
+        topic = read_topic(reader.txn, name)
+        cursor = read_cursor(reader.txn, reader, topic, row.subscription)
+        yield _move(app, reader, (topic, cursor), (row.target, options))
 
 
 def _parse_time(text: str) -> int:

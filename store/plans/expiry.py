@@ -7,7 +7,7 @@ from typing import Any
 
 from store.codec.cursor import CursorState
 from store.cursors import Cursor
-from store.errors import Refused
+from store.errors import InvalidValue, Refused
 from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
 from store.extent import extent_of, pending_intervals, subtract
 from store.ledgers import EntryReader
@@ -69,6 +69,11 @@ def _by_time(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
 ) -> tuple[CursorState, Facts, list[str]]:
     assert request.limit_ms is not None
+    in_broker_terms = request.limit_ms < request.now_ms
+    if request.rule == BROKER and not in_broker_terms:
+        raise InvalidValue(
+            "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
+        )
     search = PendingSearch(reader, topic, cursor.state, request.clock)
     expired = expire_by_time(search, cursor, request.limit_ms, request.rule)
     state = cursor.state if expired.through is None else advanced(topic, cursor.state, expired.through)
@@ -78,7 +83,7 @@ def _by_time(
     if request.rule == BROKER:
         warnings = _younger_warnings(search, state, request.limit_ms)
     else:
-        through = broker_through(reader, topic, cursor, request.limit_ms)
+        through = broker_through(reader, topic, cursor, request.limit_ms) if in_broker_terms else None
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
         facts += (("broker", _broker_json(reader, topic, state, theirs)),)
         warnings = []

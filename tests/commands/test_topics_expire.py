@@ -362,6 +362,9 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("a/b/t", *_SUB, "-t", "3h", "--forecast", "24h", "--interval", "1s"), 2, "more than 1000 intervals"),
     (("a/b/t", *_SUB, "-t", "3h", "--forecast", "0"), 2, "must be above 0"),
     (("a/b/t", *_SUB, "--forecast", "24h"), 5, "no TTL is in force"),
+    (("a/b/t", *_SUB, "-t", "0", "--forecast", "24h"), 2, "a forecast needs an age above 0"),
+    (("a/b/t", *_SUB, "-t", "0", "--rule", "broker"), 2, "a broker expires by an age above 0"),
+    (("a/b/t", *_SUB, "-t", "+1h", "--rule", "broker"), 2, "it knows no limit ahead of now"),
     (
         ("a/b/t", *_SUB, "-t", "3h", "--rule", "broker", "--clock", "publish"),
         2,
