@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.columns import clean_text, render_cell
-from pulsar_admin.jsonify import to_json
+from pulsar_admin.jsonify import json_keys, to_json
 
 _COUNTS = (("entries", "entry", "entries"), ("messages", "message", "messages"), ("bytes", "byte", "bytes"))
 _SHOWN_LEDGERS = 10
@@ -15,10 +15,9 @@ _KEYS = {"change", "before", "after", "dryRun"}
 
 def is_change(document: object) -> bool:
     """Return whether DOCUMENT, as JSON, is the report of a change, or a list of such reports."""
-    value = to_json(document)
-    if isinstance(value, list):
-        return bool(value) and all(is_change(item) for item in value)
-    return isinstance(value, dict) and value.keys() >= _KEYS
+    if isinstance(document, (list, tuple)):
+        return bool(document) and all(is_change(item) for item in document)
+    return json_keys(document) >= _KEYS
 
 
 def render_change(document: object) -> str:

@@ -44,9 +44,21 @@ def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
     return tuple(rows)
 
 
+def json_keys(value: object) -> Set[str]:
+    """Return the keys of VALUE's JSON object, optional ones too, without making it; nothing for what is no object."""
+    if isinstance(value, Mapping):
+        return {str(key) for key in value}
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Position, TopicName, NamespaceName)):
+        return {key for _, key, _ in _fields(type(value))}
+    return frozenset()
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
+
 def to_json(value: object) -> Any:  # Any: a JSON value
     """Return VALUE as JSON values: dataclasses and mappings as objects, positions as message ids, bytes as hex."""
-    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
+    if type(value) in _PLAIN or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Position):
         return position_json(value)
@@ -57,12 +69,16 @@ def to_json(value: object) -> Any:  # Any: a JSON value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).hex()
     if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
+        return {str(key): item if type(item) in _PLAIN else to_json(item) for key, item in value.items()}
     if isinstance(value, Set):
         return [to_json(item) for item in sorted(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((key, getattr(value, name), optional) for name, key, optional in _fields(type(value)))
-        return {key: to_json(item) for key, item, optional in pairs if not (optional and item is None)}
+        pairs = [(key, getattr(value, name), optional) for name, key, optional in _fields(type(value))]
+        return {
+            key: item if type(item) in _PLAIN else to_json(item)
+            for key, item, optional in pairs
+            if not (optional and item is None)
+        }
     if hasattr(value, "__iter__"):
         return [to_json(item) for item in value]
     return str(value)

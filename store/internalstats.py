@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from store.codec.index import decode_publish_bounds, ledger_key
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from store.codec.managedledger import LedgerInfo
 from store.cursors import (
@@ -23,7 +24,7 @@ from store.cursors import (
     read_cursor,
 )
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
-from store.ledgers import EntryReader, find_metadata, find_times, read_ledger
+from store.ledgers import EntryReader, find_metadata, read_ledger
 from store.meta import Txn
 from store.names import TopicName, encode_name
 from store.topics import Topic, TopicLedger, read_topic
@@ -177,10 +178,9 @@ def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats
 
 def publish_times(txn: Txn, info: LedgerInfo) -> tuple[int | None, int | None]:
     """Return the smallest and largest publish time of a ledger: of its entries, else what its LedgerInfo says."""
-    times = find_times(txn, info.ledger_id)
-    if times is None or times.sums.begin_publish_ms is None:
-        return info.begin_publish_ms, info.end_publish_ms
-    return times.sums.begin_publish_ms, times.sums.end_publish_ms
+    row = txn.view("times", ledger_key(info.ledger_id))
+    found = None if row is None else decode_publish_bounds(info.ledger_id, row)
+    return found or (info.begin_publish_ms, info.end_publish_ms)
 
 
 def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[StoreError]) -> LedgerStats:

@@ -186,6 +186,7 @@ def _damaged(ledger_id: int, block: int, found: str) -> IndexCorrupt:
 
 # version, flags, blocks; then the integers of LedgerTimes in their order, without ``blocks``
 _TIMES = struct.Struct("<HHI13q")
+_PUBLISH_BOUNDS = struct.Struct("<HHI48xqq")  # the two of them alone
 TIMES_VERSION = 1
 HAS_AUTO = 1
 
@@ -236,6 +237,19 @@ def encode_times(sums: LedgerSums, columns: list[bytes]) -> bytes:
     flags = HAS_AUTO if len(columns) == 4 else 0
     values = (getattr(sums, name) for name in sums.__slots__)
     return _TIMES.pack(TIMES_VERSION, flags, len(columns[0]) // 8, *values) + b"".join(columns)
+
+
+def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int, int] | None:
+    """Return the smallest and largest publish time in a time row, None when it has none; raises IndexCorrupt.
+
+    For listings of thousands of ledgers: ``decode_times`` costs ten times as much.
+    """
+    if len(row) < _TIMES.size:
+        raise _damaged(ledger_id, -1, f"time row of {len(row)} bytes")
+    version, _, _, smallest, largest = _PUBLISH_BOUNDS.unpack_from(row)
+    if version != TIMES_VERSION:
+        raise _damaged(ledger_id, -1, f"time row version {version}")
+    return (smallest, largest) if smallest <= largest else None
 
 
 def decode_times(ledger_id: int, row: bytes | memoryview) -> LedgerTimes:

@@ -251,3 +251,13 @@ def test_a_damaged_topic_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert (result.exit_code, result.error["code"]) == (6, "metadata-corrupt")
     result = cli("--store", store, "topics", "stats-internal", "--pattern", "public/default/*", "-o", "json")
     assert (result.exit_code, len(result.json), result.error["code"]) == (1, 9, "metadata-corrupt")
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_damaged_time_row_is_an_error(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    key = (9).to_bytes(8, "big")
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: txn.put("times", key, b"\x01\x00"))
+    result = cli("--store", store, "topics", "stats-internal", "public/default/plain", "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (6, "index-corrupt")
