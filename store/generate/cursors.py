@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from store.codec.cursor import NO_CURSOR_LEDGER, CursorInfo
 from store.generate import draws
+from store.generate.spec import SUBSCRIPTIONS_MAX
 from store.generate.topic import TopicWriter, WrittenLedger
 from store.names import Position
 
@@ -25,7 +26,7 @@ def cursors_of(seed: int, topic: TopicWriter) -> Iterator[tuple[str, CursorInfo]
     spec = topic.spec
     for number in range(spec.subscriptions):
         acked = topic.entries * spec.acked * (number + 1) // (draws.PERMYRIAD * spec.subscriptions)
-        source = draws.stream(seed, _STREAMS + topic.number * 1024 + number)
+        source = draws.stream(seed, _STREAMS + topic.number * SUBSCRIPTIONS_MAX + number)
         runs = iter_runs(source, spec.holes, acked, topic.entries)
         ranges = tuple(part for first, last in runs for part in _ranges(topic.ledgers, first, last))
         yield f"sub-{number}", CursorInfo(NO_CURSOR_LEDGER, _mark_delete(topic.ledgers, acked), ranges)

@@ -13,9 +13,9 @@ LANE_STEP: Final = 0xD1342543DE82EF95
 MASK: Final = 2**64 - 1
 
 # Lanes of an entry.
-PRODUCER, BATCH, CODEC, DELAYED, DELAY, LATENCY, JUMP, EVENT, VARIANT = range(9)
+PRODUCER, BATCH, CODEC, DELAYED, DELAY, LATENCY, JUMP, VARIANT = range(8)
 # Lanes of a message; ``number`` is the message's number in its topic.
-SIZE, KEY, PAYLOAD, NULL = 16, 17, 18, 19
+SIZE, KEY, PAYLOAD, NULL, EVENT = range(16, 21)
 # Lanes of a subscription; ``number`` counts its ranges.
 GAP, RUN = 32, 33
 

@@ -66,8 +66,8 @@ BODY = np.dtype(  # a pooled body: stored form of an entry's payload
 PATTERN_BYTES = 1 << 16
 
 _PRODUCER, _BATCH, _CODEC, _DELAYED = draws.PRODUCER, draws.BATCH, draws.CODEC, draws.DELAYED
-_DELAY, _LATENCY, _JUMP, _EVENT, _VARIANT = draws.DELAY, draws.LATENCY, draws.JUMP, draws.EVENT, draws.VARIANT
-_SIZE, _KEY, _PAYLOAD, _NULL = draws.SIZE, draws.KEY, draws.PAYLOAD, draws.NULL
+_DELAY, _LATENCY, _JUMP, _VARIANT = draws.DELAY, draws.LATENCY, draws.JUMP, draws.VARIANT
+_SIZE, _KEY, _PAYLOAD, _NULL, _EVENT = draws.SIZE, draws.KEY, draws.PAYLOAD, draws.NULL, draws.EVENT
 _LATENCY_LIMIT_MS, _JUMP_ENTRIES = draws.LATENCY_LIMIT_MS, draws.JUMP_ENTRIES
 _EVENT_LIMIT_MS, _PERMYRIAD = draws.EVENT_LIMIT_MS, draws.PERMYRIAD
 _PATTERN_MASK = np.uint64(PATTERN_BYTES - 1)
@@ -156,6 +156,11 @@ def _publish_ms(plan, producer, entry):
     return broker_ms_of(plan, entry) - latency + skew
 
 
+@njit(cache=True, inline="always", boundscheck=False)
+def _event_ms(plan, publish_ms, message):
+    return publish_ms - between(draw(plan.messages, message, _EVENT), 0, _EVENT_LIMIT_MS - 1)
+
+
 @njit(cache=True, boundscheck=False)
 def _put_metadata(out, at, plan, state, producer, names, shape, body):
     """Write the MessageMetadata of the entry at STATE; return the offset behind it."""
@@ -181,10 +186,9 @@ def _put_metadata(out, at, plan, state, producer, names, shape, body):
     if batch > 0:
         out[at] = 0x58
         at = put_varint(out, at + 1, batch)
-    if plan.flags & EVENT_TIME:
+    if batch == 0 and plan.flags & EVENT_TIME:
         out[at] = 0x60
-        event_ms = publish_ms - between(draw(plan.stream, entry, _EVENT), 0, _EVENT_LIMIT_MS - 1)
-        at = put_varint(out, at + 1, event_ms)
+        at = put_varint(out, at + 1, _event_ms(plan, publish_ms, state.message))
     if delayed:
         out[at], out[at + 1] = 0x98, 0x01
         delay_ms = between(draw(plan.stream, entry, _DELAY), plan.delay_low_ms, plan.delay_high_ms)
@@ -199,7 +203,7 @@ def _put_metadata(out, at, plan, state, producer, names, shape, body):
 
 
 @njit(cache=True, boundscheck=False)
-def _put_batched(out, at, plan, message, sequence, pattern):
+def _put_batched(out, at, plan, message, sequence, publish_ms, pattern):
     """Write one message of a batch: u32 size | SingleMessageMetadata | payload."""
     null = _is_null(plan, message)
     size = 0 if null else _size_of(plan, message)
@@ -210,6 +214,9 @@ def _put_batched(out, at, plan, message, sequence, pattern):
         at = put_key(out, at + 1, _key_of(plan, message))
     out[at] = 0x18
     at = put_varint(out, at + 1, size)
+    if plan.flags & EVENT_TIME:
+        out[at] = 0x28
+        at = put_varint(out, at + 1, _event_ms(plan, publish_ms, message))
     out[at] = 0x40
     at = put_varint(out, at + 1, sequence)
     if null:
@@ -220,7 +227,7 @@ def _put_batched(out, at, plan, message, sequence, pattern):
 
 
 @njit(cache=True, boundscheck=False)
-def _put_body(out, at, plan, state, sequence, shape, body, tables):
+def _put_body(out, at, plan, state, producer, shape, body, tables):
     """Write the entry's own payload: from the pool, as a batch, or one message; return the offset behind it."""
     _, _, _, pool, pattern = tables
     number, batch, _ = shape
@@ -228,8 +235,9 @@ def _put_body(out, at, plan, state, sequence, shape, body, tables):
         return copy(out, at, pool, body.at, body.bytes)
     if batch == 0:
         return _put_payload(out, at, plan, state.message, body.uncompressed, pattern)
+    publish_ms = _publish_ms(plan, producer, state.entry)
     for i in range(batch):
-        at = _put_batched(out, at, plan, state.message + i, sequence + i, pattern)
+        at = _put_batched(out, at, plan, state.message + i, producer.sequence + i, publish_ms, pattern)
     return at
 
 
@@ -247,7 +255,7 @@ def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     start = at + 6
     end = _put_metadata(out, start + 4, plan, state, producer, names, shape, body)
     put_32(out, start, end - start - 4)
-    end = _put_body(out, end, plan, state, producer.sequence, shape, body, tables)
+    end = _put_body(out, end, plan, state, producer, shape, body, tables)
     put_32(out, at + 2, np.int64(crc32c(out, start, end, START) ^ START))
     return end
 
@@ -274,10 +282,9 @@ def write_entries(out, at, limits, plans, states, tables, prefixes, positions):
             body.uncompressed = 0 if _is_null(plan, state.message) else _size_of(plan, state.message)
         chosen = between(draw(plan.stream, entry, _PRODUCER), 0, producers.shape[0] - 1)
         producer = producers[chosen]
-        offsets = prefixes[1]
-        given = (prefixes[0], offsets[entry - first], offsets[entry - first + 1])
-        if (plan.flags & BROKER_GIVEN) == 0:
-            given = (prefixes[0], np.int64(0), np.int64(0))
+        given = (prefixes[0], np.int64(0), np.int64(0))
+        if plan.flags & BROKER_GIVEN:
+            given = (prefixes[0], prefixes[1][entry - first], prefixes[1][entry - first + 1])
         payload = at + 40
         end = _put_entry(out, payload, plan, state, producer, shape, body, given, tables)
         if end > end_of_log:

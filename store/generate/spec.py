@@ -17,6 +17,10 @@ DEFAULT_LOG_SIZE_LIMIT_BYTES = 1 << 30
 _ENTRY_LIMIT_BYTES = 5 << 20  # BookKeeper's frame; larger entries cannot have been written
 _JUMP_MS = 3_600_000
 COUNT_LIMIT = 10**12
+PRODUCERS_MAX = 100_000
+SUBSCRIPTIONS_MAX = 1024
+HOLES_MAX = 1_000_000
+CLOCK_NAME_MAX = 100
 
 _SPAN = re.compile(r"(\w+)(?:(\.\.|~)(\w+))?")
 
@@ -227,9 +231,20 @@ def check_cluster(spec: ClusterSpec) -> None:
     if twice or not counts:
         what = f"topic twice: {twice[0]}" if twice else "no topics"
         raise InvalidValue(what, hint="name each topic once")
+    _check_number("entries-per-ledger", spec.entries_per_ledger, 1, COUNT_LIMIT)
+    _check_number("log-size-limit", spec.log_size_limit_bytes, 1, DEFAULT_LOG_SIZE_LIMIT_BYTES)
     for topic in spec.topics:
+        _check_number("producers", topic.producers, 1, PRODUCERS_MAX)
+        _check_number("subscriptions", topic.subscriptions, 0, SUBSCRIPTIONS_MAX)
+        _check_number("holes", topic.holes, 0, HOLES_MAX)
+        _check_number("length of a clock's name", max(len(clock.name) for clock in topic.clocks), 1, CLOCK_NAME_MAX)
         _check_size(topic, spec.log_size_limit_bytes)
         _check_times(topic)
+
+
+def _check_number(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidValue(f"{what} {value}: expected {low} to {high}", hint=f"choose {low} to {high}", value=value)
 
 
 def _check_size(topic: TopicSpec, log_size_limit_bytes: int) -> None:

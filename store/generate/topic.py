@@ -49,7 +49,7 @@ class TopicWriter:
         self._state["index"] = -1
         self._tables = (*_producers(spec), *_pool(seed, spec), pattern)
         self._fill_plan(seed, number)
-        self._given: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(2, np.int64), 0)
+        self._given: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(1, np.int64), 0)
 
     def _fill_plan(self, seed: int, number: int) -> None:
         spec, plan = self.spec, self._plan[0]

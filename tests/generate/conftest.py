@@ -1,0 +1,40 @@
+"""Small clusters, generated and imported once a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from store.generate.cluster import GenerateResult, apply_generate, plan_generate
+from store.generate.spec import ClusterSpec
+from store.importer import ImportOptions, ImportResult, import_standalone
+
+
+class Made(NamedTuple):
+    """A generated cluster, the store it was imported into, and what both said."""
+
+    root: Path
+    store: Path
+    result: GenerateResult
+    imported: ImportResult
+
+
+Make = Callable[[ClusterSpec], Made]
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Generate a cluster and import it; the same spec again is the same directory, only to be read."""
+
+    @cache
+    def make_cluster(spec: ClusterSpec) -> Made:
+        folder = tmp_path_factory.mktemp("cluster")
+        root, store = folder / "made", folder / "store"
+        result = apply_generate(plan_generate(root, spec), lambda _: None)
+        return Made(root, store, result, import_standalone(root, store, ImportOptions(now_ms=1), lambda _: None))
+
+    return make_cluster

@@ -1,0 +1,74 @@
+"""``store generate`` on the command line: what it says, refuses and leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.errors import DiskFull
+from store.generate import cluster
+from tests.conftest import Cli
+
+
+@pytest.fixture(autouse=True)
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_generate_import_and_look(cli: Cli) -> None:
+    made = cli(
+        "-o", "json", "store", "generate", "made", "--entries", 500, "--batch", 4, "--entries-per-ledger", 200
+    ).json
+    assert {key: made[key] for key in ("topics", "ledgers", "entries", "messages", "cursors", "logs")} == {
+        "topics": 1, "ledgers": 3, "entries": 500, "messages": 2000, "cursors": 0, "logs": 1,
+    }  # fmt: skip
+    assert made["bytes"] == sum(path.stat().st_size for path in Path("made/bookkeeper/current").glob("*.log"))
+    assert cli("--store", "s", "store", "import", "standalone", "made").exit_code == 0
+    stats = cli("--store", "s", "-o", "json", "topics", "stats-internal", "generated").json
+    assert (stats["numberOfEntries"], stats["lastConfirmedEntry"]) == (500, "3:99")
+    assert cli("--store", "s", "store", "check").exit_code == 0
+
+
+def test_a_table_for_people(cli: Cli) -> None:
+    result = cli("store", "generate", "made", "--entries", 10)
+    assert result.exit_code == 0
+    assert "10 " not in result.stderr
+    assert "entries             10" in result.stdout
+
+
+def test_an_existing_directory_is_refused(cli: Cli) -> None:
+    Path("made").mkdir()
+    result = cli("-o", "json", "store", "generate", "made")
+    assert (result.exit_code, result.error["code"]) == (3, "already-exists")
+    assert list(Path("made").iterdir()) == []
+
+
+def test_dry_run_writes_nothing(cli: Cli) -> None:
+    shown = cli("-o", "json", "store", "generate", "made", "--topics", 2, "--entries", 7, "--dry-run").json
+    assert (shown["entries"], shown["dryRun"], len(shown["topics"])) == (14, True, 2)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [DiskFull("full"), KeyboardInterrupt()])
+def test_what_was_begun_is_removed(error: BaseException, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cluster, "write_bookie", fail)
+    assert cli("store", "generate", "made", "--entries", 10).exit_code == (8 if isinstance(error, DiskFull) else 130)
+    assert list(Path().iterdir()) == []
+
+
+def test_progress_counts_every_entry(cli: Cli) -> None:
+    result = cli("--progress", "json", "store", "generate", "made", "--topics", 3, "--entries", 1000)
+    last = json.loads(result.stderr.splitlines()[-1])
+    assert (last["progress"], last["done"], last["total"], last["unit"]) == ("generate", 3000, 3000, "entries")
+
+
+def test_a_wrong_value_names_its_option(cli: Cli) -> None:
+    result = cli("store", "generate", "made", "--clocks", "quick")
+    assert result.exit_code == 2
+    assert "--clocks" in result.stderr
+    assert "jumping" in result.stderr
