@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from typing import TypeVar
 
-from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from store.errors import MetadataCorrupt
@@ -18,6 +17,9 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 def parse_text(kind: type[MessageT], text: bytes, where: str) -> MessageT:
     """Return TEXT as a message of KIND, ignoring unknown fields; raises MetadataCorrupt."""
+    # Imported here: every command decodes ledger metadata, hardly any meets one in text.
+    from google.protobuf import text_format
+
     try:
         with warnings.catch_warnings():
             # The library only warns of an escape that text format does not have; Java refuses it.
@@ -38,4 +40,6 @@ def parse_text(kind: type[MessageT], text: bytes, where: str) -> MessageT:
 
 def render_text(message: Message) -> bytes:
     """Return MESSAGE in text format, one field a line."""
+    from google.protobuf import text_format
+
     return text_format.MessageToString(message, as_utf8=True).encode("utf-8")
