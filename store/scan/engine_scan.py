@@ -125,4 +125,6 @@ class EngineScan:
         if state["records"] or state["problems"]:
             self.tail_records, self.tail_problems = state["tail_records"], state["tail_problems"]
             self.resume_offset = state["resume_offset"]
+        elif self.resume_offset == self.next_offset:  # nothing but a ledgers map or padding, behind what is good
+            self.resume_offset = state["resume_offset"]
         self.next_offset, self.torn = state["next_offset"], state["torn"]

@@ -1,0 +1,20 @@
+"""One Spark session a run: it takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on this machine, opened as the tool opens it."""
+    from store.scan.spark_session import SparkOptions, open_session
+
+    with open_session(SparkOptions(master="local[2]")) as session:
+        yield session

@@ -1,0 +1,197 @@
+"""One contract for every engine: the same rows, the same index bytes, bad slices listed. Spark's data source on top."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from store.importer import ImportOptions, import_standalone
+from store.meta import DATABASES, open_store
+from store.scan.engine_scan import Engine, EngineScan
+from store.scan.files import Slice
+from store.scan.local import LocalEngine
+from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
+from store.scan.slices import Cut, local_files, plan_slices
+from tests.worlds import oracle, world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATES = [("small", "clean"), ("small", "crashed"), ("nometa", "mutated")]
+CUTS = [Cut(), Cut(300_000), Cut(100_000)]
+
+
+def _logs(name: str, state: str) -> list[Path]:
+    return sorted((world(name) / state / "bookkeeper" / "current").glob("*.log"))
+
+
+def _rows(engine: Engine, files: list[Path], cut: Cut, operation: ReadEntries) -> list[dict[str, Any]]:
+    pieces = plan_slices(local_files(str(file) for file in files), cut)
+    finished = []
+    found = dict(engine.run(operation, pieces, finished.append))
+    assert sorted(finished, key=pieces.index) == pieces
+    assert not engine.failed
+    return [row for piece in pieces for row in found[piece].to_pylist()]
+
+
+def _index(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
+    with open_store(path) as store, store.read() as txn:
+        return {name: [(key, bytes(row)) for key, row in txn.items(name)] for name in DATABASES if name != "logs"}
+
+
+class EngineContract:
+    """What every engine does alike; subclasses hand it over as the fixture ``engine``."""
+
+    cuts = CUTS
+
+    @pytest.mark.parametrize(("name", "state"), STATES)
+    def test_rows_do_not_depend_on_the_cut(self, engine: Engine, name: str, state: str) -> None:
+        files = _logs(name, state)
+        whole = _rows(LocalEngine(1), files, Cut(1 << 40), ReadEntries())
+        assert len(whole) > 1000
+        for cut in self.cuts:
+            assert _rows(engine, files, cut, ReadEntries()) == whole
+
+    def test_filters_travel_with_the_slice(self, engine: Engine) -> None:
+        recorded = oracle("small")["topics"]["acme/iot/skewed"]
+        ledgers = tuple(ledger["ledgerId"] for ledger in recorded["internal_stats"]["ledgers"])
+        rows = _rows(
+            engine,
+            _logs("small", "clean"),
+            Cut(300_000),
+            ReadEntries(ScanOptions(ledgers=ledgers), ("ledger_id", "entry_id")),
+        )
+        expected = sorted({(row[0], row[1]) for row in recorded["messages"]})
+        assert sorted((row["ledger_id"], row["entry_id"]) for row in rows) == expected
+        assert list(rows[0]) == ["ledger_id", "entry_id"]
+
+    def test_an_import_writes_the_same_bytes(self, engine: Engine, tmp_path: Path) -> None:
+        source = world("small") / "crashed"
+        import_standalone(source, tmp_path / "here", ImportOptions(), lambda _: None)
+        import_standalone(source, tmp_path / "engine", ImportOptions(engine=engine), lambda _: None)
+        assert _index(tmp_path / "engine") == _index(tmp_path / "here")
+
+    def test_a_slice_that_cannot_be_read_is_listed(self, engine: Engine, tmp_path: Path) -> None:
+        log = tmp_path / "1.log"
+        shutil.copy(_logs("small", "clean")[1], log)
+        pieces = plan_slices(local_files([str(log)]), Cut(3 << 20))
+        gone = replace(pieces[0], path=str(tmp_path / "2.log"))
+        finished: list[Any] = []
+        found = dict(engine.run(ReadEntries(), [gone, *pieces], finished.append))
+        assert set(found) == set(pieces)
+        assert [failed.piece for failed in engine.failed] == [gone]
+        assert "2.log" in engine.failed[0].reason
+        assert len(finished) == len(pieces) + 1
+
+
+class TestLocalEngineAlone(EngineContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return LocalEngine(1)
+
+
+class TestLocalEngineInProcesses(EngineContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return LocalEngine(2)
+
+
+@pytest.mark.spark
+class TestSparkEngine(EngineContract):
+    cuts = [Cut(2 << 20)]  # noqa: RUF012 — every slice is a task, and a task costs a tenth of a second
+
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Engine:
+        from store.scan.spark import SparkEngine
+
+        return SparkEngine(spark)
+
+
+@pytest.mark.parametrize("cut", CUTS[1:])
+def test_a_resumed_scan_of_slices_ends_as_one_scan(cut: Cut) -> None:
+    """From a record boundary in the middle on, as ``store refresh`` asks."""
+    from store.scan.files import FileScan
+    from store.scan.operations import ScanOptions
+
+    log = _logs("small", "clean")[0]
+    size, digests = log.stat().st_size, ScanOptions().digests
+    first = FileScan(Slice(str(log), "entry-log", 0, size // 3), digests)
+    for _ in first.batches():
+        pass
+    rest = Slice(str(log), "entry-log", first.next_offset, size)
+    one, many = FileScan(rest, digests), EngineScan(LocalEngine(1), rest, digests, cut=cut)
+    expected = b"".join(batch.tobytes() for batch in one.batches())
+    assert b"".join(batch.tobytes() for batch in many.batches()) == expected
+    for name in ("next_offset", "resume_offset", "torn", "records", "problems", "tail_records"):
+        assert getattr(many, name) == getattr(one, name), name
+
+
+@pytest.mark.spark
+class TestDataSource:
+    @pytest.fixture
+    def read(self, spark: SparkSession) -> Callable[..., Any]:
+        from store.scan.spark import register
+
+        register(spark)
+
+        def load(**options: str) -> Any:  # Any: pyspark's DataFrame
+            return spark.read.format("pulsar_entries").options(**options).load()
+
+        return load
+
+    def test_it_has_the_rows_of_the_local_engine(self, read: Callable[..., Any]) -> None:
+        files = _logs("small", "clean")
+        folder = str(files[0].parent / "*.log")
+        expected = _rows(LocalEngine(1), files, Cut(), ReadEntries())
+        names = [name for name in ENTRY_SCHEMA.names if name != "path"]
+        table: pa.Table = read(path=folder, sliceBytes="2000000").select(*names).toArrow()
+        assert table.num_rows == len(expected)
+        key = ("ledger_id", "entry_id", "offset")
+        found = sorted(table.to_pylist(), key=lambda row: tuple(row[name] for name in key))
+        wanted = sorted(expected, key=lambda row: tuple(row[name] for name in key))
+        assert found == [{name: row[name] for name in names} for row in wanted]
+
+    def test_options_prune_and_filter(self, read: Callable[..., Any]) -> None:
+        recorded = oracle("small")["topics"]["public/default/batched"]
+        ledgers = ",".join(str(ledger["ledgerId"]) for ledger in recorded["internal_stats"]["ledgers"])
+        folder = str(_logs("small", "clean")[0].parent)
+        frame = read(path=folder, ledgers=ledgers, columns="messages,publish_time")
+        assert frame.columns == ["messages", "publish_time"]
+        assert sum(row.messages for row in frame.collect()) == len(recorded["messages"])
+
+    def test_a_wrong_column_and_a_wrong_path_are_named(self, read: Callable[..., Any]) -> None:
+        from pyspark.errors import PySparkException
+
+        with pytest.raises(PySparkException, match="no column"):
+            read(path="/nowhere/*.log", columns="nonsense").collect()
+        with pytest.raises(PySparkException, match="no entry log at"):
+            read(path="/nowhere/*.log").collect()
+
+
+@pytest.mark.spark
+def test_a_stray_module_in_the_working_directory_does_not_break_executors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers put their working directory on sys.path first; PYTHONSAFEPATH keeps ``store.py`` there out."""
+    import subprocess
+    import sys
+
+    (tmp_path / "store.py").write_text("raise ImportError('the wrong store')\n")
+    program = (
+        "from store.scan.spark_session import SparkOptions, open_session\n"
+        "with open_session(SparkOptions(master='local[1]')) as spark:\n"
+        "    def work(batches):\n"
+        "        import store.scan.operations\n"
+        "        yield from batches\n"
+        "    print(spark.range(3).mapInArrow(work, 'id long').count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "3", done.stderr[-2000:]
