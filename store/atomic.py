@@ -61,8 +61,11 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextmanager
-def create_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
-    """Open a new file at PATH for writing; durable when the block ends, gone when the block raises."""
+def create_file(path: Path, *, mode: int = 0o644, durable: bool = True) -> Iterator[BinaryIO]:
+    """Open a new file at PATH for writing; durable when the block ends, gone when the block raises.
+
+    DURABLE false leaves the disk its time: for what can be made again, such as generated data.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except OSError as error:
@@ -70,8 +73,10 @@ def create_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
     try:
         with open(descriptor, "wb") as file:
             yield file
-            _write_durably(file, b"")
-        sync_directory(path.parent)
+            if durable:
+                _write_durably(file, b"")
+        if durable:
+            sync_directory(path.parent)
     except BaseException as error:
         with suppress(OSError):
             os.unlink(path)

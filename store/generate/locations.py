@@ -60,7 +60,7 @@ class Locations:
         self._used = 0
         self._sequence = 1
         self._stack = ExitStack()
-        self._file = self._stack.enter_context(create_file(self._log))
+        self._file = self._stack.enter_context(create_file(self._log, durable=False))
 
     def add(self, ledger_id: int, first_entry: int, locations: Array) -> None:
         """Add the rows of consecutive entries; LOCATIONS: log id << 32 | position."""
