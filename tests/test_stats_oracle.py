@@ -239,6 +239,18 @@ def test_near_misses(world: str, state: str, key: str) -> None:
     assert schemas == 2
 
 
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_only_a_topic_trimmed_empty_has_another_end(world: str) -> None:
+    with open_store(imported(world, "mutated")) as store, open_reader(store) as reader:
+        different = {
+            topic: to_json(internal_stats(reader, parse_topic(topic)))["numberOfEntries"]
+            for topic, answers in oracle(world)["topics"].items()
+            if str(read_topic(reader.txn, parse_topic(topic)).last_confirmed)
+            != answers["internal_stats_after"]["lastConfirmedEntry"]
+        }
+    assert different == {"acme/secure/compacted-secret": 0}
+
+
 def millis(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
