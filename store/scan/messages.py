@@ -6,7 +6,7 @@ what is left out there is null, false or 1 here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import pairwise
@@ -24,6 +24,7 @@ from store.scan.clock_kernel import number_spans
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME
 from store.scan.message_kernel import BATCHED, HEAD, MESSAGE, PROPERTY, SLOW, count_messages, explode, read_heads
+from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -151,33 +152,37 @@ def _decompressed(entries: EntryBatch, heads: Array) -> Array:
 
 def _entry_columns(part: _Part, messages: Array) -> dict[str, pa.Array]:
     """Return the columns that the messages of an entry share."""
-    entry = messages["entry"]
-    rows, heads = part.rows[entry], part.heads[entry]
-    first = heads["broker_index"] - np.where(
-        messages["batch_index"] < 0, 0, heads["messages"] - 1 - messages["batch_index"]
-    )
+    entry, batch_index = messages["entry"], messages["batch_index"]
+    single = len(entry) == len(part.rows) and bool((batch_index < 0).all())
+
+    def of(column: Array) -> Array:
+        taken: Array = np.ascontiguousarray(column) if single else column[entry]
+        return taken
+
+    index, deliver_at = of(part.heads["broker_index"]), of(part.rows["deliver_at_ms"])
+    from_last = np.where(batch_index < 0, 0, of(part.heads["messages"]) - 1 - batch_index)
     return {
-        "ledgerId": pa.array(part.ledger_ids[entry]),
-        "entryId": pa.array(part.entry_ids[entry]),
-        "publishTime": pa.array(rows["publish_ms"]),
-        "brokerTime": nullable(rows["broker_ms"], rows["flags"] & HAS_BROKER_TIME != 0),
-        "producer": _producers(part).take(pa.array(entry)),
-        "brokerIndex": nullable(first, heads["broker_index"] >= 0),
-        "deliverAtTime": nullable(rows["deliver_at_ms"], rows["deliver_at_ms"] != 0),
+        "ledgerId": pa.array(of(part.ledger_ids)),
+        "entryId": pa.array(of(part.entry_ids)),
+        "publishTime": pa.array(of(part.rows["publish_ms"])),
+        "brokerTime": nullable(of(part.rows["broker_ms"]), of(part.rows["flags"]) & HAS_BROKER_TIME != 0),
+        "producer": _producers(part, of),
+        "brokerIndex": nullable(index - from_last, index >= 0),
+        "deliverAtTime": nullable(deliver_at, deliver_at != 0),
         "encrypted": constant(False, pa.bool_(), len(entry)),
         "chunks": constant(1, pa.int32(), len(entry)),
         "transaction": constant(None, pa.string(), len(entry)),
     }
 
 
-def _producers(part: _Part) -> pa.DictionaryArray:
+def _producers(part: _Part, of: Callable[[Array], Array]) -> pa.DictionaryArray:
     spans = np.column_stack([part.heads["producer_start"], part.heads["producer_size"]])
     numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
     table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
     count = number_spans(part.data, spans, numbers, firsts, table)
     named = spans[firsts[:count]]
     names = spans_array(part.data, named[:, 0], named[:, 1], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(numbers), names)
+    return pa.DictionaryArray.from_arrays(pa.array(of(numbers)), names)
 
 
 def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa.Array]:
@@ -200,11 +205,7 @@ def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa
 
 
 def _digests(data: Array, messages: Array) -> pa.Array:
-    view = memoryview(data.data)
-    starts, ends = messages["body_start"].tolist(), (messages["body_start"] + messages["body_size"]).tolist()
-    digests = b"".join(
-        [sha1(view[start:end], usedforsecurity=False).digest() for start, end in zip(starts, ends, strict=True)]
-    )
+    digests = sha1_spans(data, messages["body_start"], messages["body_size"])
     return pa.Array.from_buffers(pa.binary(20), len(messages), [None, pa.py_buffer(digests)])
 
 
