@@ -62,6 +62,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.refreshing:index",
             "Make the location and time index again from the files, and compare it with the one that is there.",
         ),
+        "usage": Row(
+            "commands.store.usage:usage",
+            "Show who fills the disk, what is dead there, and what garbage collection would free.",
+        ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
@@ -170,6 +174,14 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "find-by-time": Row(
             "commands.compaction.reading:find_by_time",
             "Find the first entry of a compacted ledger published at or after a point in time.",
+        ),
+        "run": Row(
+            "commands.compaction.changing:run",
+            "Compact topics: keep the latest message of every key in a new compacted ledger.",
+        ),
+        "upgrade": Row(
+            "commands.compaction.changing:upgrade",
+            "Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only.",
         ),
     },
     "delayed": {},

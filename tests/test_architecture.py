@@ -77,6 +77,7 @@ RANKS = {
     "generate": 5,
     "skew": 5,
     "timeline": 5,
+    "compactor": 4,
     "logwriter": 6,
 }
 """Layers inside ``store``: a module imports its own layer and those below. What is not named is a read model."""

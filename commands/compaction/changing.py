@@ -1,0 +1,246 @@
+"""``compaction run`` and ``upgrade``: a new compacted ledger in place of the one a topic has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.topics.answers import selected
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import camel_case
+from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from store.errors import EntryCorrupt, MetadataCorrupt, Refused, StalePlan, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.meta import Store, open_store
+from store.names import TopicName
+from store.topics import read_topic
+
+if TYPE_CHECKING:
+    from store.compactor.phases import Compaction
+    from store.compactor.prepare import Prepared
+    from store.plans.compaction import LedgerSwap
+
+NEW, LEGACY = "new", "legacy"
+KEEP, BY_KEY = "keep", "by-key"
+_BYTES_A_KEY = 256  # memory that one key costs at the worst moment, everything counted
+Report = dict[str, Any]  # Any: JSON
+
+_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("CHANGE", "change", "number"),
+    Column("HORIZON", lambda row: row["after"]["markDeletePosition"]),
+    Column("LEDGER", lambda row: row["after"]["compactedLedger"], "number"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("BYTES", "bytes", "number"),
+    Column("SAVED", "bytesSaved", "number"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to compact."""
+
+    retain_null_key: bool = False
+    form: str = NEW
+    encrypted: str = KEEP
+    from_start: bool = False
+    skip_damaged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What to do with each topic. ``everything``: rewrite what is kept, drop nothing (``upgrade``)."""
+
+    command: str
+    options: RunOptions
+    everything: bool = False
+
+
+@command(
+    "run",
+    changes=True,
+    examples=[
+        "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
+        "pulsar-admin compaction run acme/orders/compacted-single --format legacy",
+    ],
+    output="The change: horizon and compacted ledger before and after, keys, messages by reason, bytes, and its undo command.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
+)
+@topics_argument
+@click.option("--retain-null-key", is_flag=True, help="Keep messages without a key; the default drops them.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([NEW, LEGACY]),
+    default=NEW,
+    show_default=True,
+    help="new: only retained messages in the payload, their indexes in the metadata (PIP-429). "
+    "legacy: compacted_out placeholders, which every client reads.",
+)
+@click.option(
+    "--encrypted",
+    type=click.Choice([KEEP, BY_KEY]),
+    default=KEEP,
+    show_default=True,
+    help="Encrypted batches: keep them all, or take each for one message with the entry's key, as 4.0.8 does.",
+)
+@click.option(
+    "--from-start", is_flag=True, help="Read the topic from its first entry, not the compacted ledger so far."
+)
+@click.option("--skip-damaged", is_flag=True, help="Leave out what cannot be read; older messages may come back.")
+@gather(RunOptions)
+@pass_app
+def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
+    """Compact topics: keep the latest message of every key in a new compacted ledger.
+
+    Null values delete their keys. Batches that are encrypted or cannot be decoded stay whole; markers and messages of aborted
+    transactions go. Clients before PIP-429 cannot read the default format in batches: see docs/howto/compaction.md.
+    """
+    _each_topic(app, selection, _Job("compaction run", options))
+
+
+@command(
+    "upgrade",
+    changes=True,
+    examples=["pulsar-admin compaction upgrade acme/orders/compacted --dry-run"],
+    output="The change, with payload bytes before and after.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
+)
+@topics_argument
+@pass_app
+def upgrade(app: App, selection: TopicSelection) -> None:
+    """Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only."""
+    _each_topic(app, selection, _Job("compaction upgrade", RunOptions(), everything=True))
+
+
+def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
+    if app.settings.plan is not None:
+        raise Refused(
+            "a compaction is not kept as a plan: its new ledger is written before the change",
+            hint="use --dry-run to see what it would do",
+        )
+    with _opened(app) as store:
+        with store.read() as txn:
+            names = selected(txn, selection)
+        reports = list(app.each(names, lambda name: _compact(app, store, name, job)))
+    if len(names) == 1 and reports:
+        app.emit(reports[0], plain=None if _is_change(reports[0]) else _render_unchanged)
+    else:
+        app.emit_rows(reports, _COLUMNS)
+
+
+@contextmanager
+def _opened(app: App) -> Iterator[Store]:
+    """Open the store: for reading only in a dry run."""
+    if app.settings.dry_run:
+        yield app.store
+        return
+    with open_store(app.settings.store, writable=True) as store:
+        yield store
+
+
+def _is_change(report: Report) -> bool:
+    return report["change"] is not None or bool(report["dryRun"])
+
+
+def _render_unchanged(report: Any) -> str:  # Any: a report
+    return f"{report['topic']}: nothing to compact"
+
+
+def _compact(app: App, store: Store, name: TopicName, job: _Job) -> Report:
+    from store.compactor.phases import Compaction, CompactionRules
+    from store.compactor.prepare import SourceOptions, prepare
+
+    options = job.options
+    with open_reader(store) as reader:
+        topic = read_topic(reader.txn, name)
+        source = SourceOptions(options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything)
+        prepared = prepare(reader, topic, source)
+        if prepared is None:
+            return _unchanged(app, {"topic": str(name), "before": None, "after": None})
+        rules = CompactionRules(options.form, options.retain_null_key, job.everything)
+        if app.settings.memory_bytes:
+            rules = replace(rules, limit_keys=max(app.settings.memory_bytes // _BYTES_A_KEY, 1 << 10))
+        compaction = Compaction(prepared.source, rules, name.partition_index)
+        if not job.everything:
+            with app.progress(prepared.entries, "entries", f"{name}: phase one") as bar:
+                compaction.find_latest(bar.advance)
+        return _finish(app, (store, reader), (prepared, compaction), job)
+
+
+def _finish(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Compaction], job: _Job) -> Report:
+    """Phase two: measured for a dry run and where nothing may have changed, else written."""
+    from store.plans.compaction import plan_swap, swap_report
+
+    store, reader = opened
+    prepared, compaction = work
+    if app.settings.dry_run or not prepared.source.parts:
+        with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
+            compaction.measure(bar.advance)
+        swap = _swap(prepared, compaction, None)
+        if not compaction.result.is_changed and prepared.view is not None:
+            return _unchanged(app, swap_report(replace(swap, ledger_id=swap.old_ledger_id)))
+        if app.settings.dry_run:
+            return _object(plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview())
+    return _write(app, (store, reader), work, job)
+
+
+def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Compaction], job: _Job) -> Report:
+    from store.codec.digest import DigestType
+    from store.compaction.view import COMPACTED_COMPONENT
+    from store.compactor.prepare import compacted_claims
+    from store.logwriter import LedgerSpec, apply_written, write_ledgers
+    from store.plans.compaction import plan_swap
+
+    store, reader = opened
+    prepared, compaction = work
+    claims = compacted_claims(prepared.topic.name, prepared.horizon)
+    spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
+    with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
+        written = write_ledgers(store, [(spec, compaction.payloads(bar.advance))])
+    swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
+    plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, app.now_ms), app.now_ms)
+    return _object(apply_written(written, plan, app.now_ms))
+
+
+def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
+    from store.plans.compaction import LedgerSwap
+
+    facts = _facts(prepared, compaction)
+    return LedgerSwap(prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts)
+
+
+def _facts(prepared: Prepared, compaction: Compaction) -> Report:
+    """Return what the report says beside before and after; bytes are payload bytes of ledger entries."""
+    result, latest = compaction.result, compaction.latest
+    counts = {camel_case(name): value for name, value in asdict(result.messages).items()}
+    kept = result.messages.retained + result.messages.encrypted + result.messages.undecodable
+    return {
+        "entries": result.entries_kept,
+        "messages": kept,
+        "bytes": result.bytes_kept,
+        "format": compaction.rules.form,
+        "keys": None if latest is None else latest.keys,
+        "deletedKeys": None if latest is None else latest.nulls,
+        "entriesRead": result.entries_read,
+        "bytesRead": result.bytes_read,
+        "bytesSaved": result.bytes_read - result.bytes_kept,
+        "payloadBytes": {"before": result.message_bytes_read, "after": result.message_bytes_kept},
+        "messagesByReason": counts,
+        "damaged": len(prepared.source.damaged) + prepared.source.lost,
+    }
+
+
+def _unchanged(app: App, report: Any) -> Report:  # Any: a mapping of JSON values
+    return {"change": None, **report, "dryRun": app.settings.dry_run, "undo": None}
+
+
+def _object(report: object) -> Report:
+    assert isinstance(report, dict)
+    return report

@@ -1,0 +1,187 @@
+"""The messages that compaction works on, in bounded memory: those of the compacted ledger so far, then the topic's behind it.
+
+A broker's compactor reads with read-compacted too, so what an earlier compaction kept is input again, and ledgers that were
+trimmed since are not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from store.codec.compactedentry import decode_compacted_entry
+from store.codec.compression import LIMIT_BYTES, NONE, decompress
+from store.compaction.tail import Transactions
+from store.compaction.view import CompactedView
+from store.compactor import kernel, slot_kernel
+from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, LimitExceeded, StoreError, Unsupported
+from store.ledgers import EntryReader
+from store.names import Position
+from store.scan.entries import EntryBatch, EntryScan, Part
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+SCRATCH_BYTES = 16 << 20  # decompressed payloads held at once, one more entry at most
+_LEAST_SLOT_BYTES = 6
+
+
+@dataclass(slots=True)
+class MessageBatch:
+    """Some entries in order and the messages in them. Spans are offsets into ``data`` or, IN_SCRATCH, into ``scratch``.
+
+    ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more for the end.
+    """
+
+    compacted: bool
+    data: Array  # u8
+    scratch: Array  # u8
+    rows: Array
+    slots: Array
+    firsts: Array  # i64
+
+    def stored(self, index: int) -> memoryview:
+        """Return the entry as a topic holds it, broker metadata included."""
+        row = self.rows[index]
+        return self.data.data[row["start"] : row["end"]]
+
+    def plain(self, index: int) -> Array:
+        """Return the array that the spans of entry INDEX's messages are offsets into."""
+        return self.scratch if self.rows[index]["flags"] & kernel.IN_SCRATCH else self.data
+
+    def position(self, index: int) -> Position:
+        row = self.rows[index]
+        return Position(int(row["ledger_id"]), int(row["entry_id"]))
+
+
+@dataclass(slots=True)
+class MessageSource:
+    """What to compact: the entries of VIEW's ledger (None: no such part), then PARTS of the topic.
+
+    ``transactions`` tells the outcomes for the topic's part, when its entries ask for them. With ``skip_damaged`` what cannot be
+    read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the part. ``encrypted_by_key``: an
+    encrypted batch is one message with the entry's key, as 4.0.8 takes it.
+    """
+
+    reader: EntryReader
+    view: CompactedView | None
+    parts: tuple[Part, ...]
+    transactions: Callable[[], Transactions]
+    skip_damaged: bool = False
+    encrypted_by_key: bool = False
+    damaged: list[StoreError] = field(default_factory=list)
+    lost: int = 0
+
+    def batches(self) -> Iterator[MessageBatch]:
+        """Yield the messages in order; the same ones every time."""
+        self.damaged, self.lost = [], 0
+        if self.view is not None:
+            parts: tuple[Part, ...] = ((self.view.ledger_id, 0, self.view.last_entry_id),)
+            yield from self._scan(parts if self.view.last_entry_id >= 0 else (), compacted=True)
+        yield from self._scan(self.parts, compacted=False)
+
+    def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[MessageBatch]:
+        scan = EntryScan(self.reader, parts)
+        for entries in scan.batches():
+            rows = self._rows(entries, compacted)
+            for low, high in _cuts(rows):
+                yield _explode(entries.data, rows[low:high], compacted)
+        self.lost += scan.missing
+        self.damaged += scan.unreadable
+        if not self.skip_damaged:
+            _check_whole(self.reader, scan, parts)
+
+    def _rows(self, entries: EntryBatch, compacted: bool) -> Array:
+        rows = np.empty(len(entries), kernel.ENTRY)
+        rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
+        begins = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
+        ends = entries.offsets + 4 + entries.rows["size"]
+        kernel.read_entries(entries.data, begins, ends, compacted, True, rows)
+        if self.encrypted_by_key:
+            rows["kind"][rows["kind"] == kernel.ENCRYPTED_BATCH] = kernel.SINGLE
+        if compacted:
+            return self._without_broken(entries, rows, (begins, ends))
+        self._drop_uncommitted(rows)
+        return rows
+
+    def _without_broken(self, entries: EntryBatch, rows: Array, spans: tuple[Array, Array]) -> Array:
+        """Leave out entries of a compacted ledger that do not say whose they are."""
+        broken = rows["kind"] == kernel.BROKEN
+        for index in np.flatnonzero(broken).tolist():
+            where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
+            try:
+                decode_compacted_entry(entries.data.data[spans[0][index] : spans[1][index]], where)
+                raise EntryCorrupt(f"{where}: no compacted entry", where=where)
+            except EntryCorrupt as error:
+                if not self.skip_damaged:
+                    raise
+                self.damaged.append(error)
+        return rows[~broken] if broken.any() else rows
+
+    def _drop_uncommitted(self, rows: Array) -> None:
+        """Mark the entries of transactions that readers never get."""
+        candidates = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
+        for index in np.flatnonzero(candidates).tolist():
+            row = rows[index]
+            found = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
+            if found not in self.transactions().committed:
+                row["kind"] = kernel.UNCOMMITTED
+
+
+def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) -> None:
+    if scan.unreadable:
+        raise scan.unreadable[0]
+    if not scan.missing:
+        return
+    for ledger_id, first, last in parts:
+        for entry_id in range(first, last + 1):
+            try:
+                reader.read(ledger_id, entry_id)
+            except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
+                raise EntryCorrupt(
+                    f"{error.message} ({scan.missing} entries cannot be read in all)",
+                    hint="compact what can be read with --skip-damaged: older messages of keys may come back",
+                    **error.context,
+                ) from error
+
+
+def _cuts(rows: Array) -> Iterator[tuple[int, int]]:
+    """Cut ROWS where their decompressed payloads pass SCRATCH_BYTES."""
+    packed = (rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)
+    sizes = np.where(packed, np.clip(rows["plain_bytes"], 0, LIMIT_BYTES), 0)
+    total = np.cumsum(sizes)
+    groups = (total - sizes) // SCRATCH_BYTES
+    cuts = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
+    yield from zip([0, *cuts], [*cuts, len(rows)], strict=True)
+
+
+def _explode(data: Array, rows: Array, compacted: bool) -> MessageBatch:
+    scratch = _decompress(data, rows)
+    is_batch = rows["kind"] == kernel.BATCH
+    most = np.where(is_batch, (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1, 1)
+    slots = np.empty(int(most.sum()), slot_kernel.SLOT)
+    firsts = np.empty(len(rows) + 1, np.int64)
+    count = slot_kernel.read_slots(data, scratch, rows, slots, firsts)
+    return MessageBatch(compacted, data, scratch, rows, slots[:count], firsts)
+
+
+def _decompress(data: Array, rows: Array) -> Array:
+    """Decompress the batches of ROWS into one array, and point their spans there; what cannot be is STRANGE."""
+    view = data.data
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for index in np.flatnonzero((rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)).tolist():
+        row = rows[index]
+        stored = view[row["meta_end"] : row["end"]]
+        try:
+            plain = decompress(int(row["codec"]), stored, int(row["plain_bytes"]), where="batch")
+        except (EntryCorrupt, LimitExceeded, Unsupported):
+            row["kind"] = kernel.STRANGE
+            continue
+        parts.append(plain)
+        row["plain_start"], row["plain_end"] = at, at + len(plain)
+        row["flags"] |= kernel.IN_SCRATCH
+        at += len(plain)
+    return np.frombuffer(b"".join(parts), np.uint8)

@@ -1,0 +1,157 @@
+"""The latest message of every key, exact up to a collision of 128-bit hashes, in bounded memory.
+
+Keys are entered into a table as they come. A table that reaches its limit is written out as a run, sorted by hash, and begun
+anew; at the end the runs are merged range by range of hashes, the latest entry of a key winning.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from store.compactor import slot_kernel
+from store.compactor.batches import MessageBatch
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+Table = tuple[Array, Array, Array]
+
+KEY_BYTES = 24
+LIMIT_KEYS = 2 << 20
+"""Keys in memory: a table twice as large, and the smaller one it grew out of, take 150 MiB; so does sorting it."""
+
+_FIRST_PLACES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Which messages are the latest of their keys. ``bits``: one a message, by ordinal; ``nulls``: keys whose latest is null."""
+
+    bits: Array  # u8
+    messages: int
+    keys: int
+    nulls: int
+    spilled_runs: int
+
+
+class LatestKeys:
+    """Collects the keys of messages in order. Use in ``with``: runs that were written out go away at its end."""
+
+    def __init__(self, limit_keys: int = LIMIT_KEYS) -> None:
+        self._limit_keys = max(limit_keys, 1)
+        self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
+        self._keys = 0
+        self._messages = 0
+        self._runs: list[Path] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def add(self, batch: MessageBatch) -> None:
+        """Enter the keyed messages of BATCH; its messages come behind all those before."""
+        progress = np.array([0, self._messages, self._keys], np.int64)
+        while not slot_kernel.add_keys(
+            (batch.data, batch.scratch), batch.rows, batch.slots, batch.firsts, progress, self._table
+        ):
+            self._keys = int(progress[2])
+            self._make_room(int(np.diff(batch.firsts[progress[0] : progress[0] + 2])[0]))
+            progress[2] = self._keys
+        self._keys = int(progress[2])
+        self._messages += len(batch.slots)
+
+    def _make_room(self, wanted: int) -> None:
+        """Make room for WANTED more keys: a larger table, or an empty one when the limit is reached."""
+        if self._keys >= self._limit_keys:
+            self._spill()
+        places = len(self._table[2])
+        while (self._keys + wanted) * 2 > places:
+            places *= 2
+        if places > len(self._table[2]):
+            larger = _empty_table(places)
+            slot_kernel.move_keys(self._table, larger)
+            self._table = larger
+
+    def _spill(self) -> None:
+        """Write the table out as a run and begin anew."""
+        import pyarrow as pa
+
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="pulsar-admin-keys-")
+        path = Path(self._folder.name) / f"{len(self._runs)}.arrow"
+        columns = pa.table(list(_sorted(self._table)), names=["first", "second", "last"])
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, columns.schema) as writer:
+            writer.write_table(columns)
+        self._runs.append(path)
+        self._table[2][:] = slot_kernel.EMPTY
+        self._keys = 0
+
+    def finish(self) -> Latest:
+        """Return which messages are the latest of their keys."""
+        bits = np.zeros(self._messages // 8 + 1, np.uint8)
+        kept = nulls = 0
+        for last in self._latest():
+            some_kept, some_nulls = slot_kernel.mark_last(last, bits)
+            kept, nulls = kept + some_kept, nulls + some_nulls
+        return Latest(bits, self._messages, kept, nulls, len(self._runs))
+
+    def _latest(self) -> Iterator[Array]:
+        """Yield the ``last`` column, one row a key."""
+        if not self._runs:
+            yield self._table[2]
+            return
+        self._spill()
+        runs = [_open_run(path) for path in self._runs]
+        total = sum(len(run[0]) for run in runs)
+        parts = -(-total // self._limit_keys)
+        edges = [np.uint64((2**64 * part) // parts) for part in range(parts)]
+        for part, edge in enumerate(edges):
+            merged = [_between(run, edge, edges[part + 1] if part + 1 < parts else None) for run in runs]
+            yield _newest(tuple(np.concatenate([run[column] for run in merged]) for column in range(3)))  # type: ignore[arg-type]
+
+    def __enter__(self) -> LatestKeys:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _empty_table(places: int) -> Table:
+    return np.zeros(places, np.uint64), np.zeros(places, np.uint64), np.full(places, slot_kernel.EMPTY)
+
+
+def _sorted(table: Table) -> Table:
+    """Return the keys of TABLE in the order of their hashes."""
+    used = table[2] != slot_kernel.EMPTY
+    first, second, last = table[0][used], table[1][used], table[2][used]
+    order = np.lexsort((last, second, first))
+    return first[order], second[order], last[order]
+
+
+def _open_run(path: Path) -> Table:
+    import pyarrow as pa
+
+    columns = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
+    first, second, last = (columns.column(name).to_numpy() for name in ("first", "second", "last"))
+    return first, second, last
+
+
+def _between(run: Table, low: np.uint64, high: np.uint64 | None) -> Table:
+    start = int(np.searchsorted(run[0], low, "left"))
+    end = len(run[0]) if high is None else int(np.searchsorted(run[0], high, "left"))
+    return run[0][start:end], run[1][start:end], run[2][start:end]
+
+
+def _newest(keys: Table) -> Array:
+    """Return ``last`` of the newest row of every key."""
+    first, second, last = keys
+    order = np.lexsort((last, second, first))
+    first, second, last = first[order], second[order], last[order]
+    newest = np.append((first[1:] != first[:-1]) | (second[1:] != second[:-1]), True) if len(last) else last != last
+    kept: Array = last[newest]
+    return kept

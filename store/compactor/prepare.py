@@ -1,0 +1,110 @@
+"""What a compaction of a topic begins with: its compacted view so far, what lies behind it, and where it will end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from store.codec.compactedentry import decode_compacted_to
+from store.compaction.heads import read_compacted_head
+from store.compaction.tail import find_topic_end, rank_behind, read_transactions
+from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
+from store.compactor.batches import MessageSource
+from store.cursors import Cursor
+from store.errors import EntryCorrupt, EntryNotFound
+from store.extent import iter_ledger_parts
+from store.ledgers import EntryReader, find_metadata
+from store.names import Position, TopicName
+from store.owners import COMPACTED_LEDGER
+from store.proto.pulsar_api_pb2 import MessageIdData
+from store.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see ``MessageSource``;
+    ``view_only``: nothing behind the horizon.
+    """
+
+    from_start: bool = False
+    skip_damaged: bool = False
+    encrypted_by_key: bool = False
+    view_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A topic before compaction. ``horizon``: where the new view will end; ``entries``: how many there are to read, once.
+
+    ``old_ledger_id``: the compacted ledger that the cursor names now, None for none.
+    """
+
+    topic: Topic
+    cursor: Cursor | None
+    view: CompactedView | None
+    old_ledger_id: int | None
+    source: MessageSource
+    horizon: Position
+    entries: int
+
+
+def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepared | None:
+    """Return what a compaction of TOPIC reads; None when there is nothing that could be compacted.
+
+    Raises MetadataCorrupt and EntryCorrupt for a compacted ledger that cannot be read.
+    """
+    cursor = find_compaction_cursor(reader, topic)
+    view = None if options.from_start else open_view(reader, topic)
+    if view is None and options.view_only:
+        return None
+    floor = None if view is None else compacted_floor(reader, view)
+    end = None if options.view_only else _end(reader, topic, floor)
+    if end is None and view is None:
+        return None
+    parts = () if end is None else tuple(iter_ledger_parts(topic, rank_behind(topic, floor), topic.rank(end) + 1))
+    source = MessageSource(
+        reader,
+        view,
+        parts,
+        cache(lambda: read_transactions(reader, topic, floor)),
+        options.skip_damaged,
+        options.encrypted_by_key,
+    )
+    horizons = [place for place in (end, None if view is None else view.horizon) if place is not None]
+    entries = sum(last - first + 1 for _, first, last in parts) + (0 if view is None else view.last_entry_id + 1)
+    old = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
+    return Prepared(topic, cursor, view, old, source, max(horizons), entries)
+
+
+def _end(reader: EntryReader, topic: Topic, floor: Position | None) -> Position | None:
+    """Return the last entry behind FLOOR that readers get, the topic's last one where it is no message that could tell."""
+    try:
+        end = find_topic_end(reader, topic, floor).head
+    except (EntryCorrupt, EntryNotFound):
+        return topic.last_confirmed
+    return None if end is None else end.position
+
+
+def compacted_claims(topic: TopicName, horizon: Position) -> dict[str, bytes]:
+    """Return what the metadata of a compacted ledger says of itself, beside its component."""
+    message_id = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
+    if topic.partition_index >= 0:
+        message_id.partition = topic.partition_index
+    return {COMPACTED_TOPIC: str(topic).encode(), COMPACTED_TO: message_id.SerializeToString()}
+
+
+def compacted_floor(reader: EntryReader, view: CompactedView) -> Position:
+    """Return the last position that the compacted ledger of VIEW stands for.
+
+    This is the horizon, unless the cursor was moved since: what it skipped is still to be compacted, and what the ledger
+    holds is not read twice.
+    """
+    metadata = find_metadata(reader.txn, view.ledger_id)
+    raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
+    floor = view.horizon if raw is None else decode_compacted_to(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
+    if view.last_entry_id < 0:
+        return floor
+    try:
+        return max(floor, read_compacted_head(reader, view, view.last_entry_id).position)
+    except EntryNotFound as error:
+        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error

@@ -1,0 +1,518 @@
+"""``compaction run`` and ``upgrade``: the broker's own ledgers byte by byte, a dictionary replay, undo, and what is left alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from store.compaction.reading import iter_view
+from store.compaction.view import find_compacted_view, open_view
+from store.compactor.phases import Compaction, CompactionRules
+from store.compactor.prepare import SourceOptions, prepare
+from store.errors import StoreError
+from store.extent import iter_ledger_parts
+from store.ledgers import EntryReader, find_metadata, open_reader
+from store.messages import Message
+from store.meta import open_store
+from store.names import Position, parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.topics import read_topic
+from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, entry
+from tests.compaction.test_recorded import COMPACTED
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
+from tests.worlds import assert_unchanged, oracle
+
+TOPIC = "public/default/t"
+GONE = bytes.fromhex("00000004 18002001")
+
+
+def _payloads(reader: EntryReader, topic: str) -> list[bytes]:
+    view = find_compacted_view(reader, read_topic(reader.txn, parse_topic(topic)))
+    assert view is not None
+    return [bytes(reader.read(view.ledger_id, entry_id).payload) for entry_id in range(view.last_entry_id + 1)]
+
+
+def _view(path: Path, topic: str = TOPIC) -> list[Message]:
+    problems: list[StoreError] = []
+    with open_store(path) as store, open_reader(store) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        messages = list(iter_view(reader, found, open_view(reader, found), problems))
+    assert problems == []
+    return messages
+
+
+def _rows(path: Path, topic: str = TOPIC) -> list[tuple[Position, str | None, bytes]]:
+    return [(message.position, message.key, bytes(message.payload)) for message in _view(path, topic)]
+
+
+# -- what the broker itself wrote -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit_keys", [3, 1 << 20])
+@pytest.mark.parametrize(("world", "name"), COMPACTED)
+def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -> None:
+    """The two phases over the topic's own entries give, byte by byte, the ledger that Pulsar 4.0.8 wrote from them.
+
+    With three keys in memory nearly all of them go through files.
+    """
+    with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        view = find_compacted_view(reader, topic)
+        prepared = prepare(reader, topic, SourceOptions(from_start=True, encrypted_by_key=True))
+        assert view is not None
+        assert prepared is not None
+        prepared.source.parts = tuple(iter_ledger_parts(topic, 0, topic.rank(view.horizon) + 1))
+        compaction = Compaction(prepared.source, CompactionRules("legacy", limit_keys=limit_keys), -1)
+        latest = compaction.find_latest()
+        if limit_keys == 3 and latest.keys + latest.nulls > 8:
+            assert latest.spilled_runs > 1
+        assert list(compaction.payloads()) == _payloads(reader, name)
+
+
+@pytest.mark.parametrize(("world", "name"), COMPACTED)
+def test_new_format_reads_as_the_broker_s(world: str, name: str, tmp_path: Path, cli: Cli) -> None:
+    store = copied(world, "clean", tmp_path)
+    before = [(row.position, row.key, bytes(row.payload)) for row in _view(store, name)]
+    report = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
+    assert _rows(store, name) == before
+    assert report["payloadBytes"]["after"] <= report["payloadBytes"]["before"]
+    again = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
+    assert again["change"] is None
+
+
+def test_upgrade_makes_the_payload_smaller(tmp_path: Path, cli: Cli) -> None:
+    store = copied("nometa", "clean", tmp_path)
+    report = cli("--store", store, "compaction", "upgrade", "acme/orders/compacted", "-o", "json").json
+    assert report["payloadBytes"]["after"] < report["payloadBytes"]["before"]
+    assert report["after"]["markDeletePosition"] == report["before"]["markDeletePosition"]
+
+
+@pytest.mark.parametrize("world", ["small", "nometa"])
+def test_run_behind_the_horizon(world: str, tmp_path: Path, cli: Cli) -> None:
+    """The single topic went on after its compaction: all of it compacted, the producer's record replayed."""
+    name = "acme/orders/compacted-single"
+    store = copied(world, "clean", tmp_path)
+    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+    rows = oracle(world)["topics"][name]["messages"]
+    latest = {row[5]: row for row in rows}  # a message alone never deletes its key when its size is not stated
+    expected = sorted((Position(*row[:2]), key, row[7]) for key, row in latest.items())
+    assert [(place, key, len(value)) for place, key, value in _rows(store, name)] == expected
+    assert report["keys"] == len(expected)
+    last = rows[-1]
+    assert report["after"]["markDeletePosition"] == f"{last[0]}:{last[1]}"
+
+
+# -- the example of the proposal, on bytes ----------------------------------------------------------------------------
+
+SEED = [Slot("k0", b"v0"), Slot("k0", b"v1"), Slot("k1", b"v0"), Slot("k1", None)]
+
+
+def _one_entry(path: Path, raw: bytes) -> Path:
+    return make_store(path / "pulsar-store", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw)]])})
+
+
+def _only_payload(store: Path) -> bytes:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        (payload,) = _payloads(reader, TOPIC)
+    return payload
+
+
+def _split(payload: bytes) -> tuple[bytes, MessageMetadata, bytes]:
+    """Return message id bytes, metadata and stored payload of a compacted entry, taken apart by hand."""
+    id_size = struct.unpack_from(">I", payload)[0]
+    (size,) = struct.unpack_from(">I", payload, 4 + id_size)
+    inner = payload[8 + id_size :]
+    assert len(inner) == size
+    assert inner[:2] == b"\x0e\x01"
+    (meta_size,) = struct.unpack_from(">I", inner, 6)
+    return payload[4 : 4 + id_size], MessageMetadata.FromString(inner[10 : 10 + meta_size]), inner[10 + meta_size :]
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("form", ["new", "legacy"])
+def test_example_of_the_proposal(tmp_path: Path, cli: Cli, form: str, codec: int) -> None:
+    store = _one_entry(tmp_path, entry(Batch(SEED, codec)))
+    report = cli("--store", store, "compaction", "run", TOPIC, "--format", form, "-o", "json").json
+    message_id, metadata, payload = _split(_only_payload(store))
+    assert message_id == bytes.fromhex("080a 1000 18ffffffffffffffffff01")
+    slot = bytes.fromhex("00000006 12026b30 1802 7631")
+    plain = slot if form == "new" else GONE + slot + GONE + GONE
+    assert metadata.num_messages_in_batch == 4
+    assert metadata.compression == codec
+    assert metadata.uncompressed_size == len(plain)
+    assert list(metadata.compacted_batch_indexes) == ([1] if form == "new" else [])
+    assert _decompressed(codec, payload, len(plain)) == plain
+    assert _rows(store) == [(Position(10, 0, 1), "k0", b"v1")]
+    assert report["messagesByReason"]["superseded"] == 2
+    assert report["messagesByReason"]["nullValues"] == 1
+
+
+def _decompressed(codec: int, data: bytes, size: int) -> bytes:
+    import zlib
+
+    import cramjam
+
+    if codec == 1:
+        return bytes(cramjam.lz4.decompress_block(data, output_len=size))
+    if codec == 2:
+        return zlib.decompress(data)
+    if codec == 3:
+        return bytes(cramjam.zstd.decompress(data))
+    return bytes(cramjam.snappy.decompress_raw(data)) if codec == 4 else data
+
+
+def test_vectors_of_the_specification(tmp_path: Path, cli: Cli) -> None:
+    """Vector 4 (k0, k1 in a batch) with a newer k0 behind it: what is left of it is vectors 5 and 6, but for field 31."""
+    vector_4 = bytes.fromhex(
+        "0e0187aa57330000 00100a0170100818 80d095ffbc314818 580200000006 12026b3018027630 00000006 12026b3118027631"
+    )
+    vector_5 = bytes.fromhex("00000004 18002001 00000006 12026b31 18027631")
+    entries = [Made(PUBLISH_MS, raw=vector_4), Made(PUBLISH_MS, raw=entry(Batch([Slot("k0", b"new")], alone=True)))]
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([entries])})
+    cli("--store", store, "compaction", "run", TOPIC, "--format", "legacy")
+    with open_store(store) as opened, open_reader(opened) as reader:
+        first = _payloads(reader, TOPIC)[0]
+    assert _split(first)[2] == vector_5
+    vector_6 = bytes.fromhex(
+        "00000004 080a1003 00000031 0e011617538b 00000013 0a017010081880d095ffbc3148145802f80101"
+        "0000000418002001 0000000612026b3118027631"
+    )
+    made = MadeCompacted(77, [vector_6], Position(10, 3))
+    topic = MadeTopic([[Made(PUBLISH_MS, raw=vector_4)] * 4], compacted=made)
+    read = make_store(tmp_path / "b", {TOPIC: topic})
+    assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
+    cli("--store", read, "compaction", "upgrade", TOPIC)
+    assert _split(_only_payload(read))[2] == vector_5[8:]
+    assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
+
+
+# -- a dictionary replay ----------------------------------------------------------------------------------------------
+
+_KEYS = st.one_of(st.none(), st.sampled_from(["a", "b", "c", "d", "", "é", "key of more than eight bytes"]))
+_VALUES = st.one_of(st.none(), st.just(b""), st.binary(min_size=1, max_size=12))
+_SLOTS = st.builds(Slot, _KEYS, _VALUES)
+_BATCHES = st.one_of(
+    st.builds(Batch, st.lists(_SLOTS, min_size=1, max_size=6), st.integers(0, 4)),
+    st.builds(Batch, st.lists(_SLOTS, min_size=1, max_size=1), st.integers(0, 4), alone=st.just(True)),
+)
+
+
+def _replay(entries: Sequence[Batch], retain_keyless: bool) -> list[tuple[Position, str | None, bytes]]:
+    """What compaction is, one message after the other in a dictionary."""
+    latest: dict[str, tuple[Position, str | None, bytes]] = {}
+    keyless = []
+    for entry_id, batch in enumerate(entries):
+        for index, slot in enumerate(batch.slots):
+            value = slot.value or b""
+            row = (Position(10, entry_id, -1 if batch.alone else index), slot.key, value)
+            size_is_known = not batch.alone or batch.codec != 0
+            if slot.key is None:
+                keyless.append(row)
+            elif not value and size_is_known:
+                latest.pop(slot.key, None)
+            else:
+                latest[slot.key] = row
+    return sorted([*latest.values(), *(keyless if retain_keyless else [])])
+
+
+def _store_of(path: Path, entries: Sequence[Batch], made: MadeCompacted | None = None) -> Path:
+    rows = [Made(PUBLISH_MS, raw=entry(batch, number)) for number, batch in enumerate(entries)]
+    return make_store(path, {TOPIC: MadeTopic([rows], compacted=made)})
+
+
+def _run(store: Path, form: str, retain_keyless: bool, *more: str) -> dict[str, Any]:
+    from pulsar_admin.cli import run
+
+    options = ["--format", form, *(["--retain-null-key"] if retain_keyless else []), *more]
+    assert run(["--store", str(store), "-q", "compaction", "run", TOPIC, *options, "-o", "json"]) == 0
+    return {}
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(_BATCHES, min_size=1, max_size=12),
+    st.booleans(),
+    st.sampled_from(["new", "legacy"]),
+    st.sampled_from(["new", "legacy"]),
+    st.integers(0, 12),
+)
+def test_run_then_read_is_a_replay(
+    tmp_path_factory: pytest.TempPathFactory,
+    entries: list[Batch],
+    retain_keyless: bool,
+    form: str,
+    second: str,
+    cut: int,
+) -> None:
+    """In one go, and in two with more messages in between; a second run changes nothing."""
+    folder = tmp_path_factory.mktemp("replay")
+    store = _store_of(folder / "whole", entries)
+    _run(store, form, retain_keyless)
+    assert _rows(store) == _replay(entries, retain_keyless)
+    with open_store(store) as opened:
+        transaction = opened.last_txn_id()
+    _run(store, form, retain_keyless)
+    with open_store(store) as opened:
+        assert opened.last_txn_id() == transaction
+
+    cut = min(cut, len(entries) - 1)
+    if cut == 0:
+        return
+    first = _store_of(folder / "first", entries[:cut])
+    _run(first, form, retain_keyless)
+    with open_store(first) as opened, open_reader(opened) as reader:
+        made = MadeCompacted(77, _payloads(reader, TOPIC), Position(10, cut - 1))
+    both = _store_of(folder / "both", entries, made)
+    _run(both, second, retain_keyless)
+    assert _rows(both) == _replay(entries, retain_keyless)
+
+
+# -- the change -------------------------------------------------------------------------------------------------------
+
+
+def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    name = "acme/orders/compacted-single"
+    before = _rows(store, name)
+    with open_store(store) as opened, opened.read() as txn:
+        old_metadata = find_metadata(txn, 94)
+    with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
+        preview = cli("--store", store, "compaction", "run", name, "--dry-run", "-o", "json").json
+    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+    assert preview["dryRun"] is True
+    for key in ("entries", "messages", "bytes", "bytesSaved", "keys", "messagesByReason"):
+        assert preview[key] == report[key]
+    assert report["before"] == {"markDeletePosition": "84:9", "compactedLedger": 94}
+    new = report["after"]["compactedLedger"]
+    with open_store(store) as opened, opened.read() as txn:
+        metadata = find_metadata(txn, new)
+        assert find_metadata(txn, 94) is None
+    assert metadata is not None
+    assert old_metadata is not None
+    assert metadata.digest_type == old_metadata.digest_type
+    assert metadata.custom.keys() == old_metadata.custom.keys()
+    assert metadata.custom["pulsar/compactedTopic"] == b"persistent://acme/orders/compacted-single"
+    assert metadata.custom["pulsar/compactedTo"] == bytes.fromhex("0854 1010 3000")
+    after = _rows(store, name)
+    cli("--store", store, "store", "undo", report["change"])
+    assert _rows(store, name) == before
+    with open_store(store) as opened, opened.read() as txn:
+        assert find_metadata(txn, new) is None
+        assert find_metadata(txn, 94) == old_metadata
+    cli("--store", store, "store", "undo", report["change"] + 1)
+    assert _rows(store, name) == after
+
+
+def test_nothing_survives(tmp_path: Path, cli: Cli) -> None:
+    """An empty compacted ledger, closed, is what a broker leaves behind too."""
+    store = _one_entry(tmp_path, entry(Batch([Slot("a", None), Slot(None, b"x")])))
+    report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+    assert (report["entries"], report["after"]["markDeletePosition"]) == (0, "10:0")
+    assert _rows(store) == []
+    with open_store(store) as opened, opened.read() as txn:
+        metadata = find_metadata(txn, report["after"]["compactedLedger"])
+    assert metadata is not None
+    assert (metadata.last_entry_id, metadata.length, metadata.state.name) == (-1, 0, "CLOSED")
+    assert cli("--store", store, "compaction", "last-id", TOPIC, "-o", "json").json["entryId"] == -1
+
+
+def test_empty_topic(tmp_path: Path, cli: Cli) -> None:
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([[]])})
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+    assert report["change"] is None
+
+
+def test_partition_is_written_into_ids(tmp_path: Path, cli: Cli) -> None:
+    raw = entry(Batch([Slot("a", b"x")], alone=True))
+    name = "public/default/p-partition-3"
+    store = make_store(tmp_path / "pulsar-store", {name: MadeTopic([[Made(PUBLISH_MS, raw=raw)]])})
+    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+    with open_store(store) as opened, open_reader(opened) as reader:
+        assert _split(_payloads(reader, name)[0])[0] == bytes.fromhex("080a 1000 1803")
+        metadata = find_metadata(reader.txn, report["after"]["compactedLedger"])
+    assert metadata is not None
+    assert metadata.custom["pulsar/compactedTo"] == bytes.fromhex("080a 1000 1803 3000")
+
+
+# -- entries that stay as they are ------------------------------------------------------------------------------------
+
+
+def _transaction(number: int, marker: int | None = None) -> bytes:
+    more: dict[str, Any] = {"txnid_most_bits": 0, "txnid_least_bits": number}
+    if marker is not None:
+        more["marker_type"] = marker
+    return entry(Batch([Slot("k", b"of %d" % number)], alone=True, more=more))
+
+
+def _run_of(path: Path, cli: Cli, entries: list[bytes], *options: str) -> tuple[Path, dict[str, Any]]:
+    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    store = make_store(path / "pulsar-store", {TOPIC: MadeTopic([rows])})
+    return store, cli("--store", store, "compaction", "run", TOPIC, *options, "-o", "json").json
+
+
+def test_transactions_and_markers(tmp_path: Path, cli: Cli) -> None:
+    """Committed messages count, aborted ones do not, an open transaction ends what may be compacted."""
+    alone = entry(Batch([Slot("k", b"plain")], alone=True))
+    other = entry(Batch([Slot("o", b"other")], alone=True))
+    marker = entry(Batch([Slot(None, b"")], alone=True, more={"marker_type": 12}))
+    entries = [alone, _transaction(1), _transaction(2), _transaction(1, 21), _transaction(2, 22), marker, other]
+    store, report = _run_of(tmp_path / "a", cli, entries)
+    assert _rows(store) == [(Position(10, 1), "k", b"of 1"), (Position(10, 6), "o", b"other")]
+    assert report["messagesByReason"]["uncommitted"] == 1
+    assert report["messagesByReason"]["markers"] == 3
+    snapshot = entry(Batch([Slot(f"persistent://{TOPIC}", b"x")], alone=True))
+    topics = {
+        TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw) for raw in (other, alone, _transaction(3), other)]]),
+        "public/default/__transaction_buffer_snapshot": MadeTopic([[Made(PUBLISH_MS, raw=snapshot)]]),
+    }
+    store = make_store(tmp_path / "b", topics)
+    report = cli("--store", store, "compaction", "run", TOPIC, "-o", "json").json
+    assert report["after"]["markDeletePosition"] == "10:1"
+    assert report["entries"] == 2
+    assert _rows(store) == [(Position(10, 0), "o", b"other"), (Position(10, 1), "k", b"plain")]
+
+
+def test_encrypted_batches(tmp_path: Path, cli: Cli) -> None:
+    """Kept whole by default; as one message with the entry's key when asked, as 4.0.8 takes them."""
+    secret = entry(Batch([Slot("k", b"a"), Slot("l", b"b")], encrypted=True, payload=b"\x91" * 40))
+    plain = entry(Batch([Slot("k", b"new")], alone=True))
+    store, report = _run_of(tmp_path / "a", cli, [secret, secret, plain])
+    assert [message.position.entry_id for message in _view(store)] == [0, 1, 2]
+    assert report["messagesByReason"]["encrypted"] == 4
+    store, _ = _run_of(tmp_path / "b", cli, [secret, secret, plain], "--encrypted", "by-key")
+    assert [message.position.entry_id for message in _view(store)] == [2]
+
+
+def test_encrypted_message_alone(tmp_path: Path, cli: Cli) -> None:
+    secret = entry(Batch([Slot("k", b"x")], alone=True, encrypted=True, payload=b"\x91" * 40))
+    store, _ = _run_of(tmp_path, cli, [secret, secret])
+    assert [message.position.entry_id for message in _view(store)] == [1]
+
+
+BAD = {
+    "count": Batch([Slot("k", b"a"), Slot("k", b"b")], count=3),
+    "cut": Batch([], count=2, payload=b"\x00\x00\x00\x06\x12\x02k0\x18\x02"),
+    "no batch": Batch([], LZ4, count=2, payload=b"\xff" * 30),
+    "unknown codec": Batch([Slot("k", b"a")], count=1, payload=b"abc", more={"uncompressed_size": 3}),
+    "bomb": Batch([], LZ4, count=2, payload=b"\x10" * 30, more={"uncompressed_size": 2_000_000_000}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_batches_that_cannot_be_decoded_stay_whole(tmp_path: Path, cli: Cli, case: str) -> None:
+    raw = entry(BAD[case])
+    store, report = _run_of(tmp_path, cli, [raw, entry(Batch([Slot("k", b"new")]))])
+    assert report["messagesByReason"]["undecodable"] == 1
+    with open_store(store) as opened, open_reader(opened) as reader:
+        first = _payloads(reader, TOPIC)[0]
+    assert first.endswith(raw)
+
+
+def test_bytes_that_are_no_message_stay(tmp_path: Path, cli: Cli) -> None:
+    wrong_checksum = bytearray(entry(Batch([Slot("k", b"a")], alone=True)))
+    wrong_checksum[-1] ^= 1
+    store, report = _run_of(tmp_path, cli, [b"\x08\x01no message", bytes(wrong_checksum), b""])
+    assert (report["entries"], report["messagesByReason"]["undecodable"]) == (3, 3)
+    with open_store(store) as opened, open_reader(opened) as reader:
+        assert [payload[23:] for payload in _payloads(reader, TOPIC)] == [
+            b"\x08\x01no message",
+            bytes(wrong_checksum),
+            b"",
+        ]
+
+
+def _chunk(uuid: str, number: int, key: str | None) -> bytes:
+    more = {
+        "uuid": uuid,
+        "num_chunks_from_msg": 3,
+        "chunk_id": number,
+        "total_chunk_msg_size": 9,
+        "uncompressed_size": 9,
+    }
+    return entry(Batch([Slot(key, b"%d  " % number)], alone=True, more=more))
+
+
+def test_chunks_stay_or_go_together(tmp_path: Path, cli: Cli) -> None:
+    """Interleaved; one superseded, one the latest, one whose end is not there yet."""
+    entries = [
+        *(_chunk("old", number, "k") for number in (0, 1, 2)),
+        _chunk("new", 0, "k"),
+        _chunk("open", 0, "m"),
+        *(_chunk("new", number, "k") for number in (1, 2)),
+        _chunk("open", 1, "m"),
+        *(_chunk("none", number, None) for number in (0, 1, 2)),
+    ]
+    store, _ = _run_of(tmp_path, cli, entries)
+    with open_store(store) as opened, open_reader(opened) as reader:
+        kept = [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)]
+    assert kept == [3, 4, 5, 6, 7]
+    assert [(message.key, bytes(message.payload)) for message in _view(store)] == [("k", b"0  1  2  ")]
+
+
+# -- damaged input ----------------------------------------------------------------------------------------------------
+
+
+def test_lost_entries_stop_it(tmp_path: Path, cli: Cli) -> None:
+    rows = [Made(PUBLISH_MS, raw=entry(Batch([Slot("k", b"%d" % n)], alone=True)), lost=n == 1) for n in range(3)]
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows])})
+    with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
+        result = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+    assert result.exit_code == 6
+    assert "entry 10:1 is lost" in result.error["message"]
+    report = cli("--store", store, "compaction", "run", TOPIC, "--skip-damaged", "-o", "json").json
+    assert (report["damaged"], report["entries"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"listed": False}, "compacted ledger 77 of .* is gone"),
+        ({"lost": (1,)}, "entry 77:1 is lost"),
+        ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of"),
+    ],
+)
+def test_damaged_compacted_ledger(tmp_path: Path, cli: Cli, fields: dict[str, Any], text: str) -> None:
+    """Named, nothing touched; the topic's own entries, where they are still there, make it anew."""
+    import re
+
+    entries = [entry(Batch([Slot("k", b"%d" % number)], alone=True)) for number in range(4)]
+    made = MadeCompacted(77, [compacted(10, n, entries[n]) for n in (0, 1)], Position(10, 1), **fields)
+    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    for name in ("run", "upgrade"):
+        with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
+            result = cli("--store", store, "compaction", name, TOPIC, "-o", "json")
+        assert result.exit_code == 6
+        assert re.search(text, result.error["message"])
+    cli("--store", store, "compaction", "run", TOPIC, "--from-start")
+    assert _rows(store) == [(Position(10, 3), "k", b"3")]
+
+
+def test_cursor_that_was_moved(tmp_path: Path, cli: Cli) -> None:
+    """Moved back, nothing is compacted twice; moved ahead, what it skipped is compacted after all."""
+    entries = [entry(Batch([Slot(f"k{number}", b"v")], alone=True)) for number in range(6)]
+    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    for number, horizon in enumerate((Position(10, 0), Position(10, 4))):
+        kept = [compacted(10, n, entries[n]) for n in (0, 1, 2)]
+        made = MadeCompacted(77, kept, horizon, compacted_to=Position(10, 2))
+        store = make_store(tmp_path / str(number), {TOPIC: MadeTopic([rows], compacted=made)})
+        assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 1
+        cli("--store", store, "compaction", "run", TOPIC)
+        assert [row[0].entry_id for row in _rows(store)] == [0, 1, 2, 3, 4, 5]
+        assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 0
+
+
+def test_plan_file_is_refused(tmp_path: Path, cli: Cli) -> None:
+    store = _one_entry(tmp_path, entry(Batch(SEED)))
+    result = cli("--store", store, "compaction", "run", TOPIC, "--plan", tmp_path / "plan")
+    assert result.exit_code == 3
+    assert not (tmp_path / "plan").exists()
