@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from store.errors import IndexCorrupt
@@ -139,6 +140,15 @@ class Block:
         """Return (file id, offset of the size field, size field) of the INDEX-th entry."""
         file_id = self.header.file_id if self._files is None else self._files[index]
         return file_id, self._offsets[index], self._sizes[index]
+
+    def iter_parts(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (file id, records, their bytes with the size fields) of each file that has a part of this block."""
+        if self._files is None:
+            yield self.header.file_id, len(self), sum(self._sizes) + 4 * len(self)
+            return
+        for file_id in dict.fromkeys(self._files):
+            sizes = [size for size, file in zip(self._sizes, self._files, strict=True) if file == file_id]
+            yield file_id, len(sizes), sum(sizes) + 4 * len(sizes)
 
     def messages(self, index: int) -> int:
         return 1 if self._messages is None else self._messages[index]
