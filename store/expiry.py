@@ -60,11 +60,10 @@ def broker_through(reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: 
 def broker_through_position(topic: Topic, cursor: Cursor, position: Position) -> Position | None:
     """Return the last entry a 4.0.8 broker drops when asked to expire up to POSITION, None when nothing.
 
-    An entry of a closed ledger is taken as it is; else the newest entry that is not behind POSITION. Raises Refused as upstream does
-    for a position behind the last entry.
+    An entry is taken as it is (a broker that loads the topic closes its last ledger first); else the newest entry that is not behind
+    POSITION counts. Raises Refused as upstream does for a position behind the last entry.
     """
-    ledger = topic.ledger(position.ledger_id)
-    if ledger is not None and 0 <= position.entry_id < ledger.info.entries:
+    if topic.is_entry(position):
         return position if position > cursor.mark_delete else None
     if position > topic.last_confirmed:
         raise Refused(

@@ -152,23 +152,20 @@ def _by_position(
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:
     """Return what upstream's ``calculatePositionAckSet`` and mark-delete make of a position (4.0.8).
 
-    Its exclusion is that of a reset: a single entry's successor goes too, of a batch nothing goes. Only in a closed ledger does it
-    look at a batch.
+    Its exclusion is that of a reset: the entry's successor goes too, of a batch with an index only what is up to that.
     """
     position = request.position
     assert position is not None
     entry, index = position.entry, position.batch_index
-    size = batch_size(reader, position) if topic.is_entry(entry) else 0
-    first = index + 1 if request.exclude else max(index, 0)
-    inside = 0 <= first < size and (request.exclude or index > 0)
-    if request.exclude and not inside:
-        entry = Position(entry.ledger_id, entry.entry_id + 1)
-    through = broker_through_position(topic, cursor, entry)
-    ledger = topic.ledger(entry.ledger_id)
-    if not inside or ledger is None or entry.entry_id >= ledger.info.entries:
+    size = batch_size(reader, position) if index >= 0 and topic.is_entry(entry) else 0
+    first = index + 1 if request.exclude else index
+    inside = 0 < first < size
+    if not inside:
+        behind = Position(entry.ledger_id, entry.entry_id + 1)
+        through = broker_through_position(topic, cursor, behind if request.exclude else entry)
         return cursor.state if through is None else advanced(topic, cursor.state, through)
     state = advanced(topic, cursor.state, topic.previous(entry))
-    return with_batch(topic, state, entry, bit_words(range(first, size))) if first else state
+    return with_batch(topic, state, entry, bit_words(range(first, size)))
 
 
 def with_batch(topic: Topic, state: CursorState, entry: Position, unacknowledged: tuple[int, ...]) -> CursorState:

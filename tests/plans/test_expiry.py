@@ -220,17 +220,17 @@ SAFE = [
     (at(10, 3), False, at(10, 2), {}),
     (at(11, -1), False, at(10, 2), {}),
 ]
-# what calculatePositionAckSet (4.0.8) makes of the same: exclusion takes the successor too, of a batch nothing;
-# in the open ledger 11 the entry goes whole
+# what calculatePositionAckSet (4.0.8) makes of the same: exclusion takes the entry's successor too
 THEIRS = [
     (at(10, 0), False, at(10, 0), {}),
     (at(10, 0), True, at(10, 1), {}),
     (at(10, 2), False, at(10, 2), {}),
-    (at(10, 2), True, at(10, 1), {}),
+    (at(10, 2), True, at(10, 2), {}),
     (Position(10, 2, 1), False, at(10, 1), {at(10, 2): [1, 2]}),
     (Position(10, 2, 1), True, at(10, 1), {at(10, 2): [2]}),
     (Position(10, 2, 0), False, at(10, 2), {}),
-    (Position(11, 0, 1), False, at(11, 0), {}),
+    (Position(11, 0, 1), False, at(10, 2), {at(11, 0): [1]}),
+    (Position(11, 0, 1), True, at(11, 1), {}),
     (at(9, 5), False, at(10, -1), {}),
 ]
 
