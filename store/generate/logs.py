@@ -94,7 +94,9 @@ class EntryLogs:
     def _open_next(self) -> None:
         self._log_id += 1
         self._sizes = {}
-        self._file = self._stack.enter_context(create_file(self._directory / log_file_name(self._log_id), durable=False))
+        self._file = self._stack.enter_context(
+            create_file(self._directory / log_file_name(self._log_id), durable=False)
+        )
         self._file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
         self.files += 1
         self.bytes += HEADER_BYTES

@@ -72,7 +72,7 @@ _NAMESPACE = encode_json_object(  # what Pulsar 4.0.8 writes for a new namespace
 
 def write_metadata(root: Path, spec: ClusterSpec, topics: list[TopicWriter], next_ledger_id: int) -> int:
     """Write the metadata store of a finished cluster below ROOT; return its nodes."""
-    nodes = {path: (value, time_ms) for path, value, time_ms in _nodes(spec, topics)}
+    nodes = {path: (value, time_ms) for path, value, time_ms in iter_cluster_nodes(spec, topics)}
     rows = {
         path.encode(): encode_value(NodeStat(0, _OWNER, time_ms, time_ms, False), value)
         for path, (value, time_ms) in nodes.items()
@@ -118,7 +118,8 @@ def start_ms_of(topics: list[TopicWriter]) -> int:
     return min(topic.spec.start_ms for topic in topics)
 
 
-def _nodes(spec: ClusterSpec, topics: list[TopicWriter]) -> Iterator[tuple[str, bytes, int]]:
+def iter_cluster_nodes(spec: ClusterSpec, topics: list[TopicWriter]) -> Iterator[tuple[str, bytes, int]]:
+    """Yield (path, value, time created) of every node of a cluster whose entries are written."""
     start_ms = start_ms_of(topics)
     yield "/ledgers", b"", start_ms
     yield "/ledgers/INSTANCEID", instance_id_of(spec.seed).encode(), start_ms
