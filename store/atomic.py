@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -135,12 +134,16 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def _copy_stat(source: Path, target: Path) -> None:
+    import shutil
+
     shutil.copystat(source, target)
     target.chmod(target.stat().st_mode | stat.S_IWUSR)  # a copy of something read-only is still ours to change
 
 
 def remove_tree(path: Path) -> None:
     """Remove the directory PATH and all in it; nothing there is fine."""
+    import shutil  # 2.5 ms; every command loads this module
+
     try:
         shutil.rmtree(path)
     except FileNotFoundError:

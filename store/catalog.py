@@ -11,7 +11,6 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from store.errors import IndexCorrupt
@@ -55,6 +54,8 @@ class LogFile:
 def fingerprint(descriptor: int, size_bytes: int) -> str:
     """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only: what follows may grow."""
     count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
+    from hashlib import sha256  # 2 ms; only a changed or new file is digested
+
     return sha256(os.pread(descriptor, count, _HEADER_BYTES)).hexdigest()[:32]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
 from store.codec.rocksvalue import NodeStat
 from store.errors import IndexCorrupt, PathNotFound
@@ -45,6 +44,8 @@ def tree_key(path: str) -> bytes:
     raw = path.encode()
     if len(raw) <= _KEY_MAX_BYTES:
         return raw
+    from hashlib import sha256  # 2 ms; hardly any path is so long
+
     return raw[:_KEY_HEAD_BYTES] + b"\xff" + sha256(raw).digest()
 
 
