@@ -163,7 +163,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "compaction": {
-        "last-id": Row("commands.compaction.reading:last_id", "Show the last message of a topic's compacted view."),
+        "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),
         "status": Row(
             "commands.compaction.reading:status", "Show how far topics are compacted, and what is wrong with that."
         ),

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from store.codec.batch import iter_batch, starts_as_batch
-from store.codec.compression import NONE, decompress
 from store.codec.message import EntryHeader, is_batch, is_encrypted
 from store.compaction.heads import EntryHead, read_compacted_head
 from store.compaction.tail import TopicEnd, find_topic_end
@@ -182,6 +180,8 @@ def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Reje
 
 def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
     """The rule before PIP-429: walk the messages of the payload, which an older compaction flagged ``compacted_out``."""
+    from store.codec.batch import iter_batch, starts_as_batch
+
     metadata = header.metadata
     count, read = metadata.num_messages_in_batch, len(header.payload)
     plain = _uncompressed(metadata, header.payload, where)
@@ -199,6 +199,8 @@ def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
 
 def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
     """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
+    from store.codec.compression import NONE, decompress
+
     if metadata.compression == NONE:
         return payload
     try:

@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 
 from store.codec.compactedentry import decode_compacted_to
 from store.codec.ledgermetadata import LedgerMetadata
-from store.compaction.view import COMPACTED_TO, find_compaction_cursor, is_compacted_ledger, stranger_text
+from store.compaction.view import (
+    COMPACTED_LEDGER,
+    COMPACTED_TO,
+    find_compaction_cursor,
+    is_compacted_ledger,
+    stranger_text,
+)
 from store.cursors import Cursor
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from store.extent import Extent, extent_of
 from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
 from store.meta import Txn
 from store.names import Position
-from store.owners import COMPACTED_LEDGER, find_owners
+from store.owners import find_owners
 from store.topics import Topic
 
 

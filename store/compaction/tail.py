@@ -13,10 +13,10 @@ from store.codec.message import is_marker, transaction_id
 from store.compaction.heads import EntryHead, read_entry_head
 from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
 from store.ledgers import EntryReader
-from store.messages import TXN_COMMIT
 from store.names import Position, TopicName
 from store.topics import Topic, read_topic
 
+_TXN_COMMIT = 21  # MarkerType; named here because reading messages costs a command that reads heads only 7 ms
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
 
@@ -98,7 +98,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
         if found is None:
             continue
         if is_marker(head.metadata):
-            outcomes[found] = head.metadata.marker_type == TXN_COMMIT
+            outcomes[found] = head.metadata.marker_type == _TXN_COMMIT
         else:
             first.setdefault(found, head.position)
     first_open = min((place for found, place in first.items() if found not in outcomes), default=None)
