@@ -18,8 +18,6 @@ DUMMY (4)    0      nothing: cannot be verified
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import struct
 import zlib
 from collections.abc import Mapping
@@ -52,6 +50,8 @@ DIGEST_SIZE: Mapping[DigestType, int] = MappingProxyType(
 
 def master_key(password: bytes) -> bytes:
     """Return the 20 bytes a bookie stores to recognise a ledger's writers."""
+    import hashlib  # 2 ms, and hardly any ledger has a password
+
     return hashlib.sha1(b"ledger" + password).digest()
 
 
@@ -66,6 +66,9 @@ def compute_digest(
     if kind is DigestType.CRC32:
         return _CRC32.pack(zlib.crc32(payload, zlib.crc32(header)))
     if kind is DigestType.HMAC:
+        import hashlib
+        import hmac
+
         mac = hmac.new(hashlib.sha1(b"mac" + password).digest(), header, hashlib.sha1)
         mac.update(payload)
         return mac.digest()
