@@ -42,6 +42,8 @@ from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import locked_by, open_for_reading
 from store.tree import PATH_MAX_BYTES, Node, iter_nodes, put_node
 
+_WHOLE_DATABASE = 1 << 62  # where damage of no particular pair is noted
+
 Advance = Callable[[int], None]  # told how many more bytes are done
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
@@ -196,7 +198,8 @@ def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
 
     Ephemeral nodes (live brokers, bookies) and the two counters are left out.
     """
-    with open_for_reading(metadata) as items:
+    problems: list[str] = []
+    with open_for_reading(metadata, problems) as items:
         for number, (key, raw) in enumerate(items):
             if not key.startswith(b"/"):
                 continue
@@ -208,6 +211,8 @@ def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
                 continue
             if not stat.ephemeral:
                 yield Node(path, stat, value)
+    for number, text in enumerate(problems):
+        yield Damage(METADATA_FILE_ID, _WHOLE_DATABASE + number, 0, text, -1, -1)
 
 
 def _path_of(key: bytes, where: str) -> str:

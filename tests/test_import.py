@@ -348,7 +348,9 @@ def test_links_need_one_file_system(tmp_path: Path, cli: Cli, monkeypatch: pytes
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", link)
-    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--link", "-o", "json")
+    answer = cli(
+        "--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--link", "-o", "json"
+    )
     assert (answer.exit_code, answer.error["code"]) == (3, "refused")
     assert "--copy" in answer.error["hint"]
 

@@ -45,21 +45,59 @@ def locked_by(directory: Path) -> int | None:
 
 
 @contextmanager
-def open_for_reading(directory: Path) -> Iterator[Iterator[tuple[bytes, bytes]]]:
-    """Open the RocksDB in DIRECTORY and hand out its (key, value) pairs in key order; nothing is written there."""
+def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iterator[Iterator[tuple[bytes, bytes]]]:
+    """Open the RocksDB in DIRECTORY and hand out its (key, value) pairs in key order; nothing is written there.
+
+    What can be read of a write-ahead log that is cut or damaged is read, and told in PROBLEMS; a damaged or missing table raises
+    MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
+    """
     import rocksdict  # 30 ms; only import and export need it
 
     if not (directory / "CURRENT").is_file():
         raise SourceNotFound(f"{directory} is no RocksDB: it has no CURRENT", path=str(directory))
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-") as scratch:
-        links, secondary = Path(scratch, "links"), Path(scratch, "secondary")
+        links = Path(scratch, "links")
         links.mkdir()
         for file in directory.iterdir():
             if file.is_file() and file.name != _CONFIG_FILE:
                 (links / file.name).symlink_to(file.resolve())
-        access = rocksdict.AccessType.secondary(str(secondary))
-        with _open(links, rocksdict.Options(raw_mode=True), access, directory) as database:
-            yield iter(database.items())
+        options = _options_that_open(links, directory, [] if problems is None else problems)
+        with _open(links, options, rocksdict.AccessType.read_only(), directory) as database:
+            yield _pairs(database)
+
+
+def _options_that_open(links: Path, shown: Path, problems: list[str]) -> Any:  # Any: rocksdict has no stubs
+    """Return options with the strictest treatment of the write-ahead log under which the database opens."""
+    import rocksdict
+
+    modes = rocksdict.DBRecoveryMode
+    first: MetadataCorrupt | None = None
+    for mode in (modes.absolute_consistency(), modes.skip_any_corrupted_record()):
+        options = rocksdict.Options(raw_mode=True)
+        options.set_wal_recovery_mode(mode)
+        try:
+            with _open(links, options, rocksdict.AccessType.read_only(), shown):
+                pass
+        except MetadataCorrupt as error:
+            first = first or error
+            continue
+        if first is not None:
+            problems.append(
+                f"{first.message}; its write-ahead log was read as far as it goes: the last changes may be lost"
+            )
+        return options
+    assert first is not None
+    raise first
+
+
+def _pairs(database: Any) -> Iterator[tuple[bytes, bytes]]:  # Any: rocksdict has no stubs
+    """Yield all pairs; unlike the library's own ``items`` this does not end in silence at a damaged block."""
+    position = database.iter()
+    position.seek_to_first()
+    while position.valid():
+        yield position.key(), position.value()
+        position.next()
+    position.status()
 
 
 @contextmanager
