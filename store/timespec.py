@@ -146,6 +146,9 @@ def parse_tz(text: str) -> tzinfo:
         ) from error
 
 
+_LATE_YEAR = re.compile(r"\+?\d{5,}-\d\d-\d\d")
+
+
 def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
     """Parse a point in time to epoch milliseconds; TZ is what a time without a zone means (None: refuse it)."""
     word = text.strip()
@@ -173,6 +176,8 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
             hint=f"write @{word} for epoch {'milliseconds' if len(word) >= 12 else 'seconds'}, or -{word}s for 'ago'",
             value=text,
         )
+    if _LATE_YEAR.match(word):
+        raise InvalidValue(f"time {text!r} is beyond the year 9999", hint=_TIME_HINT, value=text)
     raise InvalidValue(f"invalid time {text!r}", hint=_TIME_HINT, value=text)
 
 

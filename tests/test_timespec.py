@@ -280,3 +280,9 @@ def test_any_text_is_a_value_or_an_invalid_value() -> None:
         for parse_plain in (parse_duration_ms, parse_size_bytes):
             with suppress(InvalidValue):
                 assert parse_plain(text) >= 0
+
+
+@pytest.mark.parametrize("text", ["10000-01-01T00:00:00Z", "+60000-06-01T00:00:00Z", "99999-12-31"])
+def test_a_year_of_five_digits_is_beyond_9999(text: str) -> None:
+    with pytest.raises(InvalidValue, match="beyond the year 9999"):
+        parse_time(text, now_ms=0)
