@@ -175,7 +175,7 @@ def test_time_in_a_zone(text: str, zone: str, utc: str) -> None:
         ("100y ago", "before 1970", ""),
         ("@253402300800000", "beyond the year 9999", ""),
         ("+9000y", "beyond the year 9999", ""),
-        ("10000-01-01T00:00Z", "invalid time", ""),
+        ("10000-01-01T00:00Z", "beyond the year 9999", ""),
         ("@99999999999999999999", "invalid time", ""),
         ("@", "invalid time", ""),
         ("1700000000", "bare number", "@1700000000 for epoch seconds"),
@@ -282,7 +282,7 @@ def test_any_text_is_a_value_or_an_invalid_value() -> None:
                 assert parse_plain(text) >= 0
 
 
-@pytest.mark.parametrize("text", ["10000-01-01T00:00:00Z", "+60000-06-01T00:00:00Z", "99999-12-31"])
+@pytest.mark.parametrize("text", ["10000-01-01T00:00:00Z", "60000-06-01T00:00Z", "99999-12-31"])
 def test_a_year_of_five_digits_is_beyond_9999(text: str) -> None:
     with pytest.raises(InvalidValue, match="beyond the year 9999"):
         parse_time(text, now_ms=0)
