@@ -185,7 +185,11 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "delayed": {},
-    "nacks": {},
+    "nacks": {
+        "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
+        "due": Row("commands.nacks.keeping:due", "List the kept negative acks that are due, and pop them."),
+        "stats": Row("commands.nacks.keeping:stats", "Show how many negative acks are kept for which subscription."),
+    },
     "ledgers": {
         "list": Row("commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),
         "info": Row("commands.ledgers:info", "Show everything known about a ledger."),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from store.check.data import check_ledgers, check_nodes, check_topics
 from store.check.deep import check_files_deep, check_lengths
 from store.check.finding import Finding
+from store.check.nacks import check_nacks
 from store.check.rows import check_catalogue, check_changes, check_index, check_owners
 from store.ledgers import open_reader
 from store.meta import Store
@@ -30,6 +31,7 @@ def check_store(
         yield from check_index(reader.txn)
         yield from check_owners(store, reader.txn)
         yield from check_changes(reader.txn)
+        yield from check_nacks(reader.txn)
         yield from check_nodes(reader.txn)
         yield from check_topics(reader)
         yield from check_ledgers(reader.txn)

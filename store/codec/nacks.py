@@ -13,12 +13,10 @@ import google_crc32c
 import numpy as np
 
 from store.codec.nack_bitmaps import Bytes, Int64s, Uint32s
+from store.codec.nackrow import MAX_PRECISION_BITS
 from store.errors import Corrupt, Unsupported
 
 FORMAT_VERSION = 1
-MAX_PRECISION_BITS = 62
-"""More bits than this would leave no bit of a 63-bit time."""
-
 _MAGIC = b"PSNACKTR"
 _HEADER = struct.Struct(
     "<8s"  # magic              b"PSNACKTR"

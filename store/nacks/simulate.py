@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 
 from store.errors import InvalidValue
+from store.nacks.buckets import check_precision_bits
 from store.nacks.load import GeneratedLoad, NackEvents, generate_events
 from store.nacks.timers import DeadlineTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
-from store.nacks.tracker import check_precision_bits
 
 SAMPLES = 100
 """Points of the memory curve."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from store.codec.nack_bitmaps import ARRAY_LIMIT, Int64s
 from store.errors import InvalidValue
+from store.nacks.buckets import check_precision_bits
 from store.nacks.rows import check_column
 from store.nacks.segments import join_blocks
-from store.nacks.tracker import NegativeAcksTracker, check_precision_bits
+from store.nacks.tracker import NegativeAcksTracker
 from store.names import LONG_MAX
 
 ENTRIES_PER_LEDGER = 50_000

@@ -21,16 +21,14 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from store.codec.nack_bitmaps import decode_groups
-from store.codec.nacks import MAX_PRECISION_BITS, NackColumns, decode_tracker, encode_tracker
+from store.codec.nacks import NackColumns, decode_tracker, encode_tracker
 from store.errors import Corrupt, InvalidValue, NotFound
-from store.nacks.backoff import RedeliveryBackoff, check_delay
+from store.nacks.backoff import RedeliveryBackoff
+from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
 from store.nacks.due import DueGroup, DueNacks
 from store.nacks.rows import add_times, check_column, group_rows
 from store.nacks.segments import NO_BUCKET, Block, Segment, cut_blocks, encode_blocks, join_blocks, merge_blocks
 from store.names import LONG_MAX, Position
-
-DEFAULT_PRECISION_BITS = 8
-"""Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""
 
 UNKNOWN_PARTITION = -2
 """Upstream's placeholder: the tracker belongs to one consumer and does not store the partition."""
@@ -39,22 +37,6 @@ _TAIL_GROUPS = 256  # live bitmaps (about 600 bytes each) before they are sealed
 _FAN_IN = 8
 _BITMAP_BYTES = 600  # measured: a BitMap64 of one container
 _FEW = 16  # below this many, arrays cost more than the loop
-
-
-def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
-    """Return the bucket of TIME_MS (upstream ``trimLowerBit``)."""
-    return time_ms & (-1 << precision_bits)
-
-
-def check_precision_bits(bits: int) -> int:
-    """Return BITS; raises InvalidValue when they are not 0 (exact) to 62."""
-    if not isinstance(bits, int) or isinstance(bits, bool) or not 0 <= bits <= MAX_PRECISION_BITS:
-        raise InvalidValue(
-            f"{bits} precision bits",
-            hint=f"negativeAckPrecisionBitCnt is a whole number from 0 (exact) to {MAX_PRECISION_BITS}",
-            value=bits,
-        )
-    return bits
 
 
 class NegativeAcksTracker:
@@ -273,14 +255,7 @@ def _check_position(position: Position) -> None:
 
 
 def _due_time(delay: int | RedeliveryBackoff, now_ms: int, redelivery_count: int) -> int:
-    delay_ms = check_delay(delay if isinstance(delay, int) else delay.next(redelivery_count))
-    if not 0 <= now_ms <= LONG_MAX - delay_ms:
-        raise InvalidValue(
-            f"{now_ms} ms and a delay of {delay_ms} ms: beyond 64 bits",
-            hint="times are epoch milliseconds, 0 to 2^63 - 1",
-            value=now_ms,
-        )
-    return now_ms + delay_ms
+    return due_time(delay if isinstance(delay, int) else delay.next(redelivery_count), now_ms)
 
 
 def _seal(groups: Sequence[DueGroup]) -> list[Block]:

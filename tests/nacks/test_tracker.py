@@ -12,7 +12,8 @@ import pytest
 from store.errors import InvalidValue, StoreError
 from store.nacks import NegativeAcksTracker
 from store.nacks.backoff import FixedBackoff, ListBackoff, MultiplierBackoff
-from store.nacks.tracker import DEFAULT_PRECISION_BITS, UNKNOWN_PARTITION, trim_lower_bits
+from store.nacks.buckets import DEFAULT_PRECISION_BITS, trim_lower_bits
+from store.nacks.tracker import UNKNOWN_PARTITION
 from store.names import LONG_MAX, Position
 
 NOW = 1_700_000_000_000

@@ -1,0 +1,167 @@
+"""Rows of the store's database ``nacks``: kept negative acks of subscriptions.  Format: docs/formats/nacks.md.
+
+One row a tracker (a subscription of a topic), and one row a (tracker, time bucket, ledger) with the entry ids as a bitmap
+in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from store.errors import IndexCorrupt, Unsupported
+from store.names import LONG_MAX
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+ROW_VERSION = 1
+MAX_PRECISION_BITS = 62
+"""More bits than this would leave no bit of a 63-bit time."""
+
+TRACKER = b"\x00"
+BUCKET = b"\x01"
+ID_SIZE_BYTES = 8
+_PLACE = struct.Struct(">QQ")  # bucket, ledger
+_HEAD = struct.Struct(
+    "<B"  # version            1
+    "B"  # precision bits      of a tracker row; 0 in a bucket row
+    "H"  # topic length        of a tracker row, bytes; 0 in a bucket row
+    "I"  # CRC-32C             of the key and of everything but this field
+    "Q"  # count               of a bucket row: cardinality of the bitmap; of a tracker row: additions so far
+)
+_CHECKSUM_AT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerRow:
+    """Whose nacks are kept, and how their times are trimmed."""
+
+    topic: str
+    subscription: str
+    precision_bits: int
+    additions: int = 0  # changes that added nacks: an earlier one is not undone before a later one
+
+    @property
+    def id(self) -> bytes:
+        return tracker_id(self.topic, self.subscription)
+
+
+def tracker_id(topic: str, subscription: str) -> bytes:
+    """Return the id of a tracker: names may be longer than a key of LMDB."""
+    return hashlib.blake2b(f"{topic}\0{subscription}".encode(), digest_size=ID_SIZE_BYTES).digest()
+
+
+def tracker_key(identity: bytes) -> bytes:
+    """Return the key of the tracker row."""
+    return TRACKER + identity
+
+
+def bucket_prefix(identity: bytes) -> bytes:
+    """Return what the keys of all bitmaps of a tracker begin with."""
+    return BUCKET + identity
+
+
+def bucket_key(identity: bytes, bucket_ms: int, ledger_id: int) -> bytes:
+    """Return the key of the bitmap of one bucket and ledger."""
+    return bucket_prefix(identity) + _PLACE.pack(bucket_ms, ledger_id)
+
+
+def bucket_of_key(key: bytes) -> tuple[bytes, int, int]:
+    """Return (tracker id, bucket in epoch ms, ledger id); raises IndexCorrupt."""
+    if len(key) != 1 + ID_SIZE_BYTES + _PLACE.size or key[:1] != BUCKET:
+        raise _damaged(key, f"a key of {len(key)} bytes")
+    bucket_ms, ledger_id = _PLACE.unpack_from(key, 1 + ID_SIZE_BYTES)
+    if max(bucket_ms, ledger_id) > LONG_MAX:
+        raise _damaged(key, "a bucket or ledger beyond 63 bits")
+    return key[1 : 1 + ID_SIZE_BYTES], bucket_ms, ledger_id
+
+
+def encode_tracker_row(row: TrackerRow) -> bytes:
+    """Return the value of a tracker row."""
+    topic = row.topic.encode()
+    return _sealed(
+        tracker_key(row.id), (row.precision_bits, len(topic), row.additions), topic + row.subscription.encode()
+    )
+
+
+def decode_tracker_row(key: bytes, value: bytes | memoryview) -> TrackerRow:
+    """Return the tracker; raises IndexCorrupt for damage and Unsupported for a newer row."""
+    (bits, topic_size, additions), body = _opened(key, value)
+    try:
+        row = TrackerRow(body[:topic_size].decode(), body[topic_size:].decode(), bits, additions)
+    except UnicodeDecodeError as error:
+        raise _damaged(key, str(error)) from error
+    if bits > MAX_PRECISION_BITS or topic_size > len(body) or key != tracker_key(row.id):
+        raise _damaged(key, "its fields do not fit its key")
+    return row
+
+
+def encode_bucket_row(key: bytes, entry_ids: BitMap64) -> bytes:
+    """Return the value of a bucket row; equal ids give equal bytes. ENTRY_IDS are compacted in place."""
+    entry_ids.run_optimize()
+    return _sealed(key, (0, 0, len(entry_ids)), entry_ids.serialize())
+
+
+def bucket_row_entries(key: bytes, value: bytes | memoryview) -> int:
+    """Return how many entries a bucket row holds, from its head alone: nothing is verified but version and length."""
+    if len(value) < _HEAD.size:
+        raise _damaged(key, f"{len(value)} bytes")
+    version, _, _, _, entries = _HEAD.unpack_from(value)
+    _check_version(key, version)
+    return int(entries)
+
+
+def decode_bucket_row(key: bytes, value: bytes | memoryview) -> BitMap64:
+    """Return the entry ids, never none; raises IndexCorrupt for damage and Unsupported for a newer row."""
+    from pyroaring import BitMap64
+
+    (bits, topic_size, entries), body = _opened(key, value)
+    try:
+        entry_ids = BitMap64.deserialize(body)
+    except (ValueError, IndexError) as error:
+        raise _damaged(key, str(error) or "no bitmap") from error
+    if bits or topic_size or not entries or len(entry_ids) != entries or entry_ids.max() > LONG_MAX:
+        raise _damaged(key, f"{len(entry_ids)} entries, {entries} expected")
+    return entry_ids
+
+
+def _sealed(key: bytes, fields: tuple[int, int, int], body: bytes) -> bytes:
+    bits, topic_size, entries = fields
+    plain = _HEAD.pack(ROW_VERSION, bits, topic_size, 0, entries) + body
+    return _HEAD.pack(ROW_VERSION, bits, topic_size, google_crc32c.value(key + plain), entries) + body
+
+
+def _opened(key: bytes, value: bytes | memoryview) -> tuple[tuple[int, int, int], bytes]:
+    raw = bytes(value)
+    if len(raw) < _HEAD.size:
+        raise _damaged(key, f"{len(raw)} bytes")
+    version, bits, topic_size, checksum, entries = _HEAD.unpack_from(raw)
+    _check_version(key, version)
+    plain = raw[:_CHECKSUM_AT] + bytes(4) + raw[_CHECKSUM_AT + 4 :]
+    if google_crc32c.value(key + plain) != checksum:
+        raise _damaged(key, "the checksum is wrong")
+    return (bits, topic_size, entries), raw[_HEAD.size :]
+
+
+def _check_version(key: bytes, version: int) -> None:
+    if version > ROW_VERSION:
+        raise Unsupported(
+            f"row of negative acks {key.hex()} has version {version}, this toolkit knows {ROW_VERSION}",
+            hint="use the toolkit that wrote it",
+            version=version,
+        )
+    if version != ROW_VERSION:
+        raise _damaged(key, f"version {version}")
+
+
+def _damaged(key: bytes, what: str) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"the row of negative acks {key.hex()} is damaged: {what}",
+        hint="undo the change that wrote it (pulsar-admin store log --steps), or bring the store back from a snapshot",
+        key=key.hex(),
+    )
