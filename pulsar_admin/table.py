@@ -179,6 +179,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.compaction.changing:run",
             "Compact topics: keep the latest message of every key in a new compacted ledger.",
         ),
+        "verify": Row(
+            "commands.compaction.checking:verify", "Check compacted ledgers against the log they were made from."
+        ),
         "upgrade": Row(
             "commands.compaction.changing:upgrade",
             "Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only.",

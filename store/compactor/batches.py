@@ -51,7 +51,15 @@ class MessageBatch:
         """Return the array that the spans of entry INDEX's messages are offsets into."""
         return self.scratch if self.rows[index]["flags"] & kernel.IN_SCRATCH else self.data
 
+    def head(self, count: int) -> MessageBatch:
+        """Return the first COUNT entries and their messages."""
+        firsts = self.firsts[: count + 1]
+        return MessageBatch(
+            self.compacted, self.data, self.scratch, self.rows[:count], self.slots[: firsts[-1]], firsts
+        )
+
     def position(self, index: int) -> Position:
+        """Return the original position of entry INDEX."""
         row = self.rows[index]
         return Position(int(row["ledger_id"]), int(row["entry_id"]))
 

@@ -94,7 +94,7 @@ class Compaction:
         rows = batch.rows
         ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
         for index in np.flatnonzero(ends).tolist():
-            self._chunked[_uuid(batch, index)] = ordinal + int(batch.firsts[index])
+            self._chunked[uuid_of(batch, index)] = ordinal + int(batch.firsts[index])
 
     def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes]:
         """Phase two: yield the payload of every entry of the new ledger; ``result`` is complete at the end."""
@@ -171,7 +171,7 @@ class Compaction:
         """Whether the message of chunk INDEX stays; one whose last chunk is not here may still become whole: it does."""
         if self.rules.everything:
             return True
-        ordinal = self._chunked.get(_uuid(batch, index))
+        ordinal = self._chunked.get(uuid_of(batch, index))
         if ordinal is None:
             return True
         if batch.rows[index]["key_length"] < 0:
@@ -179,6 +179,7 @@ class Compaction:
         return bool(self._bits[ordinal >> 3] >> (ordinal & 7) & 1)
 
 
-def _uuid(batch: MessageBatch, index: int) -> bytes:
+def uuid_of(batch: MessageBatch, index: int) -> bytes:
+    """Return the uuid that the chunks of one message share."""
     row = batch.rows[index]
     return bytes(batch.data.data[row["uuid_start"] : row["uuid_start"] + row["uuid_length"]])

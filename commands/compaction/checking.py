@@ -1,0 +1,106 @@
+"""``compaction verify``: the compacted ledger against the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from commands.topics.answers import selected
+from pulsar_admin.columns import Column, clean_text
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import position_json
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from store.compaction.status import read_status
+from store.compaction.view import open_view
+from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.names import TopicName
+from store.topics import read_topic
+
+if TYPE_CHECKING:
+    from store.compactor.verify import Verification
+
+_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("LEDGER", "compactedLedger", "number"),
+    Column("HORIZON", "horizon"),
+    Column("ENTRIES", "entries", "number"),
+    Column("MESSAGES", "messages", "number"),
+    Column("PROBLEMS", "problems", "number"),
+)
+
+
+@command(
+    "verify",
+    examples=[
+        "pulsar-admin compaction verify acme/orders/compacted",
+        "pulsar-admin compaction verify --pattern 'acme/*/compacted*' -o table",
+    ],
+    output="What was compared, and every problem with the position of its message; exit code 1 when there is one.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
+)
+@topics_argument
+@pass_app
+def verify(app: App, selection: TopicSelection) -> None:
+    """Check compacted ledgers against the log they were made from.
+
+    Every key's latest value is there and the same bytes, nothing replaced or deleted is, entries are in order, batch indexes
+    ascend and are in range. What was trimmed from the topic cannot be compared; encrypted batches are compared as bytes only.
+    """
+    with open_reader(app.store) as reader:
+        names = selected(reader.txn, selection)
+        rows = list(app.each(names, lambda name: _verify(app, reader, name)))
+    app.problems(sum(row["problems"] for row in rows))
+    if len(names) == 1 and rows:
+        app.emit(rows[0], _COLUMNS, plain=_render)
+    else:
+        app.emit_rows(rows, _COLUMNS)
+
+
+def _verify(app: App, reader: EntryReader, name: TopicName) -> dict[str, Any]:  # Any: JSON
+    from store.compactor.verify import verify_view
+
+    topic = read_topic(reader.txn, name)
+    view = open_view(reader, topic)
+    status = read_status(reader, topic, leaked=())
+    findings = [{"kind": "status", "position": None, "message": text} for text in status.problems]
+    if view is None:
+        return {"topic": str(name), "compacted": False, "problems": len(findings), "findings": findings}
+    with app.progress(2 * topic.rank(view.horizon), "entries", f"{name}: verify") as bar:
+        found = verify_view(reader, topic, view, advance=bar.advance)
+    return _document(name, found, findings)
+
+
+def _document(name: TopicName, found: Verification, findings: list[dict[str, Any]]) -> dict[str, Any]:  # Any: JSON
+    for row in found.findings:
+        place = None if row.position is None else position_json(row.position, name.partition_index)
+        findings.append({"kind": row.kind, "position": place, "message": row.message})
+    return {
+        "topic": str(name),
+        "compacted": True,
+        "compactedLedger": found.ledger_id,
+        "horizon": position_json(found.horizon, name.partition_index),
+        "entries": found.entries,
+        "messages": found.messages,
+        "topicEntries": found.topic_entries,
+        "topicMessages": found.topic_messages,
+        "trimmedBefore": None if found.trimmed_before is None else position_json(found.trimmed_before),
+        "keyless": found.keyless,
+        "encryptedEntries": found.unchecked,
+        "lostEntries": found.lost,
+        "problems": found.total + len(findings) - len(found.findings),
+        "findings": findings,
+    }
+
+
+def _render(document: Any) -> str:  # Any: the JSON of ``_verify``
+    if not document["compacted"]:
+        return f"{document['topic']}: never compacted"
+    lines = [
+        f"{document['topic']}: compacted ledger {document['compactedLedger']}, {document['entries']:,} entries, "
+        f"{document['messages']:,} messages; compared with {document['topicEntries']:,} entries of the topic",
+        f"  {document['problems']} problems",
+    ]
+    lines += [f"  {row['kind']}: {clean_text(row['message'])}" for row in document["findings"]]
+    if document["lostEntries"]:
+        lines.append(f"  {document['lostEntries']} entries of the topic cannot be read: problems may be due to them")
+    return "\n".join(lines)
