@@ -78,7 +78,9 @@ RANKS = {
     "skew": 5,
     "timeline": 5,
     "compactor": 4,
+    "delayed": 6,
     "logwriter": 6,
+    "dump": 7,
 }
 """Layers inside ``store``: a module imports its own layer and those below. What is not named is a read model."""
 READ_MODEL = 3

@@ -1,0 +1,249 @@
+"""An entry of the delayed message index: which messages fall due in which tick. Our own format, docs/formats/delayed-index.md.
+
+An entry holds messages as rows (tick, ledger id, entry id), sorted and different. Two bodies say the same; the writer takes the one
+that it expects to be smaller:
+
+- *Roaring*: tick → ledger → portable RoaringBitmap of entry ids. Smallest where neighbours fall due together (a fixed delay).
+- *packed*: one ascending sequence of numbers (tick, ledger, entry), Elias–Fano coded. Smallest where due times are scattered: it needs
+  2 + log2(range / messages) bits a message, where bitmaps of one message take 18 bytes.
+
+Everything is little-endian, a CRC-32C of all before it ends the entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from pyroaring import BitMap
+
+from store.codec.buffer import Reader
+from store.errors import EntryCorrupt, LimitExceeded, Unsupported
+
+Array = np.ndarray[Any, Any]  # a column; i64 unless stated
+
+MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
+FORMAT = 1
+ROARING, PACKED = 0, 1
+ENTRY_MESSAGES_MAX = 1 << 18
+_KEY_BITS = 62
+_HEADER = struct.Struct(
+    "<4s"  # magic
+    "B"  # format
+    "B"  # body: 0 Roaring, 1 packed
+    "B"  # packed: bits of an entry id in a number
+    "B"  # packed: low bits stored plainly
+    "q"  # tick in ms
+    "q"  # first tick: first due time // tick
+    "I"  # messages
+    "I"  # ledgers
+)
+_CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRows:
+    """Messages by due time: columns of equal length, sorted by (time, ledger, entry), each message once."""
+
+    times_ms: Array
+    ledger_ids: Array
+    entry_ids: Array
+
+    def __len__(self) -> int:
+        return len(self.times_ms)
+
+    def take(self, chosen: Any) -> DelayedRows:
+        """Return the rows that CHOSEN (mask, slice or indexes in order) names."""
+        return DelayedRows(self.times_ms[chosen], self.ledger_ids[chosen], self.entry_ids[chosen])
+
+    def floored(self, tick_ms: int) -> DelayedRows:
+        """Return the rows with times rounded down to TICK_MS, in order again."""
+        return sorted_rows(self.times_ms // tick_ms * tick_ms, self.ledger_ids, self.entry_ids)
+
+
+def no_rows() -> DelayedRows:
+    """Return no messages."""
+    return DelayedRows(*(np.zeros(0, np.int64) for _ in range(3)))
+
+
+def sorted_rows(times_ms: Array, ledger_ids: Array, entry_ids: Array) -> DelayedRows:
+    """Return columns in any order as rows in order."""
+    order = np.lexsort((entry_ids, ledger_ids, times_ms))
+    return DelayedRows(times_ms[order], ledger_ids[order], entry_ids[order])
+
+
+def join_rows(parts: list[DelayedRows]) -> DelayedRows:
+    """Return all rows of PARTS in order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return no_rows()
+    columns = zip(*((part.times_ms, part.ledger_ids, part.entry_ids) for part in parts), strict=True)
+    return sorted_rows(*(np.concatenate(column) for column in columns))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def iter_encoded(rows: DelayedRows, tick_ms: int, limit: int = ENTRY_MESSAGES_MAX) -> Iterator[tuple[bytes, int]]:
+    """Yield (entry, messages in it): ROWS, whose times are multiples of TICK_MS, in as few entries as the limits allow.
+
+    Raises LimitExceeded for an entry id that no bitmap holds.
+    """
+    if not len(rows):
+        return
+    if int(rows.entry_ids.max()) >= 1 << 32 or int(rows.entry_ids.min()) < 0:
+        raise LimitExceeded("an entry id beyond 32 bits: no ledger of Pulsar is that long")
+    for start in range(0, len(rows), limit):
+        yield from _encode_piece(rows.take(slice(start, start + limit)), tick_ms)
+
+
+def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]]:
+    ledgers, places = np.unique(rows.ledger_ids, return_inverse=True)
+    ticks = rows.times_ms // tick_ms
+    entry_bits = int(rows.entry_ids.max()).bit_length()
+    span = int(ticks[-1]) - int(ticks[0]) + 1
+    universe = (span * len(ledgers)) << entry_bits
+    fits = universe.bit_length() <= _KEY_BITS
+    if not fits and len(rows) > 1 and not _is_roaring_smaller(rows, ticks, universe):
+        middle = len(rows) // 2
+        yield from _encode_piece(rows.take(slice(0, middle)), tick_ms)
+        yield from _encode_piece(rows.take(slice(middle, None)), tick_ms)
+        return
+    if not fits or _is_roaring_smaller(rows, ticks, universe):
+        form, low_bits, body = ROARING, 0, _roaring_body(ticks - ticks[0], places, rows.entry_ids)
+    else:
+        keys = (((ticks - ticks[0]) * len(ledgers) + places) << entry_bits) | rows.entry_ids
+        form, low_bits = PACKED, max((universe // len(rows)).bit_length() - 1, 0)
+        body = _packed_body(keys, low_bits)
+    header = _HEADER.pack(MAGIC, FORMAT, form, entry_bits, low_bits, tick_ms, int(ticks[0]), len(rows), len(ledgers))
+    whole = header + _varints(np.diff(ledgers, prepend=0)) + body
+    yield whole + _CRC.pack(google_crc32c.value(whole)), len(rows)
+
+
+def _is_roaring_smaller(rows: DelayedRows, ticks: Array, universe: int) -> bool:
+    """Whether bitmaps are expected to be smaller: their headers and runs counted, their containers taken for whole."""
+    count = len(rows)
+    new_cell = np.append(True, (ticks[1:] != ticks[:-1]) | (rows.ledger_ids[1:] != rows.ledger_ids[:-1]))
+    new_run = new_cell | np.append(True, rows.entry_ids[1:] != rows.entry_ids[:-1] + 1)
+    cells, runs = int(new_cell.sum()), int(new_run.sum())
+    bitmaps = 18 * cells + min(4 * runs, 2 * count)
+    return bitmaps < count * (2 + max((universe // count).bit_length() - 1, 0)) // 8
+
+
+def _roaring_body(ticks: Array, places: Array, entry_ids: Array) -> bytes:
+    """Return cells: varints (ticks since the last cell, place in the ledger table, length), then the bitmap."""
+    starts = np.flatnonzero(np.append(True, (ticks[1:] != ticks[:-1]) | (places[1:] != places[:-1])))
+    parts: list[bytes] = []
+    before = 0
+    ends = [*starts[1:].tolist(), len(ticks)]
+    for start, end in zip(starts.tolist(), ends, strict=True):
+        bitmap = BitMap(entry_ids[start:end].astype(np.uint32))
+        bitmap.run_optimize()
+        raw = bitmap.serialize()
+        tick = int(ticks[start])
+        parts += [_varint(tick - before), _varint(int(places[start])), _varint(len(raw)), bytes(raw)]
+        before = tick
+    return b"".join(parts)
+
+
+def _packed_body(keys: Array, low_bits: int) -> bytes:
+    """Return bit planes of the low bits, lowest first, then the high parts in unary: bit high(i) + i is set."""
+    planes = [np.packbits(((keys >> bit) & 1).astype(bool), bitorder="little").tobytes() for bit in range(low_bits)]
+    marks = (keys >> low_bits) + np.arange(len(keys))
+    high = np.zeros(int(marks[-1]) + 1, bool)
+    high[marks] = True
+    return b"".join([*planes, np.packbits(high, bitorder="little").tobytes()])
+
+
+def _varints(values: Array) -> bytes:
+    return b"".join(map(_varint, values.tolist()))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, DelayedRows]:
+    """Return (tick in ms, rows) of an entry; raises EntryCorrupt, and Unsupported for a format of a newer toolkit."""
+    data = bytes(payload)
+    if len(data) < _HEADER.size + _CRC.size or data[:4] != MAGIC:
+        raise _corrupt(where, "no entry of a delayed message index")
+    if _CRC.unpack(data[-4:])[0] != google_crc32c.value(data[:-4]):
+        raise _corrupt(where, "its checksum is wrong")
+    _, written, form, entry_bits, low_bits, tick_ms, first_tick, messages, ledgers = _HEADER.unpack_from(data)
+    if written > FORMAT:
+        raise Unsupported(
+            f"{where}: delayed index of format {written}, this toolkit knows up to {FORMAT}",
+            hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build --rebuild",
+        )
+    if form not in (ROARING, PACKED) or tick_ms <= 0 or not 0 < ledgers <= messages <= ENTRY_MESSAGES_MAX:
+        raise _corrupt(where, "its header contradicts itself")
+    taken = Reader(data[_HEADER.size : -_CRC.size], where, EntryCorrupt)
+    table = np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
+    rest = data[_HEADER.size + taken.pos : -_CRC.size]
+    if form == ROARING:
+        ticks, places, entry_ids = _read_roaring(rest, ledgers, where)
+    else:
+        ticks, places, entry_ids = _read_packed(rest, (messages, ledgers, entry_bits, low_bits), where)
+    if len(ticks) != messages:
+        raise _corrupt(where, f"its header says {messages} messages, it has {len(ticks)}")
+    return tick_ms, DelayedRows((ticks + first_tick) * tick_ms, table[places], entry_ids)
+
+
+def _read_roaring(body: bytes, ledgers: int, where: str) -> tuple[Array, Array, Array]:
+    taken = Reader(body, where, EntryCorrupt)
+    tick = messages = 0
+    cells: list[tuple[int, int, int]] = []
+    found: list[Array] = []
+    while taken.pos < len(body):
+        tick += taken.varint()
+        place, length = taken.varint(), taken.varint()
+        raw = bytes(taken.take(length))
+        try:
+            bitmap = BitMap.deserialize(raw)
+        except (ValueError, IndexError) as cause:
+            raise _corrupt(where, f"no RoaringBitmap: {cause}") from cause
+        messages += len(bitmap)
+        if place >= ledgers or messages > ENTRY_MESSAGES_MAX:
+            raise _corrupt(where, "a cell of it contradicts the header")
+        found.append(np.array(bitmap.to_array(), np.int64))
+        cells.append((tick, place, len(bitmap)))
+    columns = np.array(cells, np.int64).reshape(-1, 3)
+    entry_ids = np.concatenate([*found, np.zeros(0, np.int64)])
+    return np.repeat(columns[:, 0], columns[:, 2]), np.repeat(columns[:, 1], columns[:, 2]), entry_ids
+
+
+def _read_packed(body: bytes, shape: tuple[int, int, int, int], where: str) -> tuple[Array, Array, Array]:
+    messages, ledgers, entry_bits, low_bits = shape
+    plane_bytes = (messages + 7) // 8
+    if len(body) <= plane_bytes * low_bits or entry_bits > 32 or low_bits > _KEY_BITS:
+        raise _corrupt(where, "it is too short for its header")
+    raw = np.frombuffer(body, np.uint8)
+    marks = np.flatnonzero(np.unpackbits(raw[plane_bytes * low_bits :], bitorder="little"))
+    if len(marks) != messages:
+        raise _corrupt(where, f"its header says {messages} messages, it has {len(marks)}")
+    keys = (marks - np.arange(messages)) << low_bits
+    for bit in range(low_bits):
+        plane = raw[plane_bytes * bit : plane_bytes * (bit + 1)]
+        keys |= np.unpackbits(plane, count=messages, bitorder="little").astype(np.int64) << bit
+    cells = keys >> entry_bits
+    return cells // ledgers, cells % ledgers, keys & ((1 << entry_bits) - 1)
+
+
+def _corrupt(where: str, what: str) -> EntryCorrupt:
+    return EntryCorrupt(
+        f"{where}: {what}", hint="make the index again: pulsar-admin delayed build --rebuild", where=where
+    )

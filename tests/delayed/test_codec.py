@@ -1,0 +1,160 @@
+"""Entries of the index and the rules of partitions."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+from pyroaring import BitMap
+
+from store.codec.delayedindex import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
+from store.codec.delayedpolicy import (
+    IndexRules,
+    check_growth,
+    check_rules,
+    decode_rules,
+    encode_rules,
+    parse_width_ms,
+)
+from store.errors import EntryCorrupt, IndexCorrupt, InvalidValue, LimitExceeded, Refused, StoreError, Unsupported
+
+TICK_MS = 1000
+
+
+def rows_from(messages: Any) -> DelayedRows:
+    columns = np.array(sorted(messages), np.int64).reshape(-1, 3)
+    return sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def messages_of(rows: DelayedRows) -> list[tuple[int, int, int]]:
+    return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
+
+
+def decoded(entries: list[bytes]) -> list[tuple[int, int, int]]:
+    found = []
+    for entry in entries:
+        tick_ms, rows = decode_entry_rows(entry, "here")
+        assert tick_ms == TICK_MS
+        found += messages_of(rows)
+    return found
+
+
+def encoded(rows: DelayedRows, limit: int = 1 << 18) -> list[bytes]:
+    return [entry for entry, _ in iter_encoded(rows, TICK_MS, limit)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_round_trip(seed: int) -> None:
+    draw = random.Random(seed)
+    ticks = draw.choice([1, 5, 300, 10**9])
+    ledgers = [draw.randrange(0, draw.choice([10, 10**6, 2**62])) for _ in range(draw.choice([1, 3, 40]))]
+    if seed % 2:
+        wanted = {
+            (draw.randrange(ticks) * TICK_MS, draw.choice(ledgers), draw.randrange(draw.choice([20, 2**32])))
+            for _ in range(draw.choice([1, 30, 500]))
+        }
+    else:
+        start = draw.randrange(2**31)
+        wanted = {(n // 40 * TICK_MS, ledgers[0], start + n) for n in range(draw.choice([1, 41, 1000]))}
+    rows = rows_from(wanted)
+    limit = draw.choice([1, 7, 1 << 18])
+    assert decoded(encoded(rows, limit)) == sorted(wanted)
+
+
+def test_both_bodies_are_used() -> None:
+    runs = encoded(rows_from({(n // 500 * TICK_MS, 7, n) for n in range(5000)}))
+    scattered = encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(5000)}))
+    assert [entry[5] for entry in runs + scattered] == [0, 1]
+    assert len(runs[0]) < 5000 * 0.1
+    assert len(scattered[0]) < 5000 * 1.7
+
+
+def test_vector_written_by_hand() -> None:
+    """The Roaring body laid out as docs/formats/delayed-index.md says, by struct and pyroaring alone."""
+    bitmap = bytes(BitMap([4, 5]).serialize())
+    body = bytes([0, 1, len(bitmap)]) + bitmap + bytes([3, 0, len(bitmap)]) + bitmap
+    head = struct.pack("<4sBBBBqqII", b"\x89PDI", 1, 0, 3, 0, TICK_MS, 100, 4, 2) + bytes([10, 2]) + body
+    entry = head + struct.pack("<I", google_crc32c.value(head))
+    wanted = [(100_000, 12, 4), (100_000, 12, 5), (103_000, 10, 4), (103_000, 10, 5)]
+    assert decoded([entry]) == wanted
+
+
+def test_any_damage_is_found() -> None:
+    (entry,) = encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(50)}))
+    for place in range(len(entry)):
+        flipped = entry[:place] + bytes([entry[place] ^ 1 << place % 8]) + entry[place + 1 :]
+        with pytest.raises(EntryCorrupt):
+            decode_entry_rows(flipped, "here")
+        with pytest.raises(EntryCorrupt):
+            decode_entry_rows(entry[:place], "here")
+
+
+def test_wrong_bytes_with_a_right_checksum() -> None:
+    """Whatever the bytes say, only errors of the tree leave the decoder."""
+    draw = random.Random(5)
+    entries = encoded(rows_from({(n // 9 * TICK_MS, 7, n) for n in range(90)}))
+    entries += encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(50)}))
+    for number in range(1500):
+        whole = bytearray(entries[number % 2][:-4])
+        for _ in range(draw.randrange(1, 4)):
+            whole[draw.randrange(8, len(whole))] = draw.randrange(256)
+        try:
+            decode_entry_rows(bytes(whole) + struct.pack("<I", google_crc32c.value(bytes(whole))), "here")
+        except StoreError:
+            continue
+
+
+def test_newer_format_is_named() -> None:
+    (entry,) = encoded(rows_from({(0, 1, 1)}))
+    newer = entry[:4] + b"\x02" + entry[5:-4]
+    with pytest.raises(Unsupported, match="format 2"):
+        decode_entry_rows(newer + struct.pack("<I", google_crc32c.value(newer)), "here")
+
+
+def test_entry_ids_beyond_a_bitmap() -> None:
+    with pytest.raises(LimitExceeded):
+        encoded(rows_from({(0, 1, 2**32)}))
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "width_ms"),
+    [("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("3d", 259_200_000), ("2w", 1_209_600_000), ("500ms", 500)],
+)
+def test_grammar_of_the_seed(text: str, width_ms: int) -> None:
+    assert parse_width_ms(text) == width_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "0s", "-5m", "5 m", "1h30m", "5x", "99999999999999999999w", "9223372036854775807w", "m", "٣s"]
+)
+def test_bad_widths(text: str) -> None:
+    with pytest.raises(InvalidValue):
+        parse_width_ms(text)
+
+
+def test_rules() -> None:
+    check_rules(IndexRules())
+    assert IndexRules().slots == 300
+    for wrong in (IndexRules(1000, 2000), IndexRules(0, 1), IndexRules(-1, -1), IndexRules(2**62, 1)):
+        with pytest.raises(InvalidValue):
+            check_rules(wrong)
+    check_growth(IndexRules(300_000), IndexRules(600_000), split=False)
+    with pytest.raises(Refused, match=r"300000 ms.*120000 ms"):
+        check_growth(IndexRules(300_000), IndexRules(120_000), split=False)
+    check_growth(IndexRules(300_000), IndexRules(120_000), split=True)
+
+
+def test_rules_row() -> None:
+    assert decode_rules(encode_rules(IndexRules(60_000, 500)), "a/b") == IndexRules(60_000, 500)
+    with pytest.raises(Unsupported):
+        decode_rules(encode_rules(IndexRules()).replace(b'"format": 1', b'"format": 2'), "a/b")
+    for damaged in (b"", b"[]", b"{}", encode_rules(IndexRules(1, 5))):
+        with pytest.raises(IndexCorrupt):
+            decode_rules(damaged, "a/b")

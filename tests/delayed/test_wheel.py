@@ -1,0 +1,126 @@
+"""The time wheel against a sorted list: nothing early by a tick or more, nothing late, nothing lost or doubled, over restarts."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from store.codec.delayedindex import DelayedRows, sorted_rows
+from store.codec.delayedpolicy import IndexRules
+from store.delayed.wheel import RowsSource, TimeWheel
+
+Key = tuple[int, int]
+
+
+class Model:
+    """What waits, as a plain dictionary; the wheel's source loads from it, and what was given is taken out of it."""
+
+    def __init__(self) -> None:
+        self.due: dict[Key, int] = {}
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        chosen = [(time, *key) for key, time in self.due.items() if start_ms <= time < end_ms]
+        columns = np.array(chosen, np.int64).reshape(-1, 3)
+        return sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2])
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        return min((time for time in self.due.values() if time >= start_ms), default=None)
+
+
+def run_schedule(seed: int) -> int:
+    """One random schedule: adds, clock steps and restarts at every step; returns how many messages were given."""
+    draw = random.Random(seed)
+    tick = draw.choice([1, 7, 500, 1000])
+    rules = IndexRules(tick * draw.choice([1, 2, 3, 10, 37]) + draw.choice([0, 0, tick // 2]), tick)
+    model, now, number, given = Model(), draw.randrange(0, 10**6), 0, 0
+    wheel = TimeWheel(rules, model)
+    reach = rules.granularity_ms * draw.choice([1, 3, 8])
+    for _ in range(draw.randrange(1, 8)):
+        for _ in range(draw.randrange(0, 4)):
+            due = now + draw.randrange(-reach // 2 - 1, reach + 1)
+            key, number = (10 + number // 3, number), number + 1
+            model.due[key] = due
+            # Before the first advance the wheel holds nothing, and is told so by its answer.
+            wheel.add(due, *key)
+        if draw.random() < 0.3:
+            wheel = TimeWheel(rules, model)
+        now += draw.randrange(0, reach)
+        # A restart in the middle of an advance: the rest is given by the next wheel.
+        stop_after = draw.choice([None, None, 0, 1])
+        given += advance(wheel, model, now, tick, stop_after)
+        if stop_after is not None:
+            wheel = TimeWheel(rules, model)
+            given += advance(wheel, model, now, tick, None)
+        late = [key for key, due in model.due.items() if due <= now]
+        assert not late, f"seed {seed}: {late} were due at {now}"
+    assert given + len(model.due) == number, f"seed {seed}"
+    return given
+
+
+def advance(wheel: TimeWheel, model: Model, now: int, tick: int, stop_after: int | None) -> int:
+    given, ticks = 0, []
+    for count, dispatch in enumerate(wheel.advance(now)):
+        ticks.append(dispatch.tick_ms)
+        for key in zip(dispatch.rows.ledger_ids.tolist(), dispatch.rows.entry_ids.tolist(), strict=True):
+            assert model.due.pop(key) < now + tick, "given early by a tick or more, or a second time"
+            given += 1
+        if count == stop_after:
+            break
+    assert all(before < after for before, after in pairwise(ticks)), "in time order"
+    return given
+
+
+def test_random_schedules() -> None:
+    assert sum(map(run_schedule, range(1500))) > 3000
+
+
+@pytest.mark.deep
+def test_a_hundred_thousand_schedules() -> None:
+    assert sum(map(run_schedule, range(100_000))) > 200_000
+
+
+def rows_of(*times: int) -> DelayedRows:
+    return DelayedRows(
+        np.array(times, np.int64), np.full(len(times), 1, np.int64), np.arange(len(times), dtype=np.int64)
+    )
+
+
+def test_memory_is_two_windows() -> None:
+    """A message a millisecond over a hundred windows: never more than two windows' messages are held."""
+    rules = IndexRules(1000, 10)
+    wheel = TimeWheel(rules, RowsSource(rows_of(*range(100_000))))
+    seen = most = 0
+    for now in range(0, 100_001, 137):
+        seen += sum(len(found.rows) for found in wheel.advance(now))
+        most = max(most, wheel.held)
+    seen += sum(len(found.rows) for found in wheel.advance(10**9))
+    assert seen == 100_000
+    assert most == 2000
+
+
+def test_gaps_are_hopped_over() -> None:
+    """Years without a message cost nothing, and a due time in the year 60000 is a time like any other."""
+    far = 1_831_000_000_000_000
+    wheel = TimeWheel(IndexRules(), RowsSource(rows_of(0, far)))
+    assert [found.tick_ms for found in wheel.advance(far - 1)] == [0]
+    assert [found.tick_ms for found in wheel.advance(far)] == [far]
+
+
+def test_next_window_is_loaded_before_it_is_needed() -> None:
+    loads: list[int] = []
+
+    class Counting(RowsSource):
+        def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+            loads.append(start_ms)
+            return super().load(start_ms, end_ms)
+
+    wheel = TimeWheel(IndexRules(1000, 100), Counting(rows_of(100, 1100)))
+    assert [found.tick_ms for found in wheel.advance(400)] == [100]
+    assert loads == [0]
+    assert not list(wheel.advance(600))
+    assert loads == [0, 1000]
+    assert [found.tick_ms for found in wheel.advance(1100)] == [1100]
+    assert loads == [0, 1000]
