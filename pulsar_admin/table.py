@@ -192,6 +192,14 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
         "due": Row("commands.nacks.keeping:due", "List the kept negative acks that are due, and pop them."),
         "stats": Row("commands.nacks.keeping:stats", "Show how many negative acks are kept for which subscription."),
+        "plan": Row(
+            "commands.nacks.planning:plan",
+            "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",
+        ),
+        "simulate": Row(
+            "commands.nacks.simulating:simulate",
+            "Replay negative acks through the old timer and the new ones, and measure how early and how late they are.",
+        ),
     },
     "ledgers": {
         "list": Row("commands.ledgers:list_ledgers", "List every ledger of the metadata and of the entry logs."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -41,7 +41,7 @@ class MemorySample:
 
     time_ms: int
     pending: int
-    size_bytes: int
+    size_bytes: int = field(metadata={"json": "bytes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TimerResult:
     visited: int
     early: Distribution
     late: Distribution
-    peak_bytes: int
+    peak_bytes: int = field(metadata={"json": "peakBytes"})
     memory: tuple[MemorySample, ...]
 
 
@@ -76,7 +76,7 @@ class SweepRow:
     max_early_ms: int
     mean_late_ms: float
     max_late_ms: int
-    peak_bytes: int
+    peak_bytes: int = field(metadata={"json": "peakBytes"})
 
 
 def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None = None) -> list[TimerResult]:

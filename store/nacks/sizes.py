@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from store.codec.nack_bitmaps import ARRAY_LIMIT, Int64s
+from store.codec.nacks import HEADER_SIZE_BYTES
 from store.errors import InvalidValue
 from store.nacks.buckets import check_precision_bits
 from store.nacks.rows import check_column
@@ -203,7 +204,7 @@ def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: Meas
         hash_map_bytes=hash_map_bytes(entries),
         pair_map_bytes=pair_map_bytes(entries),
         seed_bytes=seed_bytes(entries, per_second / 1000 * bucket_ms, load.entries_per_ledger),
-        serialized_bytes=math.ceil(sample.serialized_bytes * factor),
+        serialized_bytes=HEADER_SIZE_BYTES + math.ceil((sample.serialized_bytes - HEADER_SIZE_BYTES) * factor),
         resident_bytes=math.ceil(sample.resident_bytes * factor),
     )
 

@@ -1,0 +1,224 @@
+"""``nacks plan``: what tracking negative acks costs at every precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.nacks.drawing import save_charts, table_text
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
+from pulsar_admin.plot import Chart, line_chart, short_number
+from store.cursors import read_cursor
+from store.errors import AlreadyExists, InvalidValue, SubscriptionNotFound, TopicNotFound
+from store.ledgers import open_reader
+from store.nacks.buckets import DEFAULT_PRECISION_BITS
+from store.names import TopicName
+from store.timespec import format_duration_ms
+from store.topics import read_topic
+
+if TYPE_CHECKING:
+    from store.nacks.measured import TopicNacks
+    from store.nacks.sizes import NackLoad, TrackerSizing
+
+Json = dict[str, Any]  # Any: JSON values
+PRECISIONS = range(17)
+_ENTRIES_PER_LEDGER = 50_000
+
+COLUMNS = (
+    Column("BITS", lambda row: f"{'* ' if row['wanted'] else ''}{row['precisionBits']}", "number"),
+    Column("BUCKET", "bucket", "duration"),
+    Column("EARLY MAX", "worstEarly", "duration"),
+    Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number"),
+    Column("BUCKETS", "buckets", "number"),
+    Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.4g}", "number"),
+    Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number"),
+    Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number"),
+    Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number"),
+    Column("SERIALIZED", lambda row: _size(row["bytesSerialized"]), "number"),
+    Column("RESIDENT", lambda row: _size(row["bytesResident"]), "number"),
+    Column("BYTES/ENTRY", lambda row: f"{row['bytesPerEntry']:.3g}", "number"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The load, or where to take it from, and where to draw."""
+
+    rate: float | None
+    delay_ms: int
+    batch_size: int | None
+    entries_per_ledger: int | None
+    acknowledged_every: int
+    precision_ms: int | None
+    topic: TopicName | None
+    subscription: str | None
+    png: Path | None
+    svg: Path | None
+
+
+@command(
+    "plan",
+    examples=[
+        "pulsar-admin nacks plan --rate 10000 --delay 1h",
+        "pulsar-admin nacks plan --topic public/default/plain -s holes --delay 10m --precision 1s",
+    ],
+    elsewhere=["pulsar-admin nacks plan --rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
+    output="A row a precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
+    "pending nacks in the client's maps before PIP-393, by its formula, and in this toolkit's tracker as measured on a sample.",
+    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists],
+)
+@click.option("--rate", type=float, help="Nacked messages a second [the topic's].")
+@click.option("--delay", "delay_ms", type=DURATION, default="1m", show_default=True, help="Delay before redelivery.")
+@click.option("--batch-size", type=click.IntRange(1), help="Messages an entry [1, or the topic's].")
+@click.option("--entries-per-ledger", type=click.IntRange(1), help="managedLedgerMaxEntriesPerLedger [50000].")
+@click.option("--acknowledged-every", type=int, default=0, help="Leave out every n-th entry, as acknowledged.")
+@click.option("--precision", "precision_ms", type=DURATION, help="How early is early enough: marks the row to take.")
+@click.option("--topic", type=TOPIC, help="Take rate and batch size from this topic.")
+@click.option("-s", "--subscription", help="Take the share nacked, and where, from its acknowledgement holes.")
+@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
+@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@gather(PlanRequest)
+@pass_app
+def plan(app: App, options: PlanRequest) -> None:
+    """Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.
+
+    One nack an entry: of a batch the entry is tracked once. With --topic the rate is that between the times of its entries,
+    but for the outermost hundredth, and with -s its holes are what is nacked. * marks the row of --precision, else 8 bits.
+    """
+    load, found = _load(app, options)
+    rows = _rows(load, found, options)
+    charts = _charts(rows)
+    save_charts((options.png, options.svg), charts, _heading(load))
+    form = app.settings.output
+    if form in (None, "plain"):
+        app.emit("\n".join([_heading(load), *_about(found), table_text(rows, COLUMNS), *map(line_chart, charts)]))
+    elif form == "json":
+        app.emit({"load": _load_json(load, found), "precisions": rows})
+    else:
+        app.emit_rows(rows, COLUMNS)
+
+
+def _load(app: App, options: PlanRequest) -> tuple[NackLoad, TopicNacks | None]:
+    # Imported here: numpy.
+    from store.nacks.sizes import NackLoad
+
+    found = _read_topic(app, options) if options.topic is not None else None
+    if found is None and options.subscription is not None:
+        raise click.UsageError("-s: name its topic with --topic", click.get_current_context())
+    per_entry = options.batch_size or (found.batch_size if found else 1)
+    rate = options.rate
+    if rate is None and found is not None and found.entries_per_second is not None:
+        rate = found.entries_per_second * found.nacked_share * per_entry
+    if rate is None:
+        raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
+    per_ledger = options.entries_per_ledger or (found.entries_per_ledger if found else _ENTRIES_PER_LEDGER)
+    return NackLoad(rate, options.delay_ms, per_entry, per_ledger, options.acknowledged_every), found
+
+
+def _read_topic(app: App, options: PlanRequest) -> TopicNacks:
+    from store.nacks.measured import read_topic_nacks
+
+    assert options.topic is not None
+    with open_reader(app.store) as reader:
+        topic = read_topic(reader.txn, options.topic)
+        name = options.subscription
+        cursor = None if name is None else read_cursor(reader.txn, reader, topic, name)
+        return read_topic_nacks(reader.txn, topic, cursor)
+
+
+def _rows(load: NackLoad, found: TopicNacks | None, options: PlanRequest) -> list[Json]:
+    from store.nacks.sizes import size_sample, size_table
+
+    if found is None:
+        sizings = size_table(load, PRECISIONS)
+    else:
+        sizings = size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms, PRECISIONS)
+    wanted = _wanted_bits(options.precision_ms)
+    return [_row(sizing, sizing.precision_bits == wanted) for sizing in sizings]
+
+
+def _wanted_bits(precision_ms: int | None) -> int:
+    """Return the most bits whose buckets are early by at most PRECISION_MS."""
+    if precision_ms is None:
+        return DEFAULT_PRECISION_BITS
+    return min((precision_ms + 1).bit_length() - 1, PRECISIONS[-1])
+
+
+def _row(sizing: TrackerSizing, wanted: bool) -> Json:
+    return {
+        "precisionBits": sizing.precision_bits,
+        "wanted": wanted,
+        "bucket": sizing.bucket_ms,
+        "worstEarly": sizing.worst_early_ms,
+        "meanEarly": sizing.mean_early_ms,
+        "pendingEntries": sizing.pending_entries,
+        "buckets": sizing.buckets,
+        "firingsPerMinute": sizing.firings_per_minute,
+        "bytesHashMap": sizing.hash_map_bytes,
+        "bytesPairMap": sizing.pair_map_bytes,
+        "bytesFormula": sizing.seed_bytes,
+        "bytesSerialized": sizing.serialized_bytes,
+        "bytesResident": sizing.resident_bytes,
+        "bytesPerEntry": sizing.resident_bytes_per_entry,
+    }
+
+
+def _load_json(load: NackLoad, found: TopicNacks | None) -> Json:
+    return {
+        "messagesPerSecond": load.messages_per_second,
+        "entriesPerSecond": load.entries_per_second,
+        "delay": load.delay_ms,
+        "batchSize": load.batch_size,
+        "entriesPerLedger": load.entries_per_ledger,
+        "acknowledgedEvery": load.acknowledged_every,
+        "pendingEntries": load.pending_entries,
+        "holes": found.holes if found else None,
+        "nackedShare": found.nacked_share if found else None,
+    }
+
+
+def _heading(load: NackLoad) -> str:
+    return (
+        f"{load.entries_per_second:,.6g} nacked entries a second, due after {format_duration_ms(load.delay_ms)}: "
+        f"{load.pending_entries:,} wait"
+    )
+
+
+def _about(found: TopicNacks | None) -> list[str]:
+    if found is None:
+        return []
+    rate = "at one time" if found.entries_per_second is None else f"{found.entries_per_second:,.4g} a second"
+    holes = f"{found.holes:,} holes, {found.nacked_share:.1%} of what they lie in" if found.holes else "no holes taken"
+    return [f"the topic: {found.entries:,} entries, {rate}, {found.batch_size} messages each; {holes}"]
+
+
+def _size(size_bytes: int) -> str:
+    return f"{short_number(size_bytes)}B"
+
+
+def _charts(rows: Sequence[Json]) -> list[Chart]:
+    """Return bytes an entry and the worst earliness over the bits, both as powers of ten."""
+    labels = [str(row["precisionBits"]) for row in rows]
+    names = {
+        "HashMap": "bytesHashMap",
+        "pair map": "bytesPairMap",
+        "PIP-393": "bytesFormula",
+        "resident": "bytesResident",
+    }
+    sizes = {name: [_power(row[key] / max(row["pendingEntries"], 1)) for row in rows] for name, key in names.items()}
+    early = {"worst": [_power(row["worstEarly"] or 1) for row in rows]}
+    return [
+        Chart("bytes an entry over precision bits, as a power of ten", labels, sizes, "log10(bytes)"),
+        Chart("earliest redelivery over precision bits, ms as a power of ten", labels, early, "log10(ms)"),
+    ]
+
+
+def _power(value: float) -> float:
+    return math.log10(value) if value > 0 else 0.0

@@ -1,0 +1,278 @@
+"""``nacks simulate``: how early, how late and how often, by the old timer and the new ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.nacks.drawing import save_charts, table_text
+from commands.topics.moving import read_lines
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import DURATION, command, gather, pass_app
+from pulsar_admin.plot import Chart, line_chart, short_number
+from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent
+from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
+from store.timespec import format_duration_ms, parse_duration_ms
+
+if TYPE_CHECKING:
+    from store.nacks.load import GeneratedLoad, NackEvents
+    from store.nacks.simulate import SweepRow, TimerResult
+
+EVENTS_MAX = 20_000_000
+"""Nacks of one run: a few hundred bytes each while it lasts."""
+
+_EVENT_KEYS = ("time", "ledgerId", "entryId", "delay")
+_TIMERS = "interval: before PIP-393; merged: PIP-393 as in client 4.0.8; deadline: its buckets with an exact timer"
+
+TIMER_COLUMNS = (
+    Column("TIMER", "timer"),
+    Column("BITS", "precision_bits", "number"),
+    Column("NACKS", "nacks", "number"),
+    Column("REDELIVERIES", "redeliveries", "number"),
+    Column("DOUBLED", "doubled", "number"),
+    Column("FIRINGS", "firings", "number"),
+    Column("VISITED", "visited", "number"),
+    Column("EARLY MEAN", lambda row: f"{row.early.mean_ms:.4g}ms", "number"),
+    Column("EARLY P99", lambda row: row.early.p99_ms, "duration"),
+    Column("EARLY MAX", lambda row: row.early.max_ms, "duration"),
+    Column("LATE MEAN", lambda row: f"{row.late.mean_ms:.4g}ms", "number"),
+    Column("LATE P99", lambda row: row.late.p99_ms, "duration"),
+    Column("LATE MAX", lambda row: row.late.max_ms, "duration"),
+    Column("PEAK", lambda row: f"{short_number(row.peak_bytes)}B", "number"),
+)
+SWEEP_COLUMNS = (
+    Column("RATE", lambda row: f"{row.messages_per_second:g}", "number"),
+    Column("DELAY", "delay_ms", "duration"),
+    Column("BITS", "precision_bits", "number"),
+    Column("TIMER", "timer"),
+    Column("REDELIVERIES", "redeliveries", "number"),
+    Column("DOUBLED", "doubled", "number"),
+    Column("FIRINGS", "firings", "number"),
+    Column("EARLY MEAN", lambda row: f"{row.mean_early_ms:.4g}ms", "number"),
+    Column("EARLY MAX", "max_early_ms", "duration"),
+    Column("LATE MEAN", lambda row: f"{row.mean_late_ms:.4g}ms", "number"),
+    Column("LATE MAX", "max_late_ms", "duration"),
+    Column("PEAK", lambda row: f"{short_number(row.peak_bytes)}B", "number"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulateRequest:
+    """The events, or the load to generate; several rates, delays or bits make a grid."""
+
+    events: Path | None
+    rates: tuple[float, ...]
+    delays_ms: tuple[int, ...]
+    max_delay_ms: int | None
+    bits: tuple[int, ...]
+    duration_ms: int
+    batch_size: int
+    entries_per_ledger: int
+    nacked: float
+    processing_ms: int
+    seed: int
+    base_delay_ms: int | None
+    png: Path | None
+    svg: Path | None
+
+    @property
+    def is_grid(self) -> bool:
+        return max(len(self.rates), len(self.delays_ms), len(self.bits)) > 1
+
+
+@command(
+    "simulate",
+    uses=["spark"],
+    examples=[
+        "pulsar-admin nacks simulate --rate 200 --duration 20s --delay 6s",
+        "pulsar-admin nacks simulate --rate 100 --rate 1000 --duration 3s --delay 1s --delay 3s --bits 0 --bits 8 -o csv",
+    ],
+    elsewhere=[
+        "pulsar-admin nacks simulate --events nacks.jsonl --bits 10 --png nacks.png",
+        "pulsar-admin nacks simulate --rate 100 --rate 10000 --delay 1m --bits 0 --bits 8 --bits 16 --spark",
+    ],
+    output="A row a timer: redeliveries, those doubled, firings, entries looked at, how early, how late, peak memory; and plots of "
+    "lateness and memory over time. JSON has the distributions and the memory curve. A grid is one row a point and timer.",
+    errors=[InvalidValue, LimitExceeded, AlreadyExists, MissingComponent],
+)
+@click.option(
+    "--events",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help='Replay JSON lines {"time":ms,"ledgerId":…,"entryId":…,"delay":ms or text}; - is stdin.',
+)
+@click.option(
+    "--rate", "rates", type=float, multiple=True, default=(1000.0,), help="Messages a second; repeat it. [1000]"
+)
+@click.option("--delay", "delays_ms", type=DURATION, multiple=True, default=("1m",), help="Delay; repeat it. [1m]")
+@click.option("--max-delay", "max_delay_ms", type=DURATION, help="Draw delays evenly from --delay up to this.")
+@click.option("--bits", type=int, multiple=True, default=(DEFAULT_PRECISION_BITS,), help="Precision; repeat it. [8]")
+@click.option("--duration", "duration_ms", type=DURATION, default="1m", show_default=True, help="How long they come.")
+@click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Messages an entry.")
+@click.option("--entries-per-ledger", type=click.IntRange(1), default=50_000, show_default=True, help="Then the next.")
+@click.option("--nacked", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Share of them nacked.")
+@click.option("--processing", "processing_ms", type=DURATION, default="0s", help="Nacked up to so long after delivery.")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
+@click.option("--base-delay", "base_delay_ms", type=DURATION, help="The old timer's configured delay [the shortest].")
+@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
+@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@gather(SimulateRequest)
+@pass_app
+def simulate(app: App, options: SimulateRequest) -> None:
+    """Replay negative acks through the old timer and the new ones, and measure how early and how late they are.
+
+    interval is the client before PIP-393, which looks at everything each third of the delay; merged is PIP-393 as in client
+    4.0.8, whose timer a shorter nack waits for; deadline is the same buckets with a timer set for the earliest. Time is
+    simulated, and the same options and seed give the same numbers. With several rates, delays or bits, or --spark, every
+    combination is run; --spark runs them as one job.
+    """
+    for bits in options.bits:
+        check_precision_bits(bits)
+    if options.events is None and (options.is_grid or app.settings.spark):
+        _sweep(app, options)
+    else:
+        _run(app, options)
+
+
+# -- one run ----------------------------------------------------------------------------------------------------------
+
+
+def _run(app: App, options: SimulateRequest) -> None:
+    # Imported here: numpy.
+    from store.nacks import simulate as simulator
+    from store.nacks.load import generate_events
+
+    if options.events is not None and (options.is_grid or app.settings.spark):
+        raise click.UsageError("--events: one run, without --spark", click.get_current_context())
+    load = None if options.events is not None else _check_size(_load(options))
+    events = _read_events(options.events) if options.events is not None else generate_events(_load(options))
+    results = simulator.simulate(events, options.bits[0], options.base_delay_ms)
+    charts = _charts(results)
+    heading = f"{len(events):,} nacks"
+    save_charts((options.png, options.svg), charts, heading)
+    form = app.settings.output
+    if form in (None, "plain"):
+        drawn = [line_chart(chart) for chart in charts]
+        app.emit("\n".join([heading, table_text(results, TIMER_COLUMNS), _TIMERS, *drawn]))
+    elif form == "json":
+        app.emit({"load": load, "timers": results})
+    else:
+        app.emit_rows(results, TIMER_COLUMNS)
+
+
+def _load(options: SimulateRequest) -> GeneratedLoad:
+    from store.nacks.load import GeneratedLoad
+
+    delay_ms = options.delays_ms[0]
+    return GeneratedLoad(
+        messages_per_second=options.rates[0],
+        duration_ms=options.duration_ms,
+        min_delay_ms=delay_ms,
+        max_delay_ms=delay_ms if options.max_delay_ms is None else options.max_delay_ms,
+        batch_size=options.batch_size,
+        entries_per_ledger=options.entries_per_ledger,
+        nacked=options.nacked,
+        processing_ms=options.processing_ms,
+        seed=options.seed,
+    )
+
+
+def _check_size(load: GeneratedLoad) -> GeneratedLoad:
+    count = load.messages_per_second * load.duration_ms / 1000
+    if count > EVENTS_MAX:
+        raise LimitExceeded(
+            f"{count:,.0f} messages are more than {EVENTS_MAX:,}", hint="give a smaller --rate or --duration"
+        )
+    return load
+
+
+def _read_events(path: Path) -> NackEvents:
+    """Return the events in the file PATH; raises InvalidValue naming the line."""
+    from store.nacks.load import events_of
+
+    rows = []
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            rows.append(_event(line, f"{path} line {number}"))
+    return events_of(rows)
+
+
+def _event(line: str, where: str) -> tuple[int, int, int, int]:
+    hint = 'an event is {"time":0,"ledgerId":10,"entryId":4,"delay":"1m"}; times and plain delays are ms'
+    try:
+        found = json.loads(line)
+        time_ms, ledger_id, entry_id, delay = (found[key] for key in _EVENT_KEYS)
+        delay_ms = parse_duration_ms(delay) if isinstance(delay, str) else delay
+    except InvalidValue as error:
+        raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InvalidValue(f"{where} is no event: {error}", hint=hint) from error
+    values = time_ms, ledger_id, entry_id, delay_ms
+    if any(type(value) is not int or not 0 <= value < 2**63 for value in values):
+        raise InvalidValue(f"{where}: {', '.join(_EVENT_KEYS)} are whole numbers from 0 to 2^63 - 1", hint=hint)
+    return values
+
+
+def _charts(results: Sequence[TimerResult]) -> list[Chart]:
+    """Return memory over time, and which share is at most so late, and so early."""
+    samples = min(len(result.memory) for result in results)
+    charts = []
+    if samples:
+        labels = [format_duration_ms(point.time_ms - results[0].memory[0].time_ms) for point in results[0].memory]
+        sizes = {result.timer: [point.size_bytes for point in result.memory[:samples]] for result in results}
+        charts.append(Chart("memory over time", labels[:samples], sizes, "bytes"))
+    for name in ("late", "early"):
+        bounds = max((getattr(result, name).histogram for result in results), key=len)
+        labels = [format_duration_ms(bound) for bound, _ in bounds]
+        shares = {result.timer: _shares(getattr(result, name).histogram, len(bounds)) for result in results}
+        if len(bounds) > 1:
+            charts.append(Chart(f"percent of the nacks redelivered at most so {name}", labels, shares, "%"))
+    return charts
+
+
+def _shares(histogram: Sequence[tuple[int, int]], count: int) -> list[float]:
+    total = histogram[-1][1] if histogram else 0
+    shares = [100 * found / total for _, found in histogram]
+    return shares + [100.0] * (count - len(shares))
+
+
+# -- a grid -----------------------------------------------------------------------------------------------------------
+
+
+def _sweep(app: App, options: SimulateRequest) -> None:
+    from store.nacks.sweep import sweep_here, sweep_on_spark, sweep_points
+
+    if options.max_delay_ms is not None or options.base_delay_ms is not None:
+        raise click.UsageError("--max-delay, --base-delay: only in a single run", click.get_current_context())
+    points = sweep_points(_load(options), options.rates, options.delays_ms, options.bits)
+    for load, _ in points:
+        _check_size(load)
+    with app.spark() as engine:
+        rows = list(sweep_here(points)) if engine is None else sweep_on_spark(engine.session, points)
+    charts = _grid_charts(rows)
+    save_charts((options.png, options.svg), charts, f"{len(points)} simulations")
+    if app.settings.output in (None, "plain"):
+        app.emit("\n".join([table_text(rows, SWEEP_COLUMNS), _TIMERS, *map(line_chart, charts)]))
+    else:
+        app.emit_rows(rows, SWEEP_COLUMNS)
+
+
+def _grid_charts(rows: Sequence[SweepRow]) -> list[Chart]:
+    timers = list(dict.fromkeys(row.timer for row in rows))
+    first = [row for row in rows if row.timer == timers[0]]
+    labels = [f"{row.messages_per_second:g}/{format_duration_ms(row.delay_ms)}/{row.precision_bits}" for row in first]
+    late: dict[str, Any] = {}  # Any: Chart takes any numbers
+    sizes: dict[str, Any] = {}
+    for timer in timers:
+        late[timer] = [row.mean_late_ms - row.mean_early_ms for row in rows if row.timer == timer]
+        sizes[timer] = [row.peak_bytes for row in rows if row.timer == timer]
+    return [
+        Chart("mean lateness less mean earliness, by rate/delay/bits", labels, late, "ms"),
+        Chart("peak memory, by rate/delay/bits", labels, sizes, "bytes"),
+    ]
