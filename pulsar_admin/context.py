@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.progress import Progress
     from store.meta import Store
     from store.plans.base import Plan as StorePlan
+    from store.scan.engine_scan import Engine
     from store.scan.spark import SparkEngine
 
 Item = TypeVar("Item")
@@ -154,6 +155,19 @@ class App:
 
         with open_engine(self.settings) as engine:
             yield engine
+
+    @contextmanager
+    def bulk(self, size_bytes: int = 0) -> Iterator[Engine | None]:
+        """Choose what runs a scan of about SIZE_BYTES: Spark with ``--spark``, started by the first slice; processes for
+        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed."""
+        from pulsar_admin.engine import choose_engine
+
+        with choose_engine(self.settings, size_bytes) as choice:
+            if choice.advice:
+                self.warn(choice.advice)
+            yield choice.engine
+        if choice.unused:
+            self._say("note", "the index answers this: nothing was scanned, Spark was not started")
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from store.meta import Store, Txn
 from store.owners import index_owners
 from store.plans.base import append_change
 from store.reindex import read_catalogue, rebuild_index
+from store.scan.engine_scan import Engine
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import locked_by
 from store.tree import Node, decode_node, encode_node, tree_key
@@ -49,6 +50,7 @@ class RefreshOptions:
     verify: bool = True
     forget: bool = False
     now_ms: int = 0
+    engine: Engine | None = None  # None: files are scanned in this process
 
 
 @dataclass(slots=True)
@@ -202,12 +204,12 @@ def _read_files(
         digests = ledger_digests(txn)
     mode = store.info.sources[0]["mode"]
     for log in survey.grown:
-        row = scan_into(store, _grown(store, log), digests, options.verify, advance)
+        row = scan_into(store, _grown(store, log), digests, options.verify, advance, options.engine)
         result.grown_files.append(row.path)
         result.bytes += row.size_bytes - log.next_offset
         result.damaged_places += row.problems - (log.problems - log.tail_problems)
     for file in survey.new:
-        row = scan_new(store, file, ImportOptions(mode, options.verify), digests, advance)
+        row = scan_new(store, file, ImportOptions(mode, options.verify, engine=options.engine), digests, advance)
         result.new_files.append(row.path)
         result.bytes += row.size_bytes
         result.damaged_places += row.problems
@@ -235,7 +237,7 @@ def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, res
         renewed = {log.file_id: _grown(store, log) for log in survey.changed}
         away = {log.file_id for log in dropped}
         logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
-        rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs)
+        rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs, engine=options.engine)
     elif useless:
         store.write(lambda txn: _delete_logs(txn, useless))
 

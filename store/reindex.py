@@ -19,10 +19,14 @@ from store.entrylogs import file_state
 from store.errors import SourceChanged
 from store.importer import ledger_digests, scan_into
 from store.meta import Store, Txn, create_store, open_store
+from store.scan.engine_scan import Engine
 from store.scan.files import LedgerDigests
 
 Advance = Callable[[int], None]  # told how many more bytes are done
 DERIVED = ("entries", "times")
+How = tuple[bool, Advance, Engine | None]
+"""Whether digests are verified, who is told of bytes done, and what scans the files (None: this process)."""
+
 _SCRATCH = "rebuild.unfinished"
 
 
@@ -67,17 +71,15 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
         )
 
 
-def build_index(store: Store, scratch: Store, logs: Sequence[LogFile], *, verify: bool, advance: Advance) -> None:
+def build_index(store: Store, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
     """Index every file of LOGS, to its size there, into SCRATCH under the same file ids."""
     with store.read() as txn:
         digests = ledger_digests(txn)
     for log in logs:
-        build_file(store, scratch, log, digests, (verify, advance))
+        build_file(store, scratch, log, digests, how)
 
 
-def build_file(
-    store: Store, scratch: Store, log: LogFile, digests: LedgerDigests, how: tuple[bool, Advance]
-) -> LogFile:
+def build_file(store: Store, scratch: Store, log: LogFile, digests: LedgerDigests, how: How) -> LogFile:
     """Index the file LOG of STORE into SCRATCH from its beginning; return its new row."""
     blank = replace(
         log, path=str(log.locate(store.path)), next_offset=0, records=0, problems=0, tail_records=0, tail_problems=0
@@ -98,7 +100,12 @@ def open_scratch(path: Path) -> Iterator[Store]:
 
 
 def rebuild_index(
-    store: Store, *, verify: bool, advance: Advance, logs: Sequence[LogFile] | None = None
+    store: Store,
+    *,
+    verify: bool,
+    advance: Advance,
+    logs: Sequence[LogFile] | None = None,
+    engine: Engine | None = None,
 ) -> RebuildResult:
     """Make ``entries``, ``times`` and ``damage`` of STORE again from the files of its catalogue, or from LOGS, which then are
     the catalogue. Raises SourceChanged, DiskFull."""
@@ -106,7 +113,7 @@ def rebuild_index(
         logs = read_catalogue(store)
     check_files(store, logs)
     with open_scratch(store.path / _SCRATCH) as scratch:
-        build_index(store, scratch, logs, verify=verify, advance=advance)
+        build_index(store, scratch, logs, (verify, advance, engine))
         with scratch.read() as new:
             paths = {log.file_id: log.path for log in logs}
             changed = store.write(lambda txn: _take_over(txn, new, paths))
@@ -171,7 +178,7 @@ def _differences(
             left, right = next(old, None), next(new, None)
 
 
-def compare_index(store: Store, *, verify: bool, advance: Advance) -> RebuildResult:
+def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:
     """Return what ``rebuild_index`` would do; the index is made in a scratch directory and STORE is only read."""
     logs = read_catalogue(store)
     check_files(store, logs)
@@ -179,7 +186,7 @@ def compare_index(store: Store, *, verify: bool, advance: Advance) -> RebuildRes
         tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
         open_scratch(Path(folder, "scratch")) as scratch,
     ):
-        build_index(store, scratch, logs, verify=verify, advance=advance)
+        build_index(store, scratch, logs, (verify, advance, engine))
         with store.read() as txn, scratch.read() as new:
             changed = sum(1 for _ in differences(txn, new))
             found = tuple(iter_logs(new))

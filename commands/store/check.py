@@ -27,6 +27,7 @@ _COLUMNS = (
     examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
     output="One row a finding, then one that says what was looked at. Exit code 1 when any is a problem.",
     errors=[StoreNotFound],
+    uses=["spark"],
 )
 @click.option("--deep", is_flag=True, help="Read every byte: all checksums, index and metadata against the data.")
 @pass_app
@@ -45,8 +46,8 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
     with app.store.read() as txn:
         total = catalogued_bytes(txn) if deep else 0
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
-    with app.progress(total, "bytes", "check") as progress:
-        for finding in check_store(app.store, deep=deep, advance=progress.advance):
+    with app.bulk(total) as engine, app.progress(total, "bytes", "check") as progress:
+        for finding in check_store(app.store, deep=deep, advance=progress.advance, engine=engine):
             counts[finding.severity] += 1
             app.problems(finding.severity == "problem")
             yield finding

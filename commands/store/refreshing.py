@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from store.catalog import catalogued_bytes
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
 
 if TYPE_CHECKING:
+    from store.reindex import RebuildResult
     from store.refresh import RefreshOptions, RefreshResult
 
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     elsewhere=["pulsar-admin store refresh --forget"],
     output="Files that are new, grown, gone or changed, entries before and after, and metadata nodes taken over.",
     errors=[Refused, SourceNotFound, SourceChanged, StoreBusy, DiskFull],
-    uses=["dry_run"],
+    uses=["dry_run", "spark"],
 )
 @click.option("--forget", is_flag=True, help="Take entries of files that are gone out of the index.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
@@ -67,8 +69,8 @@ def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
     app.close()
     with open_store(app.settings.store, writable=True) as store:
         total = survey_files(store, source_layout(store)).bytes()
-        with app.progress(total, "bytes", "refresh") as progress:
-            return refresh_store(store, options, progress.advance, app.warn)
+        with app.bulk(total) as engine, app.progress(total, "bytes", "refresh") as progress:
+            return refresh_store(store, replace(options, engine=engine), progress.advance, app.warn)
 
 
 _WHAT = (
@@ -102,7 +104,7 @@ def _render(result: object) -> str:
     examples=["pulsar-admin store index", "pulsar-admin store index --rebuild"],
     output="Files, bytes, records, damaged places; how many index rows there are and how many differ from the files.",
     errors=[StoreNotFound, SourceChanged, StoreBusy, DiskFull],
-    uses=["dry_run"],
+    uses=["dry_run", "spark"],
 )
 @click.option("--rebuild", is_flag=True, help="Put the index made from the files in place of the old one.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
@@ -112,15 +114,23 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
 
     Without --rebuild the store stays as it is; exit code 1 when the two differ.
     """
+    writes = rebuild and not app.settings.dry_run
+    result = _index(app, writes=writes, verify=not no_checksums)
+    app.problems(0 if rebuild else result.changed_rows)
+    app.emit(result)
+
+
+def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
     from store.meta import open_store
     from store.reindex import compare_index, rebuild_index
 
-    writes = rebuild and not app.settings.dry_run
     with app.store.read() as txn:
         total = catalogued_bytes(txn)
     app.close()
-    with open_store(app.settings.store, writable=writes) as store, app.progress(total, "bytes", "index") as progress:
+    with (
+        open_store(app.settings.store, writable=writes) as store,
+        app.bulk(total) as engine,
+        app.progress(total, "bytes", "index") as progress,
+    ):
         work = rebuild_index if writes else compare_index
-        result = work(store, verify=not no_checksums, advance=progress.advance)
-    app.problems(0 if rebuild else result.changed_rows)
-    app.emit(result)
+        return work(store, verify=verify, advance=progress.advance, engine=engine)

@@ -7,6 +7,7 @@ what Pulsar left is damaged, incomplete or contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from store.check.data import check_ledgers, check_nodes, check_topics
 from store.check.deep import check_files_deep, check_lengths
@@ -16,13 +17,21 @@ from store.check.rows import check_catalogue, check_changes, check_index, check_
 from store.ledgers import open_reader
 from store.meta import Store
 
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
+
 __all__ = ["Finding", "check_store"]
 
 
 def check_store(
-    store: Store, *, deep: bool = False, advance: Callable[[int], None] = lambda count: None
+    store: Store,
+    *,
+    deep: bool = False,
+    advance: Callable[[int], None] = lambda count: None,
+    engine: Engine | None = None,
 ) -> Iterator[Finding]:
-    """Yield every finding about STORE. DEEP reads every catalogued byte: all digests, index and metadata against the data.
+    """Yield every finding about STORE. DEEP reads every catalogued byte, on ENGINE or in this process: all digests,
+    index and metadata against the data.
 
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
@@ -38,4 +47,4 @@ def check_store(
         if deep:
             yield from check_lengths(reader)
     if deep:
-        yield from check_files_deep(store, advance)
+        yield from check_files_deep(store, advance, engine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.catalog import Damage, iter_damage, iter_logs
 from store.check.finding import Finding, data_problem, store_problem
@@ -13,6 +14,9 @@ from store.entrylogs import file_state
 from store.errors import StoreError
 from store.ledgers import EntryReader, iter_ledger_ids, read_ledger
 from store.meta import Store, Txn
+
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
 
 
 def check_lengths(reader: EntryReader) -> Iterator[Finding]:
@@ -45,7 +49,7 @@ def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Find
     )
 
 
-def check_files_deep(store: Store, advance: Callable[[int], None]) -> Iterator[Finding]:
+def check_files_deep(store: Store, advance: Callable[[int], None], engine: Engine | None = None) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage with what is found."""
     # numpy and numba: only a deep check pays for them.
     from store.reindex import build_index, differences, open_scratch
@@ -66,7 +70,7 @@ def check_files_deep(store: Store, advance: Callable[[int], None]) -> Iterator[F
         tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
         open_scratch(Path(folder, "scratch")) as scratch,
     ):
-        build_index(store, scratch, logs, verify=True, advance=advance)
+        build_index(store, scratch, logs, (True, advance, engine))
         with store.read() as txn, scratch.read() as new:
             paths = {log.file_id: str(log.locate(store.path)) for log in logs}
             yield from _new_damage(txn, new, paths)

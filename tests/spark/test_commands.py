@@ -1,0 +1,108 @@
+"""``--spark`` and ``--jobs`` on commands: the answers of one process, and no JVM where the index answers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Cli
+from tests.worlds import world
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDS_A_SCAN = [
+    ("store", "check", "--deep"),
+    ("store", "index"),
+]
+INDEX_ANSWERS = [
+    ("store", "check"),
+]
+
+
+@pytest.fixture
+def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make ``--spark`` use the session of the run; holds one number for each time that Spark was opened."""
+    from store.scan.spark import SparkEngine
+
+    opened = []
+
+    @contextmanager
+    def open_engine(settings: Any) -> Iterator[SparkEngine]:
+        opened.append(1)
+        yield SparkEngine(spark)
+
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the directory with every kind of damage."""
+    from store.importer import ImportOptions, import_standalone
+
+    path = tmp_path_factory.mktemp("damaged") / "store"
+    import_standalone(world("nometa") / "mutated", path, ImportOptions(), lambda _: None)
+    return path
+
+
+def _answer(cli: Cli, store: Path, words: tuple[str, ...], *more: str) -> tuple[int, str, str]:
+    result = cli("--store", str(store), *words, *more)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
+def test_spark_answers_as_one_process(
+    cli: Cli, demo_store: Path, damaged_store: Path, on_spark: list[int], words: tuple[str, ...]
+) -> None:
+    for store in (demo_store, damaged_store)[: 1 if "--time" in words else 2]:
+        assert _answer(cli, store, words, "--spark") == _answer(cli, store, words)
+    assert on_spark
+
+
+@pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
+def test_processes_answer_as_one(cli: Cli, damaged_store: Path, words: tuple[str, ...]) -> None:
+    assert _answer(cli, damaged_store, words, "--jobs", "2") == _answer(cli, damaged_store, words)
+
+
+@pytest.mark.parametrize("words", INDEX_ANSWERS, ids=" ".join)
+def test_no_spark_where_the_index_answers(
+    cli: Cli, demo_store: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: pytest.fail("Spark was started"))
+    code, out, told = _answer(cli, demo_store, words, "--spark")
+    assert (code, out) == _answer(cli, demo_store, words)[:2]
+    assert told == "note: the index answers this: nothing was scanned, Spark was not started\n"
+
+
+@pytest.mark.spark
+def test_refresh_and_rebuild(cli: Cli, demo_copy: Path, tmp_path: Path, on_spark: list[int]) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(world("small") / "clean", source)
+    logs = sorted((source / "bookkeeper" / "current").glob("*.log"), key=lambda file: file.stat().st_size)
+    whole = logs[-1].read_bytes()
+    logs[-1].write_bytes(whole[: len(whole) // 2])
+    stores = [tmp_path / "one", tmp_path / "spark"]
+    for store in stores:
+        cli("--store", str(store), "store", "import", "standalone", str(source))
+    logs[-1].write_bytes(whole)
+    for store, more in zip(stores, [(), ("--spark",)], strict=True):
+        code, _, told = _answer(cli, store, ("store", "refresh"), *more)
+        assert (code, told) == (0, "")
+        assert _answer(cli, store, ("store", "check", "--deep"))[0] == 0
+        assert _answer(cli, store, ("store", "index", "--rebuild", "-o", "json"), *more)[0] == 0
+    assert len(on_spark) == 2
+    assert _rows(stores[0]) == _rows(stores[1])
+
+
+def _rows(path: Path) -> list[tuple[bytes, bytes]]:
+    from store.meta import open_store
+
+    with open_store(path) as store, store.read() as txn:
+        return [(key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
