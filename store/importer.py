@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,11 +36,13 @@ from store.errors import AlreadyExists, MetadataCorrupt, StoreError
 from store.index import Indexer
 from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
 from store.owners import index_owners
-from store.scan.engine_scan import Engine, EngineScan
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import locked_by, open_for_reading
 from store.tree import PATH_MAX_BYTES, Node, iter_nodes, put_node
+
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine, EngineScan
 
 _WHOLE_DATABASE = 1 << 62  # where damage of no particular pair is noted
 
@@ -350,6 +352,14 @@ def is_sealed(path: Path) -> bool:
         return False
 
 
+def _scan_of(part: Slice, digests: LedgerDigests, verify: bool, engine: Engine | None) -> FileScan | EngineScan:
+    if engine is None:
+        return FileScan(part, digests, verify)
+    from store.scan.engine_scan import EngineScan  # brings pyarrow, which a scan in this process does without
+
+    return EngineScan(engine, part, digests, verify)
+
+
 def scan_into(
     store: Store, log: LogFile, digests: LedgerDigests, verify: bool, advance: Advance, engine: Engine | None = None
 ) -> LogFile:
@@ -360,7 +370,7 @@ def scan_into(
     def work(txn: Txn) -> LogFile:
         nonlocal told
         part = Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
-        scan = FileScan(part, digests, verify) if engine is None else EngineScan(engine, part, digests, verify)
+        scan = _scan_of(part, digests, verify, engine)
         index = Indexer(txn, log.file_id, is_journal=log.kind == "journal")
         for batch in scan.batches():
             index.add(batch)
