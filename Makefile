@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := pulsar_admin store commands
 
-.PHONY: help setup test check docs demo test-live test-deep bench constraints wheel clean
+.PHONY: help setup test check docs demo test-live test-deep bench bench-peers constraints wheel clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
@@ -15,7 +15,8 @@ help:
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
 	@echo "make test-deep  the slow properties and crash tests"
-	@echo "make bench      measure, beside Pulsar's own tools"
+	@echo "make bench      measure, beside cat and an interpreter that imports click"
+	@echo "make bench-peers  the same jobs beside Pulsar's own tools (needs Maven and Java)"
 	@echo "make clean      remove what make made"
 
 setup: $(READY)
@@ -50,7 +51,13 @@ test-deep: setup
 	$(BIN)/python -m pytest -m deep
 
 bench: setup
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m bench
+	$(BIN)/python -m bench.nacks --quick
+
+bench-peers: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
+	test -f .benchmarks/peers/peers.json || $(BIN)/python -m tests.live.peers .benchmarks/peers
+	$(BIN)/python -m bench --only peers --peers .benchmarks/peers
 
 constraints: setup
 	$(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt.new
