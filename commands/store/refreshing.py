@@ -14,8 +14,8 @@ from store.catalog import catalogued_bytes
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
 
 if TYPE_CHECKING:
-    from store.reindex import RebuildResult
     from store.refresh import RefreshOptions, RefreshResult
+    from store.reindex import RebuildResult
 
 
 @command(
