@@ -119,6 +119,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Find the first entry at or after a point in time.",
             ("get-message-id",),
         ),
+        "dump": Row(
+            "commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
+        ),
+        "load": Row("commands.topics.dumping:load", "Add the entries of a dump to the end of their topics."),
         "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
         "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
         "reset-cursor": Row(
@@ -160,6 +164,24 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "unsubscribe": Row(
             "commands.namespaces_cursors:unsubscribe",
             "Remove a subscription from every topic of a namespace that has it.",
+        ),
+        "enable-delayed-message": Row(
+            "commands.namespaces_delayed:enable", "Enable delayed messages for all topics of a namespace."
+        ),
+        "disable-delayed-message": Row(
+            "commands.namespaces_delayed:disable",
+            "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
+        ),
+        "set-delayed-delivery": Row(
+            "commands.namespaces_delayed:set_delivery",
+            "Set the delayed delivery policy of a namespace, as pulsar-admin does.",
+        ),
+        "get-delayed-delivery": Row(
+            "commands.namespaces_delayed:get_delivery", "Show the delayed delivery policy of a namespace."
+        ),
+        "remove-delayed-delivery": Row(
+            "commands.namespaces_delayed:remove_delivery",
+            "Remove the delayed delivery policy of a namespace: the broker's configuration counts again.",
         ),
     },
     "compaction": {

@@ -1,0 +1,149 @@
+"""Delayed delivery of a namespace: Pulsar's own policy and, beside it, how our index is partitioned; both change in one step.
+
+Upstream: ``DelayedDeliveryPolicies`` (active, tickTime, maxDeliveryDelayInMillis). The granularity is ours alone: a broker has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from store.codec.delayedpolicy import (
+    DEFAULT_RULES,
+    IndexRules,
+    check_growth,
+    check_rules,
+    decode_rules,
+    encode_rules,
+    rules_key,
+)
+from store.codec.policies import DelayedDelivery, Policies
+from store.errors import InvalidValue
+from store.meta import Txn
+from store.names import NamespaceName
+from store.plans.base import Plan, Report, Step
+from store.plans.policies import change_policies
+
+EVICTION = "consumer_backlog_eviction"
+LONG_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedPolicy:
+    """What a namespace says about delays: Pulsar's part, and ours (None: never set, the defaults count)."""
+
+    delivery: DelayedDelivery | None
+    rules: IndexRules | None
+
+    def as_json(self) -> dict[str, Any]:  # Any: JSON values
+        """Return both parts with upstream's keys, times in ms; None where a part is not set."""
+        delivery = self.delivery
+        return {
+            "active": None if delivery is None else delivery.active,
+            "tickTime": None if delivery is None else delivery.tick_time_ms,
+            "maxDeliveryDelayInMillis": None if delivery is None else delivery.max_delay_ms,
+            "timePartitionGranularity": None if self.rules is None else self.rules.granularity_ms,
+            "tickDuration": None if self.rules is None else self.rules.tick_ms,
+        }
+
+
+def find_rules(txn: Txn, namespace: NamespaceName) -> IndexRules | None:
+    """Return how the index of NAMESPACE is partitioned, None when that was never set; raises IndexCorrupt, Unsupported."""
+    row = txn.get("delayed", rules_key(str(namespace)))
+    return None if row is None else decode_rules(row, str(namespace))
+
+
+def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int, *, split: bool = False) -> Plan:
+    """Plan delaying in NAMESPACE by RULES; raises InvalidValue, and Refused when the granularity shrinks without SPLIT."""
+    check_rules(rules)
+    before = find_rules(txn, namespace)
+    if before is not None:
+        check_growth(before, rules, split=split)
+
+    def enable(policies: Policies) -> Policies:
+        kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
+        return replace(policies, delayed_delivery=DelayedDelivery(True, rules.tick_ms, kept))
+
+    return _plan(txn, ("namespaces enable-delayed-message", namespace), enable, (before, rules), now_ms)
+
+
+def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
+    """Plan delivering at once in NAMESPACE; the widths stay for when it is enabled again."""
+    rules = find_rules(txn, namespace)
+
+    def disable(policies: Policies) -> Policies:
+        delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or DEFAULT_RULES).tick_ms)
+        return replace(policies, delayed_delivery=replace(delivery, active=False))
+
+    return _plan(txn, ("namespaces disable-delayed-message", namespace), disable, (rules, rules), now_ms)
+
+
+def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
+    """Plan setting Pulsar's part as ``set-delayed-delivery`` does; the tick of our part follows.
+
+    Raises InvalidValue for a tick of 0 or below, one longer than the granularity set, or a negative maximum delay.
+    """
+    if not 0 < delivery.tick_time_ms <= LONG_MAX or not 0 <= delivery.max_delay_ms <= LONG_MAX:
+        raise InvalidValue(
+            f"tick {delivery.tick_time_ms} ms must be above 0, maximum delay {delivery.max_delay_ms} ms 0 or more",
+            hint="a maximum delay of 0 is none",
+        )
+    before = find_rules(txn, namespace)
+    after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
+    if after is not None:
+        check_rules(after)
+    command = "namespaces set-delayed-delivery"
+    return _plan(
+        txn,
+        (command, namespace),
+        lambda policies: replace(policies, delayed_delivery=delivery),
+        (before, after),
+        now_ms,
+    )
+
+
+def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
+    """Plan removing both parts: the broker's configuration counts again."""
+    rules = find_rules(txn, namespace)
+    command = "namespaces remove-delayed-delivery"
+    return _plan(
+        txn, (command, namespace), lambda policies: replace(policies, delayed_delivery=None), (rules, None), now_ms
+    )
+
+
+def _plan(
+    txn: Txn,
+    what: tuple[str, NamespaceName],
+    change: Callable[[Policies], Policies],
+    rules: tuple[IndexRules | None, IndexRules | None],
+    now_ms: int,
+) -> Plan:
+    command, namespace = what
+    changed = change_policies(txn, namespace, change, now_ms)
+    steps = list(changed.steps)
+    key = rules_key(str(namespace))
+    row, wanted = txn.get("delayed", key), None if rules[1] is None else encode_rules(rules[1])
+    if row != wanted:
+        steps.append(Step("delayed", key, row, wanted))
+    report: Report = {
+        "namespace": str(namespace),
+        "before": DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
+        "after": DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
+    }
+    delivery = changed.after.delayed_delivery
+    warnings = conflict_warnings(changed.after) if delivery is not None and delivery.active else ()
+    return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)
+
+
+def conflict_warnings(policies: Policies) -> tuple[str, ...]:
+    """Return what in POLICIES drops delayed messages before they are due: a TTL, a quota that evicts the backlog."""
+    found = []
+    if policies.message_ttl_seconds:
+        found.append(
+            f"the message TTL of {policies.message_ttl_seconds} s drops what is delayed for longer than that before it is due"
+        )
+    for kind, quota in policies.backlog_quotas.items():
+        if quota.policy == EVICTION:
+            found.append(f"the backlog quota {kind} has the policy {EVICTION}: it drops delayed messages as any others")
+    return tuple(found)

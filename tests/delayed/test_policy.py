@@ -1,0 +1,129 @@
+"""Both parts of the policy change together, can be undone, and warn of what drops messages before they are due."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.codec.policies import BacklogQuota, encode_policies
+from store.codec.policies import Policies as StoredPolicies
+from store.meta import open_store
+from store.plans.base import Plan, apply_plan, put_value_step
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.stores import copied
+
+NAMESPACE = "acme/delayed"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+def stored(cli: Cli, path: Path) -> dict[str, object]:
+    policies: dict[str, object] = cli("--store", path, "namespaces", "policies", NAMESPACE, "-o", "json").json
+    return policies
+
+
+def test_enable_writes_both_parts(cli: Cli, path: Path) -> None:
+    before = stored(cli, path)
+    rows = rows_of(path, "tree", "delayed")
+    done = cli(
+        "--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-p", "1h", "-t", "500ms", "-o", "json"
+    )
+    assert done.exit_code == 0
+    assert done.json["before"]["tickTime"] == 2000
+    after = stored(cli, path)
+    # The world's own policy has a maximum delay of ten days: it stays, as does every other key, in its place.
+    assert after == {
+        **before,
+        "delayed_delivery_policies": {"tickTime": 500, "active": True, "maxDeliveryDelayInMillis": 864_000_000},
+    }
+    assert list(after) == list(before)
+    shown = cli("--store", path, "namespaces", "get-delayed-delivery", NAMESPACE, "-o", "json").json
+    assert (shown["timePartitionGranularity"], shown["tickDuration"]) == (3_600_000, 500)
+    with open_store(path) as store, store.read() as txn:
+        row = txn.get("delayed", b"policy\0acme/delayed")
+    assert json.loads(row or b"") == {"format": 1, "granularity": 3_600_000, "tick": 500}
+    assert_undone(cli, path, rows)
+
+
+def assert_undone(cli: Cli, path: Path, rows: dict[str, dict[bytes, bytes]]) -> None:
+    done = cli("--store", path, "store", "undo", 1, "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert rows_of(path, "tree", "delayed") == rows
+
+
+def test_granularity_grows_and_never_shrinks(cli: Cli, path: Path) -> None:
+    assert cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE).exit_code == 0
+    assert cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-p", "10m").exit_code == 0
+    refused = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-p", "2m", "-o", "json")
+    assert refused.error["code"] == "refused"
+    assert "600000 ms" in refused.error["message"]
+    assert "120000 ms" in refused.error["message"]
+    split = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-p", "2m", "--split", "-o", "json")
+    assert split.json["after"]["timePartitionGranularity"] == 120_000
+
+
+@pytest.mark.parametrize(
+    "widths", [("-p", "1s", "-t", "2s"), ("-p", "0s"), ("-p", "-5m"), ("-p", "99999999999999999w"), ("-t", "5")]
+)
+def test_bad_widths_are_refused(cli: Cli, path: Path, widths: tuple[str, ...]) -> None:
+    result = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, *widths, "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
+
+
+def test_disable_keeps_the_widths(cli: Cli, path: Path) -> None:
+    cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-p", "10m")
+    done = cli("--store", path, "namespaces", "disable-delayed-message", NAMESPACE, "-o", "json").json
+    assert done["after"] == {**done["before"], "active": False}
+    assert done["after"]["timePartitionGranularity"] == 600_000
+
+
+def test_set_delayed_delivery_keeps_both_in_step(cli: Cli, path: Path) -> None:
+    cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE)
+    done = cli(
+        "--store", path, "namespaces", "set-delayed-delivery", NAMESPACE, "-e", "-t", "3s", "-md", "1h", "-o", "json"
+    )
+    assert done.json["after"] == {
+        "active": True,
+        "tickTime": 3000,
+        "maxDeliveryDelayInMillis": 3_600_000,
+        "timePartitionGranularity": 300_000,
+        "tickDuration": 3000,
+    }
+    for wrong in (("-e", "-d"), (), ("-e", "-t", "0"), ("-e", "-t", "10m")):
+        result = cli("--store", path, "namespaces", "set-delayed-delivery", NAMESPACE, *wrong, "-o", "json")
+        assert result.exit_code == 2, wrong
+
+
+def test_remove_takes_both_away(cli: Cli, path: Path) -> None:
+    cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE)
+    before = rows_of(path)
+    done = cli("--store", path, "namespaces", "remove-delayed-delivery", NAMESPACE, "-o", "json").json
+    assert set(done["after"].values()) == {None}
+    assert "delayed_delivery_policies" not in stored(cli, path)
+    check_undo(cli, path, done["change"], before)
+
+
+def test_conflicts_are_warned_of(cli: Cli, path: Path) -> None:
+    """A TTL and an evicting quota in the policies: the change says so at once."""
+    node = f"/admin/policies/{NAMESPACE}"
+    with open_store(path, writable=True) as store:
+        quota = BacklogQuota(1, -1, "consumer_backlog_eviction")
+        wanted = StoredPolicies(message_ttl_seconds=60, backlog_quotas={"destination_storage": quota})
+        with store.read() as txn:
+            plan = Plan("test", txn.id, (put_value_step(txn, node, encode_policies(wanted), 1),), ({},))
+        apply_plan(store, plan, 1)
+    done = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-o", "json").json
+    assert len(done["warnings"]) == 2
+    assert "60 s" in done["warnings"][0]
+    assert "destination_storage" in done["warnings"][1]
+
+
+def test_no_such_namespace(cli: Cli, path: Path) -> None:
+    result = cli("--store", path, "namespaces", "enable-delayed-message", "no/where", "-o", "json")
+    assert result.error["code"] == "namespace-not-found"
