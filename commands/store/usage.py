@@ -9,6 +9,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from store.errors import IndexCorrupt, StoreNotFound
 from store.usage import FileUsage, OwnerUsage, read_usage
 
 _BY_TOPIC = (
@@ -38,6 +39,7 @@ _BY_DISK = (
     "usage",
     examples=["pulsar-admin store usage", "pulsar-admin store usage --by log -o json"],
     output="One row a topic, a file or a disk, largest first. Record bytes: payload, entry header and digest.",
+    uses=["spark"],
 )
 @click.option(
     "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What a row is."
@@ -49,7 +51,7 @@ def usage(app: App, by: str) -> None:
     Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
     `--by log` names what each log is kept for. Answers from the location index.
     """
-    with app.store.read() as txn:
+    with app.bulk(), app.store.read() as txn:
         found = read_usage(app.store, txn)
     if by == "topic":
         rows: tuple[OwnerUsage, ...] = found.owners
