@@ -39,6 +39,7 @@ _BY_DISK = (
     "usage",
     examples=["pulsar-admin store usage", "pulsar-admin store usage --by log -o json"],
     output="One row a topic, a file or a disk, largest first. Record bytes: payload, entry header and digest.",
+    errors=[StoreNotFound, IndexCorrupt],
     uses=["spark"],
 )
 @click.option(
