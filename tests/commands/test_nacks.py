@@ -1,0 +1,633 @@
+"""``nacks``: kept negative acks, the planner, the simulator. Expected values are recorded, or worked by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.nackrow import bucket_key, tracker_id, tracker_key
+from store.meta import open_store, take_writer_lock
+from tests.commands.changing import rows_of
+from tests.conftest import Cli
+from tests.stores import copied
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import assert_unchanged, oracle
+
+PLAIN = "public/default/plain"
+FULL = f"persistent://{PLAIN}"
+NOW_MS = 1_795_260_000_000
+HOUR_MS = 3_600_000
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+class At:
+    """Runs commands on one store at one time."""
+
+    def __init__(self, cli: Cli, store: Path) -> None:
+        self.cli = cli
+        self.store = store
+
+    def __call__(self, *words: object, now: int = NOW_MS, out: str = "json") -> Any:  # Any: CliResult
+        return self.cli("--store", self.store, "--now", f"@{now}", "nacks", *words, "-o", out)
+
+    def due(self, now: int, *words: object) -> list[Any]:  # Any: JSON
+        result = self("due", *words, now=now, out="jsonl")
+        assert result.exit_code == 0, result.stderr
+        return result.json_lines  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def nacks(cli: Cli, store: Path) -> At:
+    return At(cli, store)
+
+
+def places(rows: list[Any]) -> list[tuple[int, int]]:
+    return [(row["ledgerId"], row["entryId"]) for row in rows]
+
+
+def recorded_holes(subscription: str) -> list[tuple[int, int]]:
+    """The holes by the recorded answer of a broker: entry by entry."""
+    internal = oracle("small")["topics"][PLAIN]["internal_stats"]
+    cursor = internal["cursors"][subscription]
+    mark = tuple(map(int, cursor["markDeletePosition"].split(":")))
+    found = re.findall(r"\((\d+):(-?\d+)\.\.(\d+):(\d+)\]", cursor["individuallyDeletedMessages"])
+    ranges = [((int(a), int(b)), (int(c), int(d))) for a, b, c, d in found]
+    entries = [(ledger["ledgerId"], entry) for ledger in internal["ledgers"] for entry in range(ledger["entries"])]
+    deleted = {entry for entry in entries if any(low < entry <= high for low, high in ranges)}
+    return [entry for entry in entries if mark < entry < max(deleted) and entry not in deleted]
+
+
+# -- add --------------------------------------------------------------------------------------------------------------
+
+
+def test_add_holes(nacks: At) -> None:
+    before = rows_of(nacks.store, "nacks")
+    holes = recorded_holes("holes")
+    done = nacks("add", PLAIN, "-s", "holes", "--delay", "1h", "--holes").json
+    assert len(holes) > 50
+    assert (done["change"], done["entries"], done["alreadyTracked"], done["precisionBits"]) == (1, len(holes), 0, 8)
+    bucket = (NOW_MS + HOUR_MS) // 256 * 256
+    assert done["before"] == {"pendingEntries": 0, "nextDeadline": None}
+    assert done["after"] == {"pendingEntries": len(holes), "nextDeadline": bucket}
+    assert nacks.due(bucket - 1) == []
+    found = nacks.due(bucket)
+    assert places(found) == holes
+    head = {"topic": FULL, "subscription": "holes"}
+    assert found[0] == head | {"ledgerId": holes[0][0], "entryId": holes[0][1], "dueTime": bucket}
+    undone = nacks.cli("--store", nacks.store, "store", "undo", 1, "-o", "json").json
+    assert undone["after"] == {"pendingEntries": 0, "nextDeadline": None}
+    assert rows_of(nacks.store, "nacks") == before
+
+
+def test_a_subscription_without_holes(nacks: At) -> None:
+    with assert_unchanged(nacks.store / "meta" / "data.mdb"):
+        done = nacks("add", PLAIN, "-s", "half", "--delay", "1h", "--holes").json
+    assert (done["change"], done["entries"], done["dryRun"]) == (None, 0, False)
+
+
+def test_add_as_text(nacks: At) -> None:
+    text = nacks("add", PLAIN, "-s", "half", "--delay", "10m", "29:20", "29:21:3", out="plain").stdout
+    assert text == (
+        f"change 1: {FULL} half\n"
+        "  pendingEntries: 0 -> 2\n"
+        f"  nextDeadline: none -> {(NOW_MS + 600_000) // 256 * 256}\n"
+        "  2 entries\n"
+        "  undo: pulsar-admin store undo 1\n"
+    )
+
+
+def test_an_entry_with_two_delays_is_due_twice(nacks: At) -> None:
+    """Messages of one batch with different delays do not disturb each other: the entry is in both buckets."""
+    for delay in ("10s", "20s"):
+        nacks("add", PLAIN, "-s", "half", "--delay", delay, "29:20:0", "--bits", 0)
+    rows = nacks.due(NOW_MS + 20_000)
+    assert [(row["entryId"], row["dueTime"]) for row in rows] == [(20, NOW_MS + 10_000), (20, NOW_MS + 20_000)]
+    again = nacks("add", PLAIN, "-s", "half", "--delay", "20s", "29:20:7").json
+    assert (again["change"], again["entries"], again["alreadyTracked"]) == (None, 0, 1)
+
+
+def test_order_over_topics_and_subscriptions(nacks: At) -> None:
+    nacks("add", PLAIN, "-s", "half", "--delay", "3s", "29:20", "18:1", "--bits", 0)
+    nacks("add", PLAIN, "-s", "holes", "--delay", "2s", "29:9", "--bits", 0)
+    nacks("add", "acme/delayed/reminders", "-s", "workers", "--delay", "1s", "99:0", "--bits", 0)
+    rows = nacks.due(NOW_MS + 3000)
+    assert [(row["dueTime"] - NOW_MS, row["ledgerId"], row["entryId"]) for row in rows] == [
+        (1000, 99, 0),
+        (2000, 29, 9),
+        (3000, 18, 1),
+        (3000, 29, 20),
+    ]
+    assert places(nacks.due(NOW_MS + 3000, PLAIN)) == [(29, 9), (18, 1), (29, 20)]
+    assert places(nacks.due(NOW_MS + 3000, "-s", "workers")) == [(99, 0)]
+    assert places(nacks.due(NOW_MS + 2999, PLAIN)) == [(29, 9)]
+
+
+def test_from_file(nacks: At, tmp_path: Path) -> None:
+    file = tmp_path / "positions.jsonl"
+    file.write_text(
+        "29:20\n\n"
+        + json.dumps({"topic": FULL, "ledgerId": 29, "entryId": 21, "batchIndex": 4, "key": None})
+        + "\n"
+        + json.dumps(
+            {"ledgerId": 29, "entryId": 24, "chunks": ["29:22", {"ledgerId": 29, "entryId": 23}], "delay": "5s"}
+        )
+        + '\n{"ledgerId":18,"entryId":3,"delay":1500}\n'
+    )
+    done = nacks("add", PLAIN, "-s", "half", "--delay", "1m", "--bits", 0, "--from-file", file).json
+    assert done["entries"] == 6
+    rows = [(row["dueTime"] - NOW_MS, row["ledgerId"], row["entryId"]) for row in nacks.due(NOW_MS + 60_000)]
+    chunks = [(5000, 29, entry) for entry in (22, 23, 24)]
+    assert rows == [(1500, 18, 3), *chunks, (60_000, 29, 20), (60_000, 29, 21)]
+
+
+def test_what_was_read_and_what_was_popped_can_be_added(nacks: At, tmp_path: Path) -> None:
+    lines = nacks.cli("--store", nacks.store, "topics", "read", PLAIN, "-n", 5, "-o", "jsonl").stdout
+    file = tmp_path / "read.jsonl"
+    file.write_text(lines)
+    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "--from-file", file)
+    popped = nacks("due", "--pop", now=NOW_MS + 1000, out="jsonl").stdout
+    file.write_text(popped)
+    assert nacks("add", PLAIN, "-s", "half", "--delay", "1s", "--from-file", file).json["entries"] == 5
+
+
+def test_partitions_are_found_by_ledger(nacks: At) -> None:
+    ledgers = {
+        name: oracle("small")["topics"][name]["internal_stats"]["ledgers"][0]["ledgerId"]
+        for name in (f"acme/orders/parts-partition-{index}" for index in (0, 2))
+    }
+    for name in ledgers:
+        nacks.cli("--store", nacks.store, "topics", "create-subscription", name, "-s", "mine")
+    nacks.cli("--store", nacks.store, "topics", "create-subscription", "acme/orders/parts-partition-1", "-s", "mine")
+    positions = [f"{ledger}:0" for ledger in ledgers.values()]
+    done = nacks("add", "acme/orders/parts", "-s", "mine", "--delay", "1s", *positions).json
+    assert [(row["topic"], row["entries"]) for row in done] == [(f"persistent://{name}", 1) for name in ledgers]
+    assert len(nacks.due(NOW_MS + 1000, "acme/orders/parts")) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "code", "text"),
+    [
+        (("--delay", "-1h", "29:20"), 2, "invalid-value", "negative"),
+        (("--delay", "99999999999999999999h", "29:20"), 2, "invalid-value", "too large"),
+        (("--delay", "9223372036854775807ms", "29:20"), 2, "invalid-value", "beyond 64 bits"),
+        (("--delay", "1h", "29:9223372036854775808"), 2, "invalid-value", "beyond 64 bits"),
+        (("--delay", "1h", "29:-1"), 2, "invalid-value", "is no entry"),
+        (("--delay", "1h", "latest"), 2, "invalid-value", "is no entry"),
+        (("--delay", "1h", "29:20", "29:99"), 5, "entry-not-found", "no entry 29:99"),
+        (("--delay", "1h", "29:20", "--bits", "63"), 2, "invalid-value", "63 precision bits"),
+        (("--delay", "1h", "29:20", "--bits", "-1"), 2, "invalid-value", "-1 precision bits"),
+        (("--delay", "1h", "--from-file", "/nowhere"), 2, "invalid-value", "cannot be read"),
+        (("--delay", "1h", "--holes", "29:20"), 2, "usage", "name positions, or"),
+        (("--delay", "1h"), 2, "usage", "name positions, or"),
+    ],
+    ids=str,
+)
+def test_bad_requests_add_nothing(nacks: At, words: tuple[str, ...], exit_code: int, code: str, text: str) -> None:
+    with assert_unchanged(nacks.store / "meta" / "data.mdb"):
+        result = nacks("add", PLAIN, "-s", "half", *words)
+    assert (result.exit_code, result.error["code"]) == (exit_code, code)
+    assert text in result.error["message"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"ledgerId":29}',
+        '{"ledgerId":29,"entryId":true}',
+        '{"ledgerId":29,"entryId":1.5}',
+        '{"ledgerId":29,"entryId":20,"delay":-1}',
+        '{"ledgerId":29,"entryId":20,"delay":9223372036854775808}',
+        '{"ledgerId":29,"entryId":20,"delay":[1]}',
+        '{"ledgerId":29,"entryId":20,"chunks":4}',
+        '{"ledgerId":29,"entryId":20,"chunks":[4]}',
+        '{"ledgerId":29,"entryId":9223372036854775808}',
+        '{"topic":"public/default/other","ledgerId":29,"entryId":20}',
+        '{"ledgerId":29',
+        "29",
+        "[" * 100_000,
+    ],
+    ids=lambda line: line[:40],
+)
+def test_bad_lines_add_nothing(nacks: At, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "positions"
+    file.write_text(f"29:20\n{line}\n")
+    with assert_unchanged(nacks.store / "meta" / "data.mdb"):
+        result = nacks("add", PLAIN, "-s", "half", "--delay", "1h", "--from-file", file)
+    assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
+    assert "line 2" in result.error["message"]
+
+
+def test_unknown_names(nacks: At) -> None:
+    assert nacks("add", PLAIN, "-s", "none", "--delay", "1h", "29:20").error["code"] == "subscription-not-found"
+    assert nacks("add", "public/default/none", "-s", "x", "--delay", "1h", "29:20").error["code"] == "topic-not-found"
+    assert nacks("due", "public/default/none").error["code"] == "topic-not-found"
+    assert nacks("stats", PLAIN).json == []
+
+
+def test_force_tracks_what_the_store_does_not_know(nacks: At) -> None:
+    done = nacks("add", PLAIN, "-s", "later", "--delay", "1s", "5000:7", "--force").json
+    assert done["entries"] == 1
+    assert places(nacks.due(NOW_MS + 1000)) == [(5000, 7)]
+    found = nacks.cli("--store", nacks.store, "store", "check", "-o", "jsonl").stdout
+    assert "nacks-of-nobody" in found
+
+
+def test_precision_changes_only_while_nothing_waits(nacks: At) -> None:
+    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:20", "--bits", 0)
+    refused = nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:21", "--bits", 10)
+    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    assert nacks("add", PLAIN, "-s", "half", "--delay", "2s", "29:21").json["precisionBits"] == 0
+    nacks("due", "--pop", now=NOW_MS + 5000)
+    assert nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:21", "--bits", 10).json["precisionBits"] == 10
+
+
+def test_undo_is_latest_first(nacks: At) -> None:
+    """The first addition made the subscription's row, which the rows of the second need."""
+    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:20")
+    nacks("add", PLAIN, "-s", "half", "--delay", "1h", "29:21")
+    refused = nacks.cli("--store", nacks.store, "store", "undo", 1, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (4, "undo-conflict")
+    for change in (2, 1):
+        assert nacks.cli("--store", nacks.store, "store", "undo", change).exit_code == 0
+    assert rows_of(nacks.store, "nacks") == {"nacks": {}}
+
+
+# -- due --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(nacks: At) -> At:
+    """Two entries due after 1 s, one after an hour."""
+    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "29:20", "29:21", "--bits", 0)
+    nacks("add", PLAIN, "-s", "half", "--delay", "1h", "29:22")
+    return nacks
+
+
+def test_nothing_due_is_no_error(nacks: At) -> None:
+    for words in ((), ("--pop",)):
+        result = nacks("due", *words, out="jsonl")
+        assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_pop(filled: At) -> None:
+    before = rows_of(filled.store, "nacks")
+    rows = filled.due(NOW_MS + 1000, "--pop")
+    assert [(row["entryId"], row["change"]) for row in rows] == [(20, 3), (21, 3)]
+    assert filled.due(NOW_MS + 1000) == []
+    assert places(filled.due(NOW_MS + HOUR_MS)) == [(29, 22)]
+    log = filled.cli("--store", filled.store, "store", "log", 3, "-o", "json").json[0]
+    assert (log["command"], log["reports"][0]["entries"]) == ("nacks due --pop", 2)
+    assert log["reports"][0]["before"] == {"dueEntries": 2, "nextDeadline": NOW_MS + 1000}
+    assert log["reports"][0]["after"] == {"dueEntries": 0, "nextDeadline": NOW_MS + HOUR_MS}
+    assert filled("due", "--popped", 3, out="jsonl").json_lines == rows
+    check_undo_rows(filled, 3, before)
+    assert filled.due(NOW_MS + 1000, "--pop")[0]["change"] == 5
+
+
+def check_undo_rows(nacks: At, change: int, before: Any) -> None:
+    assert nacks.cli("--store", nacks.store, "store", "undo", change).exit_code == 0
+    assert rows_of(nacks.store, "nacks") == before
+
+
+def test_undo_brings_back_metadata_too(filled: At) -> None:
+    before = rows_of(filled.store, "tree", "nacks")
+    filled("due", "--pop", now=NOW_MS + 1000)
+    assert rows_of(filled.store, "tree") == {"tree": before["tree"]}
+    assert filled.cli("--store", filled.store, "store", "undo", 3).exit_code == 0
+    assert rows_of(filled.store, "tree", "nacks") == before
+
+
+def test_only_a_pop_was_popped(filled: At) -> None:
+    for change, code in ((1, "nothing-matches"), (99, "change-not-found")):
+        result = filled("due", "--popped", change)
+        assert (result.exit_code, result.error["code"]) == (5, code)
+
+
+def test_pop_planned_shown_and_applied_later(filled: At, tmp_path: Path) -> None:
+    file = tmp_path / "pop.plan"
+    with assert_unchanged(filled.store / "meta" / "data.mdb"):
+        shown = filled("due", "--pop", "--dry-run", now=NOW_MS + 1000).json
+        planned = filled("due", "--pop", "--plan", file, now=NOW_MS + 1000).json
+        assert filled("due", "--plan", tmp_path / "no", now=NOW_MS + 1000).exit_code == 2
+    assert shown == planned
+    assert (shown["entries"], shown["dryRun"]) == (2, True)
+    assert filled.cli("--store", filled.store, "apply", file, "-o", "json").json["entries"] == 2
+    assert len(filled("due", "--popped", 3, out="jsonl").json_lines) == 2
+
+
+def test_stats(filled: At) -> None:
+    rows = filled("stats", now=NOW_MS + 1000).json
+    assert [{key: row[key] for key in row if key != "bytes"} for row in rows] == [
+        {
+            "topic": FULL,
+            "subscription": "half",
+            "precisionBits": 0,
+            "entries": 3,
+            "dueEntries": 2,
+            "ledgers": 1,
+            "buckets": 2,
+            "bitmaps": 2,
+            "nextDeadline": NOW_MS + 1000,
+            "lastDeadline": NOW_MS + HOUR_MS,
+        }
+    ]
+    for form in ("table", "csv", "plain", "jsonl"):
+        assert FULL in filled("stats", out=form).stdout
+        assert FULL in filled("due", now=NOW_MS + 1000, out=form).stdout
+
+
+def test_another_writer(filled: At) -> None:
+    lock = take_writer_lock(filled.store)
+    try:
+        for words in (("due", "--pop"), ("add", PLAIN, "-s", "half", "--delay", "1s", "29:23")):
+            busy = filled(*words, now=NOW_MS + 1000)
+            assert (busy.exit_code, busy.error["code"]) == (4, "store-busy")
+        assert len(filled.due(NOW_MS + 1000)) == 2
+        timer = threading.Timer(0.3, lambda: __import__("os").close(lock))
+        timer.start()
+        assert len(filled.due(NOW_MS + 1000, "--pop", "--wait", "20s")) == 2
+        timer.join()
+    finally:
+        assert filled.due(NOW_MS + 1000) == []
+
+
+def _python(code: str, store: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    command = ["--store", str(store), "--now", f"@{NOW_MS + 1000}", "nacks", *map(str, words), "-o", "jsonl"]
+    program = f"{code}\nfrom pulsar_admin.cli import run\nimport sys\nsys.exit(run({command!r}))\n"
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+_KILL = "import os, signal\ndef kill(*_, **__): os.kill(os.getpid(), signal.SIGKILL)\n"
+_BEFORE_APPLY = _KILL + "from pulsar_admin.context import App\nApp.apply = kill"
+_IN_APPLY = _KILL + (
+    "from store.meta import Txn\noriginal, calls = Txn.delete, []\n"
+    "def delete(*arguments):\n"
+    "    calls.append(1)\n"
+    "    kill() if len(calls) == 2 else None\n"
+    "    return original(*arguments)\n"
+    "Txn.delete = delete"
+)
+_BEFORE_RECORD = _KILL + "from store.plans import base\nbase._append = kill"
+_BEFORE_OUTPUT = _KILL + "from pulsar_admin import output\noutput.emit_records = kill"
+
+
+@pytest.mark.parametrize("stop", [_BEFORE_APPLY, _IN_APPLY, _BEFORE_RECORD], ids=["planned", "applying", "recording"])
+def test_killed_before_the_commit_loses_none(filled: At, stop: str) -> None:
+    filled("add", PLAIN, "-s", "holes", "--delay", "1s", "18:3", "--bits", 0)
+    before = rows_of(filled.store, "nacks", "changes")
+    assert _python(stop, filled.store, "due", "--pop").returncode == -signal.SIGKILL
+    assert rows_of(filled.store, "nacks", "changes") == before
+    assert len(filled.due(NOW_MS + 1000, "--pop")) == 3
+
+
+def test_killed_after_the_commit_the_record_has_them(filled: At) -> None:
+    killed = _python(_BEFORE_OUTPUT, filled.store, "due", "--pop")
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "")
+    assert filled.due(NOW_MS + 1000) == []
+    assert places(filled("due", "--popped", 3, out="jsonl").json_lines) == [(29, 20), (29, 21)]
+
+
+def test_jobs_at_once_get_each_entry_once(nacks: At) -> None:
+    nacks("add", PLAIN, "-s", "holes", "--delay", "0s", "--holes")
+    command = [sys.executable, "-m", "pulsar_admin", "--store", str(nacks.store), "--now", f"@{NOW_MS}", "nacks", "due"]
+    jobs = [
+        subprocess.Popen([*command, "--pop", "--wait", "30s"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    answers = [job.communicate()[0].splitlines() for job in jobs]
+    assert [job.returncode for job in jobs] == [0] * 4
+    popped = [json.loads(line) for answer in answers for line in answer]
+    assert sorted(places(popped)) == recorded_holes("holes")
+    assert sum(bool(answer) for answer in answers) == 1
+
+
+def test_due_stays_light(filled: At) -> None:
+    code = "import atexit, sys\natexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))"
+    for words in (("due",), ("due", "--pop"), ("stats",)):
+        done = _python(code, filled.store, *words)
+        assert done.returncode == 0
+        assert not {"numpy", "pyarrow", "rich", "pandas", "numba"} & set(re.findall(r"'(\w+)'", done.stderr))
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+KEY = bucket_key(tracker_id(FULL, "half"), NOW_MS + 1000, 29)
+TRACKER_KEY = tracker_key(tracker_id(FULL, "half"))
+
+
+def overwrite(store: Path, key: bytes, value: bytes) -> None:
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: txn.put("nacks", key, value))
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("key", [KEY, TRACKER_KEY], ids=["bitmap", "tracker"])
+@pytest.mark.parametrize("at", [0, 1, 2, 4, 8, 15, 16, -1])
+def test_a_damaged_row(filled: At, key: bytes, at: int) -> None:
+    row = bytearray(rows_of(filled.store, "nacks")["nacks"][key])
+    row[at] ^= 0x40
+    overwrite(filled.store, key, bytes(row))
+    for words in (("due",), ("due", "--pop"), ("add", PLAIN, "-s", "half", "--delay", "1s", "29:23")):
+        with assert_unchanged(filled.store / "meta" / "data.mdb"):
+            result = filled(*words, now=NOW_MS + 1000 if words[0] == "due" else NOW_MS)
+        wanted = ("unsupported", 7) if at == 0 else ("index-corrupt", 6)
+        assert (result.error["code"], result.exit_code) == wanted
+    check = filled.cli("--store", filled.store, "store", "check", "-o", "jsonl")
+    assert check.exit_code == 1
+    assert "nacks-damaged" in check.stdout
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_rows_that_do_not_belong(filled: At) -> None:
+    rows = rows_of(filled.store, "nacks")["nacks"]
+    wrong = [(KEY + b"x", rows[KEY]), (bucket_key(tracker_id(FULL, "none"), 5, 5), rows[KEY]), (KEY, rows[KEY][:7])]
+    for key, value in wrong:
+        overwrite(filled.store, key, value)
+        assert "nacks-damaged" in filled.cli("--store", filled.store, "store", "check", "-o", "jsonl").stdout
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def test_plan_of_the_founding_document(cli: Cli, tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+    found = cli("nacks", "plan", "--rate", 10_000, "--delay", "1h", "--svg", picture, "-o", "json").json
+    assert found["load"]["pendingEntries"] == 36_000_000
+    rows = found["precisions"]
+    assert [row["precisionBits"] for row in rows] == list(range(17))
+    assert [row["worstEarly"] for row in rows] == [2**bits - 1 for bits in range(17)]
+    eight, sixteen = rows[8], rows[16]
+    assert (eight["wanted"], eight["meanEarly"], eight["firingsPerMinute"]) == (True, 127.5, 60_000 / 256)
+    assert (eight["bytesFormula"], eight["bytesPairMap"]) == (4 * 36_000_000, 2**31)
+    assert sixteen["bytesFormula"] == round(8192 / 50_000 * 36_000_000)
+    assert eight["bytesSerialized"] < 36_000_000 * 0.2
+    assert picture.read_bytes().startswith(b"<?xml")
+
+
+def test_plan_from_a_topic(cli: Cli, demo_store: Path) -> None:
+    arguments = ("--store", demo_store, "nacks", "plan", "--topic", PLAIN, "-o", "json")
+    found = cli(*arguments, "-s", "holes", "--delay", "10m", "--precision", "1s").json
+    holes = recorded_holes("holes")
+    internal = oracle("small")["topics"][PLAIN]["internal_stats"]
+    assert found["load"]["holes"] == len(holes)
+    assert found["load"]["entriesPerLedger"] == max(ledger["entries"] for ledger in internal["ledgers"])
+    ranks = {
+        entry: rank
+        for rank, entry in enumerate(
+            (ledger["ledgerId"], entry) for ledger in internal["ledgers"] for entry in range(ledger["entries"])
+        )
+    }
+    last = re.findall(r"\.\.(\d+):(\d+)\]", internal["cursors"]["holes"]["individuallyDeletedMessages"])[-1]
+    mark = tuple(map(int, internal["cursors"]["holes"]["markDeletePosition"].split(":")))
+    region = ranks[(int(last[0]), int(last[1]))] - ranks[(mark[0], mark[1])]
+    assert found["load"]["nackedShare"] == pytest.approx(len(holes) / region)
+    assert [row["precisionBits"] for row in found["precisions"] if row["wanted"]] == [9]
+
+
+def test_plan_takes_rate_and_batches_of_a_topic(cli: Cli, tmp_path: Path) -> None:
+    """100 entries a second of 4 messages, and one dated a year later, which says nothing about the rate."""
+    ledgers = [[Made(CREATED_MS + 10 * (1000 * part + i), batch=4) for i in range(1000)] for part in range(2)]
+    ledgers.append([Made(CREATED_MS + 31_536_000_000)])
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic(ledgers)})
+    load = cli("--store", path, "nacks", "plan", "--topic", "a/b/t", "--delay", "1m", "-o", "json").json["load"]
+    assert load["entriesPerSecond"] == pytest.approx(100, rel=0.001)
+    assert (load["batchSize"], load["messagesPerSecond"]) == (4, pytest.approx(400, rel=0.001))
+    assert load["pendingEntries"] == pytest.approx(6000, abs=10)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("-s", "x", "--rate", "5"),
+        ("--rate", "-1"),
+        ("--rate", "nan"),
+        ("--rate", "0"),
+        ("--rate", "10", "--delay", "0s"),
+        ("--rate", "10", "--delay", "300000000y"),
+        ("--rate", "10", "--acknowledged-every", "1"),
+        ("--rate", "10", "--png", "x.gif"),
+    ],
+    ids=str,
+)
+def test_plans_that_make_no_sense(cli: Cli, words: tuple[str, ...]) -> None:
+    result = cli("nacks", "plan", *words, "-o", "json")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:
+    arguments = ("--store", demo_store, "nacks", "plan", "-o", "json", "--topic")
+    assert cli(*arguments, "public/default/none").exit_code == 5
+    assert cli(*arguments, PLAIN, "-s", "none").error["code"] == "subscription-not-found"
+
+
+# -- simulate ---------------------------------------------------------------------------------------------------------
+
+
+def test_simulated_events(cli: Cli, tmp_path: Path) -> None:
+    """Armed at 0, the old timer looks at 300, 600, 900 (the first is due) and 1200 (the second): late by 299."""
+    file = tmp_path / "events.jsonl"
+    file.write_text(
+        '{"time":0,"ledgerId":1,"entryId":1,"delay":900}\n{"time":1,"ledgerId":1,"entryId":2,"delay":"900ms"}\n'
+    )
+    arguments = ("nacks", "simulate", "--events", file, "--bits", 0)
+    old, merged, exact = cli(*arguments, "-o", "json").json["timers"]
+    assert (old["timer"], old["late"]["max"], old["late"]["mean"], old["firings"]) == ("interval", 299, 149.5, 5)
+    assert (merged["late"]["max"], exact["late"]["max"], exact["early"]["max"]) == (0, 0, 0)
+    assert exact["memory"]
+    text = cli(*arguments).stdout
+    assert "interval" in text
+    assert "memory over time" in text
+
+
+def test_simulation_is_deterministic(cli: Cli, tmp_path: Path) -> None:
+    words = ("--rate", 300, "--duration", "3s", "--delay", "200ms", "--max-delay", "2s", "--batch-size", 4)
+    arguments = ("nacks", "simulate", *words, "--processing", "100ms", "-o", "json", "--seed")
+    first, again, other = (cli(*arguments, seed).stdout for seed in (3, 3, 4))
+    assert first == again != other
+    timers = json.loads(first)["timers"]
+    assert timers[2]["early"]["max"] < 256
+    assert timers[2]["late"]["max"] == 0
+    assert timers[2]["doubled"] > 0 == timers[0]["late"]["histogram"][0][0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "[]",
+        "7",
+        '{"time":-1,"ledgerId":1,"entryId":1,"delay":1}',
+        '{"time":1,"ledgerId":1,"entryId":1,"delay":-1}',
+        '{"time":1,"ledgerId":1,"entryId":1,"delay":"soon"}',
+        '{"time":1,"ledgerId":9223372036854775808,"entryId":1,"delay":1}',
+    ],
+)
+def test_bad_events(cli: Cli, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "events"
+    file.write_text(f'{{"time":0,"ledgerId":1,"entryId":1,"delay":9}}\n{line}\n')
+    result = cli("nacks", "simulate", "--events", file, "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
+    assert "line 2" in result.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("--bits", "63"), 2),
+        (("--rate", "-5"), 2),
+        (("--rate", "1000000", "--duration", "1d"), 8),
+        (("--rate", "nan"), 2),
+        (("--delay", "1s", "--delay", "2s", "--max-delay", "3s"), 2),
+        (("--delay", "3s", "--max-delay", "2s"), 2),
+        (("--events", "x", "--bits", "0", "--bits", "1"), 2),
+    ],
+    ids=str,
+)
+def test_bad_simulations(cli: Cli, words: tuple[str, ...], exit_code: int) -> None:
+    result = cli("nacks", "simulate", *words, "-o", "json")
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+
+
+GRID = ("--rate", "100", "--rate", "400", "--duration", "2s", "--delay", "700ms", "--bits", "0", "--bits", "8")
+
+
+def test_grid(cli: Cli, tmp_path: Path) -> None:
+    rows = cli("nacks", "simulate", *GRID, "--png", tmp_path / "grid.png", "-o", "json").json
+    points = [(row["messagesPerSecond"], row["precisionBits"], row["timer"]) for row in rows]
+    timers = ("interval", "merged", "deadline")
+    assert points == [(rate, bits, timer) for rate in (100, 400) for bits in (0, 8) for timer in timers]
+    for row in rows:
+        one = (
+            "--rate",
+            row["messagesPerSecond"],
+            "--duration",
+            "2s",
+            "--delay",
+            "700ms",
+            "--bits",
+            row["precisionBits"],
+        )
+        alone = {timer["timer"]: timer for timer in cli("nacks", "simulate", *one, "-o", "json").json["timers"]}[
+            row["timer"]
+        ]
+        assert (row["redeliveries"], row["peakBytes"], row["maxLate"]) == (
+            alone["redeliveries"],
+            alone["peakBytes"],
+            alone["late"]["max"],
+        )
+    assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
