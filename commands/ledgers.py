@@ -11,7 +11,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.catalog import find_log
+from store.catalog import catalogued_bytes, find_log
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
 from store.inventory import (
     LedgerRow,
@@ -288,12 +288,15 @@ _VERDICT_COLUMNS = (
     examples=["pulsar-admin ledgers verify 9", "pulsar-admin ledgers verify -o jsonl"],
     output="One row a ledger: entries read, damaged and missing ones, contradictions with its metadata. Exit code 1 for any.",
     errors=[LedgerNotFound, MetadataCorrupt],
+    uses=["spark"],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    with open_reader(app.store) as reader:
+    with app.store.read() as txn:
+        total = 0 if ledgers else catalogued_bytes(txn)
+    with app.bulk(total) as engine, open_reader(app.store, engine) as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
         with app.progress(len(chosen), "ledgers", "verify") as progress:
             app.emit_rows(_verdicts(app, reader, chosen, progress.advance), _VERDICT_COLUMNS)
@@ -302,7 +305,12 @@ def verify(app: App, ledgers: tuple[int, ...]) -> None:
 def _verdicts(
     app: App, reader: EntryReader, ledgers: tuple[int, ...], advance: Callable[[int], None]
 ) -> Iterator[LedgerVerdict]:
-    for verdict in app.each(ledgers, lambda ledger_id: verify_ledger(reader, ledger_id)):
+    rows_of = None
+    if reader.engine is not None:
+        from store.scan.verifying import EngineRows
+
+        rows_of = EngineRows(reader.engine, reader, ledgers)
+    for verdict in app.each(ledgers, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of)):
         app.problems(verdict.problems)
         advance(1)
         yield verdict

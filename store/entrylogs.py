@@ -66,6 +66,10 @@ class EntryFiles:
         """Return the path of a file for messages."""
         return self._descriptor(file_id)[1].path
 
+    def path_of(self, file_id: int) -> Path:
+        """Return where a file is, found to be the one imported."""
+        return self._descriptor(file_id)[1].locate(self._store.path)
+
     def log(self, file_id: int) -> LogFile:
         return self._descriptor(file_id)[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from store.catalog import Damage, iter_damage
 from store.codec.digest import DigestType
@@ -22,6 +22,9 @@ from store.entrylogs import EntryFiles
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 from store.meta import Store, Txn
 from store.tree import find_node, iter_nodes
+
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +130,15 @@ def find_place(txn: Txn, ledger_id: int, entry_id: int) -> tuple[int, int, int] 
 
 
 class EntryReader:
-    """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files."""
+    """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 
-    def __init__(self, files: EntryFiles, txn: Txn) -> None:
+    ``engine``: what scans of many entries' headers run on; None is this process.
+    """
+
+    def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
         self.files = files
         self.txn = txn
+        self.engine = engine
         self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:
@@ -199,7 +206,7 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
 
 
 @contextmanager
-def open_reader(store: Store) -> Iterator[EntryReader]:
-    """Open one snapshot of STORE for reading entries; its transaction is ``reader.txn``."""
+def open_reader(store: Store, engine: Engine | None = None) -> Iterator[EntryReader]:
+    """Open one snapshot of STORE for reading entries, scans on ENGINE; its transaction is ``reader.txn``."""
     with store.read() as txn, EntryFiles(store, txn) as files:
-        yield EntryReader(files, txn)
+        yield EntryReader(files, txn, engine)

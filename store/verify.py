@@ -5,7 +5,7 @@ The kernel checks a location block at a time; what it does not believe, the entr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,15 +108,22 @@ def _entry_row(reader: EntryReader, block: Block, index: int) -> EntryRow:
     )
 
 
-def verify_ledger(reader: EntryReader, ledger_id: int) -> LedgerVerdict:
-    """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read."""
+RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
+
+
+def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = None) -> LedgerVerdict:
+    """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read.
+
+    ROWS_OF reads the entries of a block; None: this process does, block by block.
+    """
     ledger = read_ledger(reader.txn, ledger_id)
     verdict = LedgerVerdict(ledger_id)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
     before = (-1, 0)  # the last entry read and the length it carries
     for block in iter_blocks(reader.txn, ledger_id):
-        before = _verify_block(reader, ledger, block, (verdict, before))
+        rows = (rows_of or _read_rows)(reader, ledger, block)
+        before = _verify_block(reader, ledger, (block, rows), (verdict, before))
     _verify_metadata(ledger, verdict, before)
     return verdict
 
@@ -130,11 +137,14 @@ def _verify_metadata(ledger: Ledger, verdict: LedgerVerdict, last: tuple[int, in
 
 
 def _verify_block(
-    reader: EntryReader, ledger: Ledger, block: Block, state: tuple[LedgerVerdict, tuple[int, int]]
+    reader: EntryReader,
+    ledger: Ledger,
+    read: tuple[Block, list[tuple[int, int] | None]],
+    state: tuple[LedgerVerdict, tuple[int, int]],
 ) -> tuple[int, int]:
     """Check the entries of one block; return the last good entry and its length."""
     verdict, before = state
-    rows = _read_rows(reader, ledger, block)
+    block, rows = read
     for index, row in enumerate(rows):
         entry_id, place = block.entry_id(index), block.place(index)
         verdict.entries += 1

@@ -65,6 +65,7 @@ _ANALYSIS_COLUMNS = (
     ],
     output="Entries and messages left, first and last of them, with upstream's keys. Nothing is capped: `aborted` is false.",
     errors=[TopicNotFound, SubscriptionNotFound, MetadataCorrupt],
+    uses=["spark"],
 )
 @topics_argument
 @subscription_option
@@ -80,7 +81,8 @@ def analyze(app: App, selection: TopicSelection, subscription: str, position: Po
     def work(reader: EntryReader, name: TopicName) -> BacklogAnalysis:
         return _analyze(app, reader, name, (subscription, position))
 
-    answer(app, selection, work, _ANALYSIS_COLUMNS)
+    with app.bulk():
+        answer(app, selection, work, _ANALYSIS_COLUMNS)
 
 
 def _analyze(app: App, reader: EntryReader, name: TopicName, request: tuple[str, Position | None]) -> BacklogAnalysis:

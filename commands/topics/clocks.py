@@ -55,7 +55,7 @@ TIMELINE_COLUMNS = (
     ],
     output="A row a producer, the one to blame first; offsets are publish minus broker time. In JSON one object a topic.",
     errors=[TopicNotFound, InvalidValue],
-    uses=["clock", "now"],
+    uses=["clock", "now", "spark"],
 )
 @topics_argument
 @click.option(
@@ -71,7 +71,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     front of it, on publish times unless --clock broker.
     """
     options = _skew_options(app, tolerance_ms)
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
         documents = list(app.each(topics, lambda name: _skew_document(app, reader, name, options)))
     if app.settings.output in ("json", "jsonl"):
@@ -172,7 +172,7 @@ class PlotOptions:
     elsewhere=["pulsar-admin topics timeline public/default/plain --bucket 5m --png plain.png"],
     output="A plot of entries, messages and bytes; as table, csv, json or jsonl the counts of every bucket that has any.",
     errors=[TopicNotFound, InvalidValue, LimitExceeded, AlreadyExists],
-    uses=["clock"],
+    uses=["clock", "spark"],
 )
 @topics_argument
 @click.option("--bucket", "bucket_ms", type=DURATION, help="Width of a bucket [chosen from the data].")
@@ -189,9 +189,10 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
     clock = check_clock(app.settings.clock)
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        usual = _usual(reader, topics, clock, options)
+        here = EntryReader(reader.files, reader.txn)  # a sample is no bulk work
+        usual = _usual(here, topics, clock, options)
         documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
     _emit_timelines(app, documents, usual, options)
 

@@ -17,6 +17,7 @@ from store.codec.index import Block
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from store.ledgers import EntryReader, iter_blocks
 from store.scan import kernel
+from store.scan.files import LedgerDigests
 from store.scan.kernel import BAD_DIGEST, UNFRAMED
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -74,24 +75,42 @@ class EntryScan:
     parts: Iterable[Part]
     heads: bool = False
     batch_bytes: int = BATCH_BYTES
+    digests: LedgerDigests | None = None  # how to verify; None: as the index says
     missing: int = 0
     unreadable: list[EntryCorrupt | EntryLogCorrupt] = field(default_factory=list)
 
+    @staticmethod
+    def of_files(
+        files: Any, *, heads: bool, digests: LedgerDigests | None
+    ) -> EntryScan:  # Any: what reads as EntryFiles
+        """Return a scan without a store, for ``read_places`` only."""
+        return EntryScan(EntryReader(files, None), (), heads, digests=digests)  # type: ignore[arg-type]
+
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries in the order of the parts, in bounded memory."""
-        pending: list[_Places] = []
+        if self.heads and self.reader.engine is not None:
+            from store.scan.spread import read_on
+
+            yield from read_on(self.reader.engine, self)
+            return
+        for places in self.groups():
+            yield self.without_damaged(self.read_places(places), places)
+
+    def groups(self) -> Iterator[Places]:
+        """Yield the places of the parts, as many at a time as are read at once."""
+        pending: list[Places] = []
         held_bytes = entries = 0
         for places in self._places():
             pending.append(places)
             held_bytes += int(places.sizes.sum(dtype=np.int64))
             entries += len(places.sizes)
             if held_bytes >= self.batch_bytes or entries >= BATCH_ENTRIES:
-                yield self._read(pending)
+                yield Places.joined(pending)
                 pending, held_bytes, entries = [], 0, 0
         if pending:
-            yield self._read(pending)
+            yield Places.joined(pending)
 
-    def _places(self) -> Iterator[_Places]:
+    def _places(self) -> Iterator[Places]:
         for ledger_id, first, last in self.parts:
             expected = last - first + 1
             for block in iter_blocks(self.reader.txn, ledger_id, first):
@@ -100,18 +119,18 @@ class EntryScan:
                     break
                 if high > low:
                     expected -= high - low
-                    yield from _split(_Places.of(block, low, high), self.batch_bytes)
+                    yield from _split(Places.of(block, low, high), self.batch_bytes)
             self.missing += expected
 
-    def _read(self, pending: list[_Places]) -> EntryBatch:
-        places = _Places(*(np.concatenate([getattr(p, name) for p in pending]) for name in _Places.__slots__))
+    def read_places(self, places: Places) -> EntryBatch:
+        """Return the entries at PLACES as they are there, damaged ones too."""
         batch = self._read_places(places)
         cut = (batch.rows["flags"] & UNFRAMED != 0) & (batch.held < places.sizes)
         if cut.any():
             self._read_whole(batch, places, np.flatnonzero(cut))
-        return self._without_damaged(batch, places)
+        return batch
 
-    def _read_places(self, places: _Places, *, whole: bool = False) -> EntryBatch:
+    def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
         held = places.sizes.astype(np.int64)
         verify = True
         if self.heads and not whole and int(held.mean()) >= _LARGE_BYTES:
@@ -120,12 +139,12 @@ class EntryScan:
         data, offsets = self._load(places, held)
         rows = np.zeros(len(held), kernel.RECORD)
         ledgers, first = np.unique(places.ledger_ids, return_index=True)
-        known = (ledgers, places.digests[first].astype(np.int16))
+        known = self.digests or (ledgers, places.digests[first].astype(np.int16))
         kernel.read_bodies(data, offsets, held, known, verify, rows)
         rows["size"] = places.sizes
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
-    def _load(self, places: _Places, held: Array) -> tuple[Array, Array]:
+    def _load(self, places: Places, held: Array) -> tuple[Array, Array]:
         """Read the records' first 4 + HELD bytes; return (bytes, offset of each record in them)."""
         order = np.lexsort((places.offsets, places.files))
         files, starts = places.files[order], places.offsets[order].astype(np.int64)
@@ -145,15 +164,15 @@ class EntryScan:
         offsets[order] = starts - starts[firsts][runs] + bases[runs]
         return data, offsets
 
-    def _read_whole(self, batch: EntryBatch, places: _Places, indexes: Array) -> None:
+    def _read_whole(self, batch: EntryBatch, places: Places, indexes: Array) -> None:
         """Replace the entries at INDEXES, of which too little was read, in BATCH."""
-        whole = self._read_places(_Places(*(getattr(places, name)[indexes] for name in _Places.__slots__)), whole=True)
+        whole = self._read_places(Places(*(getattr(places, name)[indexes] for name in Places.__slots__)), whole=True)
         batch.offsets[indexes] = whole.offsets + len(batch.data)
         batch.held[indexes] = whole.held
         batch.rows[indexes] = whole.rows
         batch.data = np.concatenate([batch.data, whole.data])
 
-    def _without_damaged(self, batch: EntryBatch, places: _Places) -> EntryBatch:
+    def without_damaged(self, batch: EntryBatch, places: Places) -> EntryBatch:
         """Leave out entries that are no longer what was imported, and note why."""
         rows = batch.rows
         size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
@@ -172,7 +191,7 @@ class EntryScan:
 
 
 @dataclass(slots=True)
-class _Places:
+class Places:
     """Where entries lie, as columns."""
 
     ledger_ids: Array  # i64
@@ -182,13 +201,25 @@ class _Places:
     sizes: Array  # u32
     digests: Array  # i64, bytes of the digest
 
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
+        # What travels to executors: a ledger's entries differ in offset and size alone.
+        return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__slots__)
+
     @staticmethod
-    def of(block: Block, low: int, high: int) -> _Places:
+    def joined(parts: list[Places]) -> Places:
+        """Return the places of PARTS in their order."""
+        return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__slots__))
+
+    @staticmethod
+    def of(block: Block, low: int, high: int) -> Places:
         """Return the places of entries LOW to HIGH (excluded) of BLOCK, copied out of the map."""
         count = high - low
         files = block.files()
         slots = np.asarray(block.slots()[low:high], np.int64)
-        return _Places(
+        return Places(
             np.full(count, block.ledger_id, np.int64),
             block.entry_id(low) - slots[0] + slots,
             np.full(count, files, np.uint32) if isinstance(files, int) else np.array(files[low:high], np.uint32),
@@ -198,7 +229,23 @@ class _Places:
         )
 
 
-def _split(places: _Places, batch_bytes: int) -> Iterator[_Places]:
+def _packed(column: Array) -> Any:  # Any: a column in the shortest of three forms
+    """Return COLUMN as (first, step, length, type) when it is a run of equal or consecutive numbers, else as it is."""
+    for step in (0, 1):
+        if len(column) and (np.diff(column.astype(np.int64)) == step).all():
+            return int(column[0]), step, len(column), column.dtype.str
+    return column
+
+
+def _unpacked(*columns: Any) -> Places:
+    return Places(*(_unrolled(*column) if isinstance(column, tuple) else column for column in columns))
+
+
+def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
+    return (first + step * np.arange(length)).astype(kind)
+
+
+def _split(places: Places, batch_bytes: int) -> Iterator[Places]:
     """Cut one block's places where their entries pass BATCH_BYTES: a block may hold gigabytes."""
     total = np.cumsum(places.sizes, dtype=np.int64)
     if int(total[-1]) <= 2 * batch_bytes:
@@ -207,4 +254,4 @@ def _split(places: _Places, batch_bytes: int) -> Iterator[_Places]:
     groups = (total - places.sizes) // batch_bytes
     cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
     for low, high in zip(np.append(0, cuts), np.append(cuts, len(groups)), strict=True):
-        yield _Places(*(getattr(places, name)[low:high] for name in _Places.__slots__))
+        yield Places(*(getattr(places, name)[low:high] for name in Places.__slots__))

@@ -1,0 +1,199 @@
+"""Entries of a topic read by an engine: the places come from the index here, what an executor gets is files and offsets.
+
+An executor never sees the store. It returns columns and, of each entry, the bytes up to the end of its metadata; what it finds
+wrong, or could not read at all, is read again here and explained as ever.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.errors import EntryLogCorrupt, SourceChanged
+from store.scan import kernel
+from store.scan.engine_scan import Engine
+from store.scan.entries import Array, EntryBatch, EntryScan, Places
+from store.scan.files import LedgerDigests
+from store.scan.slices import FileRange
+
+PIECE_BYTES = 64 << 20
+ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
+_HEADER_BYTES = 32
+_SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "data", "offsets", "held")])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryPlaces(FileRange):
+    """One slice of entries: where each lies, in batches, and the files they lie in."""
+
+    batches: Sequence[Places] = ()
+    files: dict[int, str] = field(default_factory=dict)
+
+
+class PlainFiles:
+    """Files by id and path, read without a store; as ``EntryFiles`` reads them."""
+
+    def __init__(self, paths: dict[int, str]) -> None:
+        self._paths = paths
+        self._open: dict[int, int] = {}
+
+    def read(self, file_id: int, offset: int, length: int) -> bytes:
+        """Return LENGTH bytes at OFFSET; raises SourceChanged for a file that is gone or cut."""
+        path = self._paths[file_id]
+        try:
+            if file_id not in self._open:
+                self._open[file_id] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            raw = os.pread(self._open[file_id], length, offset)
+        except FileNotFoundError as error:
+            raise SourceChanged(f"{path} is gone", hint="bring the file back", path=path) from error
+        except OSError as error:
+            raise EntryLogCorrupt(f"{path} @ {offset:#x}: {error.strerror}", path=path, offset=offset) from error
+        if len(raw) < length:
+            raise SourceChanged(f"{path} @ {offset:#x}: expected {length} bytes, found {len(raw)}", path=path)
+        return raw
+
+    def close(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class ReadHeads:
+    """The rows of the entries at given places, one row a batch; with ``heads`` also their bytes up to the payload.
+
+    ``digests`` are the kinds to verify with; None: as the places say.
+    """
+
+    heads: bool = True
+    digests: LedgerDigests | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _SCHEMA
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row a batch of places."""
+        assert isinstance(piece, EntryPlaces)
+        files = PlainFiles(piece.files)
+        try:
+            for places in piece.batches:
+                batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
+                kept = _heads_only(batch) if self.heads else _rows_only(batch)
+                yield pa.RecordBatch.from_arrays([[part.tobytes()] for part in kept], schema=_SCHEMA)
+        finally:
+            files.close()
+
+
+def _rows_only(batch: EntryBatch) -> tuple[Array, ...]:
+    return batch.rows, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
+    """Return (rows, data, offsets, held) with each entry cut where its metadata ends."""
+    starts = batch.offsets + 4 + _HEADER_BYTES + batch.rows["digest_bytes"]
+    ends = batch.offsets + 4 + batch.held
+    sizes = np.minimum(metadata_ends(batch.data, starts, ends), ends) - batch.offsets
+    offsets = np.cumsum(sizes) - sizes
+    within = np.arange(int(sizes.sum())) - np.repeat(offsets, sizes)
+    return batch.rows, batch.data[np.repeat(batch.offsets, sizes) + within], offsets, sizes - 4
+
+
+def metadata_ends(data: Array, starts: Array, ends: Array) -> Array:
+    """Return where the metadata of each entry payload data[starts[i]:ends[i]] ends; its end where there is none whole."""
+    at = starts.copy()
+    for magic, fixed in ((0x02, 6), (0x01, 6)):
+        there = (ends - at >= 6) & (_byte(data, at) == 0x0E) & (_byte(data, at + 1) == magic)
+        extra = np.where(there & (magic == 0x02), _u32(data, at + 2), 0)
+        at = np.where(there, at + fixed + extra, at)
+    size = np.where(ends - at >= 4, _u32(data, at), 1 << 32)
+    result: Array = np.minimum(at + 4 + size, ends)
+    return result
+
+
+def _byte(data: Array, at: Array) -> Array:
+    found: Array = data[np.minimum(at, len(data) - 1)]
+    return found
+
+
+def _u32(data: Array, at: Array) -> Array:
+    parts = [_byte(data, at + index).astype(np.int64) << (24 - 8 * index) for index in range(4)]
+    return parts[0] | parts[1] | parts[2] | parts[3]
+
+
+def read_on(engine: Engine, scan: EntryScan) -> Iterator[EntryBatch]:
+    """Yield what ``scan.batches()`` would, read by ENGINE."""
+    for places, row in run_places(engine, ReadHeads(), scan.reader.files, scan.groups()):
+        batch = scan.read_places(places) if row is None else _batch_of(places, row)
+        yield scan.without_damaged(batch, places)
+
+
+def iter_rows(
+    engine: Engine, digests: LedgerDigests, files: Any, groups: Iterable[Places]
+) -> Iterator[tuple[Places, Array | None]]:
+    """Yield (places, their rows, digests verified) in order; None for rows that the engine could not give."""
+    for places, row in run_places(engine, ReadHeads(heads=False, digests=digests), files, groups):
+        yield places, None if row is None else np.frombuffer(row["rows"], kernel.RECORD).copy()
+
+
+def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
+    rows = np.frombuffer(row["rows"], kernel.RECORD).copy()
+    offsets, held = np.frombuffer(row["offsets"], np.int64), np.frombuffer(row["held"], np.int64)
+    data = np.frombuffer(row["data"], np.uint8)
+    return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
+
+
+def run_places(
+    engine: Engine, operation: ReadHeads, files: Any, groups: Iterable[Places]
+) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
+    """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice."""
+    pieces: list[EntryPlaces] = []
+    entries = 0
+    for piece in _pieces(files, groups):
+        pieces.append(piece)
+        entries += sum(len(places) for places in piece.batches)
+        if entries >= ROUND_ENTRIES:
+            yield from _run_round(engine, operation, pieces)
+            pieces, entries = [], 0
+    if pieces:
+        yield from _run_round(engine, operation, pieces)
+
+
+def _pieces(files: Any, groups: Iterable[Places]) -> Iterator[EntryPlaces]:
+    batches: list[Places] = []
+    size_bytes = 0
+    for places in groups:
+        batches.append(places)
+        size_bytes += int(places.sizes.sum(dtype=np.int64))
+        if size_bytes >= PIECE_BYTES:
+            yield _piece(files, batches, size_bytes)
+            batches, size_bytes = [], 0
+    if batches:
+        yield _piece(files, batches, size_bytes)
+
+
+def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
+    ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
+    paths = {file_id: str(files.path_of(file_id)) for file_id in ids}
+    first = int(batches[0].offsets[0])
+    return EntryPlaces(paths[ids[0]], "entry-log", ids[0], first, first + size_bytes, batches=batches, files=paths)
+
+
+def _run_round(
+    engine: Engine, operation: ReadHeads, pieces: list[EntryPlaces]
+) -> Iterator[tuple[Places, dict[str, bytes] | None]]:
+    order = {id(piece): index for index, piece in enumerate(pieces)}
+    early: dict[int, pa.Table] = {}
+    due = 0
+    for piece, table in engine.run(operation, pieces, lambda _: None):
+        early[order[id(piece)]] = table
+        while due in early:
+            yield from zip(pieces[due].batches, early.pop(due).to_pylist(), strict=True)
+            due += 1
+    for index in range(due, len(pieces)):
+        rows = early[index].to_pylist() if index in early else [None] * len(pieces[index].batches)
+        yield from zip(pieces[index].batches, rows, strict=True)
