@@ -127,6 +127,8 @@ def decode_bucket_row(key: bytes, value: bytes | memoryview) -> BitMap64:
         raise _damaged(key, str(error) or "no bitmap") from error
     if bits or topic_size or not entries or len(entry_ids) != entries or entry_ids.max() > LONG_MAX:
         raise _damaged(key, f"{len(entry_ids)} entries, {entries} expected")
+    if len(entry_ids.serialize()) != len(body):
+        raise _damaged(key, "bytes behind the bitmap")
     return entry_ids
 
 

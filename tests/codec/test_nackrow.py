@@ -1,0 +1,112 @@
+"""Rows of kept negative acks: written by hand from docs/formats/nacks.md, and damaged at every bit."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from store.codec.nackrow import (
+    TrackerRow,
+    bucket_key,
+    bucket_of_key,
+    bucket_row_entries,
+    decode_bucket_row,
+    decode_tracker_row,
+    encode_bucket_row,
+    encode_tracker_row,
+    tracker_id,
+    tracker_key,
+)
+from store.errors import IndexCorrupt, StoreError, Unsupported
+
+TOPIC = "persistent://public/default/orders"
+IDENTITY = hashlib.blake2b(f"{TOPIC}\0workers".encode(), digest_size=8).digest()
+KEY = b"\x01" + IDENTITY + struct.pack(">QQ", 1_700_000_000_000, 10)
+# One run, 4 to 9: one bitmap of high half 0, cookie 12347 for one container, flag, key 0, 6 values, 1 run: 4, length 6.
+BITMAP = struct.pack("<QIHHBHHHHH", 1, 0, 12347, 0, 1, 0, 5, 1, 4, 5)
+
+
+def sealed(key: bytes, head: bytes, count: int, body: bytes) -> bytes:
+    checksum = google_crc32c.value(key + head + bytes(4) + struct.pack("<Q", count) + body)
+    return head + struct.pack("<IQ", checksum, count) + body
+
+
+ROW = sealed(KEY, b"\x01\x00\x00\x00", 6, BITMAP)
+TRACKER_KEY = b"\x00" + IDENTITY
+TRACKER = sealed(TRACKER_KEY, struct.pack("<BBH", 1, 8, len(TOPIC)), 2, f"{TOPIC}workers".encode())
+
+
+def test_rows_written_by_hand() -> None:
+    assert tracker_id(TOPIC, "workers") == IDENTITY
+    assert bucket_key(IDENTITY, 1_700_000_000_000, 10) == KEY
+    assert bucket_of_key(KEY) == (IDENTITY, 1_700_000_000_000, 10)
+    assert encode_bucket_row(KEY, BitMap64(range(4, 10))) == ROW
+    assert decode_bucket_row(KEY, ROW) == BitMap64(range(4, 10))
+    assert bucket_row_entries(KEY, ROW) == 6
+    row = TrackerRow(TOPIC, "workers", 8, 2)
+    assert (tracker_key(IDENTITY), encode_tracker_row(row)) == (TRACKER_KEY, TRACKER)
+    assert decode_tracker_row(TRACKER_KEY, TRACKER) == row
+
+
+@given(st.sets(st.integers(0, 2**63 - 1), min_size=1, max_size=50))
+def test_round_trip(entry_ids: set[int]) -> None:
+    assert set(decode_bucket_row(KEY, encode_bucket_row(KEY, BitMap64(entry_ids)))) == entry_ids
+
+
+@pytest.mark.parametrize(
+    ("key", "row", "decode"), [(KEY, ROW, decode_bucket_row), (TRACKER_KEY, TRACKER, decode_tracker_row)]
+)
+def test_every_bit_counts(key: bytes, row: bytes, decode: object) -> None:
+    assert callable(decode)
+    for bit in range(len(row) * 8):
+        changed = bytearray(row)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((IndexCorrupt, Unsupported)):
+            decode(key, bytes(changed))
+    for size in range(len(row)):
+        with pytest.raises(IndexCorrupt):
+            decode(key, row[:size])
+    with pytest.raises(IndexCorrupt):
+        decode(key, row + b"\x00")
+    with pytest.raises(IndexCorrupt):
+        decode(key[:-1] + bytes([key[-1] ^ 1]), row)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_raise_only_our_errors(raw: bytes) -> None:
+    for decode in (decode_bucket_row, decode_tracker_row, bucket_row_entries):
+        try:
+            decode(KEY, raw)
+        except StoreError:
+            continue
+    try:
+        bucket_of_key(raw)
+    except IndexCorrupt:
+        return
+
+
+@pytest.mark.parametrize(
+    ("count", "body"),
+    [
+        (6, BITMAP + b"\x00"),
+        (4, BITMAP),
+        (0, struct.pack("<Q", 0)),
+        (6, BITMAP[:-1]),
+        (1, bytes(BitMap64([2**63]).serialize())),
+    ],
+    ids=["longer", "other count", "empty", "cut", "beyond 63 bits"],
+)
+def test_a_right_checksum_is_not_enough(count: int, body: bytes) -> None:
+    with pytest.raises(IndexCorrupt):
+        decode_bucket_row(KEY, sealed(KEY, b"\x01\x00\x00\x00", count, body))
+
+
+def test_a_newer_row() -> None:
+    with pytest.raises(Unsupported, match="version 2"):
+        decode_bucket_row(KEY, sealed(KEY, b"\x02\x00\x00\x00", 3, BITMAP))
