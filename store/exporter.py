@@ -1,22 +1,27 @@
 """``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on them.
 
 Only nodes whose value differs from the imported one are written (database ``base`` keeps those), each with its RocksDB header's
-version raised by one. A node that is no longer what was imported stops the export before anything is written.
+version raised by one. A node that is no longer what was imported stops the export before anything is written. Ledgers that this
+toolkit wrote go into the bookie first (``store.ledgerexport``), their metadata nodes with the others.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from store.atomic import copy_tree, remove_tree, rename
-from store.codec.rocksvalue import NodeStat, decode_value, encode_value
-from store.errors import AlreadyExists, Refused, SourceBusy, SourceNotFound, StalePlan
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
+from store.entrylogs import EntryFiles
+from store.errors import AlreadyExists, Refused, SourceBusy, SourceNotFound, StalePlan, Unsupported
+from store.ledgerexport import LedgerExport, apply_ledger_export, plan_ledger_export
+from store.ledgerids import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
 from store.meta import Store, Txn
 from store.plans.base import append_change
-from store.sources.layout import read_standalone_layout
+from store.sources.layout import is_rocksdb, read_standalone_layout
 from store.sources.rocksdb import apply_values, locked_by, read_values
 from store.tree import Node, decode_node, encode_node, tree_key
 
@@ -44,6 +49,7 @@ class ExportPlan:
     target: Path
     in_place: bool
     nodes: tuple[ChangedNode, ...]
+    ledgers: LedgerExport = field(default_factory=LedgerExport)
 
     @property
     def loses(self) -> str:
@@ -60,6 +66,7 @@ class ExportPlan:
             "target": str(self.target),
             "inPlace": self.in_place,
             "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
+            "ledgers": [ledger.report() for ledger in self.ledgers.ledgers],
             "dryRun": dry_run,
         }
 
@@ -97,7 +104,14 @@ def plan_export(store: Store, target: Path, *, in_place: bool) -> ExportPlan:
             hint="name a new directory, or write the changes into this one with --in-place",
             path=str(target),
         )
-    directory = read_standalone_layout(target if in_place else source).metadata
+    layout = read_standalone_layout(target if in_place else source)
+    directory = layout.metadata
+    if not is_rocksdb(directory):
+        raise Unsupported(
+            f"{directory} is ZooKeeper's: this toolkit writes RocksDB metadata only",
+            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
+            path=str(directory),
+        )
     holder = locked_by(directory)
     if holder is not None:
         raise SourceBusy(
@@ -107,8 +121,15 @@ def plan_export(store: Store, target: Path, *, in_place: bool) -> ExportPlan:
         )
     with store.read() as txn:
         nodes = tuple(iter_changed_nodes(txn))
-    _check_unmoved(directory, nodes)
-    return ExportPlan(source, target, in_place, nodes)
+        _check_unmoved(directory, nodes)
+        ledgers = plan_ledger_export(txn, layout, [ledger_id for node in nodes for ledger_id in _new_ledger(node)])
+    return ExportPlan(source, target, in_place, nodes, ledgers)
+
+
+def _new_ledger(node: ChangedNode) -> list[int]:
+    """Return the id of the ledger that NODE is the metadata of, when this export brings it; else nothing."""
+    ledger_id = ledger_id_of_path(node.path) if node.action == "create" else None
+    return [] if ledger_id is None else [ledger_id]
 
 
 def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> None:
@@ -131,20 +152,28 @@ def _version_text(state: tuple[int, bytes] | None) -> str:
 
 
 def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN: copy (unless in place), write the changed nodes, then record it in the audit log; return the report."""
-    values = {node.path.encode(): _new_value(node) for node in plan.nodes}
+    """Write PLAN: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report."""
     if plan.in_place:
-        if values:
-            apply_values(read_standalone_layout(plan.target).metadata, values)
+        _apply_to(store, plan, plan.target)
         store.write(lambda txn: _record(txn, plan, now_ms))
         return plan.report(dry_run=False)
     unfinished = plan.target.with_name(plan.target.name + ".unfinished")
     remove_tree(unfinished)
     copy_tree(plan.source, unfinished)
-    if values:
-        apply_values(read_standalone_layout(unfinished).metadata, values)
+    _apply_to(store, plan, unfinished)
     rename(unfinished, plan.target)
     return plan.report(dry_run=False)
+
+
+def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
+    if plan.ledgers.ledgers:
+        with store.read() as txn, EntryFiles(store, txn) as files:
+            apply_ledger_export(files, txn, plan.ledgers, root)
+    values = {node.path.encode(): _new_value(node) for node in plan.nodes}
+    if plan.ledgers.sequence is not None:
+        values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)
+    if values:
+        apply_values(read_standalone_layout(root).metadata, values)
 
 
 def _new_stat(node: ChangedNode) -> NodeStat:
@@ -167,4 +196,8 @@ def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
             txn.put("base", tree_key(node.path), b"")
         else:
             txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
+    own = plan.ledgers.own
+    if own is not None:
+        # The target has these ids now: its own may follow them.
+        put_own_ledgers(txn, OwnLedgers(own.next_id, own.next_id))
     append_change(txn, now_ms, "store export standalone --in-place", (plan.report(dry_run=False),))

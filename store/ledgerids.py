@@ -98,7 +98,7 @@ def sequence_after_export(own: OwnLedgers, target_sequence: int, where: str) -> 
     Raises StalePlan when the target may have given one of those ids to a ledger of its own. A sequence that is exactly
     ``next_id`` stands where an earlier export left it.
     """
-    if own.first_id < target_sequence < own.next_id:
+    if target_sequence > own.first_id and target_sequence != own.next_id:
         raise StalePlan(
             f"{where} went on: its next ledger id is {target_sequence}, this store wrote ledgers {own.first_id} to {own.next_id - 1}",
             hint="import it again into a new store and make the changes there",

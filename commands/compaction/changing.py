@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
 _BYTES_A_KEY = 256  # memory that one key costs at the worst moment, everything counted
+_NEW_FORMAT = (
+    "are in the format of PIP-429: brokers and clients before it (4.0.8 is) cannot read them; "
+    "--format legacy writes what every version reads"
+)
 Report = dict[str, Any]  # Any: JSON
 
 _COLUMNS = (
@@ -212,8 +216,12 @@ def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Co
 def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
     from store.plans.compaction import LedgerSwap
 
+    batches = compaction.result.new_format_batches
+    warnings = (f"{batches} batches {_NEW_FORMAT}",) if batches else ()
     facts = _facts(prepared, compaction)
-    return LedgerSwap(prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts)
+    return LedgerSwap(
+        prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts, warnings
+    )
 
 
 def _facts(prepared: Prepared, compaction: Compaction) -> Report:

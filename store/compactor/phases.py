@@ -62,6 +62,7 @@ class CompactionResult:
     message_bytes_read: int = 0
     message_bytes_kept: int = 0
     messages: MessageCounts = field(default_factory=MessageCounts)
+    new_format_batches: int = 0
     is_changed: bool = False
 
 
@@ -163,6 +164,7 @@ class Compaction:
                 stored = self._rewriter.stored_bytes
                 self.result.is_changed = True
             self.result.entries_kept += 1
+            self.result.new_format_batches += kinds[index] == kernel.BATCH and self.rules.form == NEW
             self.result.bytes_kept += len(payload)
             self.result.message_bytes_kept += stored
             yield payload

@@ -30,20 +30,21 @@ class LedgerSwap:
     ledger_id: int | None
     old_ledger_id: int | None
     facts: dict[str, Any]  # Any: JSON
+    warnings: tuple[str, ...] = ()
 
 
 def plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
     """Return the plan of SWAP; NEW_LEDGER: the steps that create the new ledger's metadata. A dry run has no steps."""
     report = swap_report(swap)
     if swap.ledger_id is None:
-        return Plan(command, txn.id, (), (report,))
+        return Plan(command, txn.id, (), (report,), warnings=swap.warnings)
     steps = [*new_ledger, _cursor_step(txn, swap, now_ms)]
     old = swap.old_ledger_id
-    warnings: tuple[str, ...] = ()
+    warnings = swap.warnings
     if old is not None and find_node(txn, ledger_path(old)) is not None:
         others = [owner for owner in find_owners(txn, old) if (owner.kind, owner.topic) != _owner(swap.topic)]
         if others:
-            warnings = (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
+            warnings += (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
         else:
             steps.append(delete_step(txn, ledger_path(old)))
     return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)

@@ -1,0 +1,147 @@
+"""Ledgers written by this toolkit in an exported directory: what a bookie needs to serve them, byte by byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.dbledger import LedgerRow, decode_ledgers_row, decode_location_row
+from store.codec.entry import decode_entry
+from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
+from store.codec.logscan import Record, iter_records
+from store.codec.rocksvalue import encode_counter
+from store.ledgerids import SEQUENCE_KEY
+from store.sources.rocksdb import apply_values, open_for_reading, read_values
+from tests.conftest import Cli
+from tests.stores import copied
+from tests.worlds import assert_unchanged, scratch_copy, world
+
+BATCHED, SINGLE = "acme/orders/compacted", "acme/orders/compacted-single"
+
+
+@pytest.fixture
+def store(tmp_path: Path, cli: Cli) -> Path:
+    """A store with two compacted ledgers of its own."""
+    path = copied("small", "clean", tmp_path)
+    for topic in (BATCHED, SINGLE):
+        assert cli("--store", path, "compaction", "run", topic, "--format", "legacy", "--from-start").exit_code == 0
+    return path
+
+
+def _ledgers(cli: Cli, store: Path) -> list[int]:
+    return [
+        cli("--store", store, "compaction", "status", topic, "-o", "json").json["ledger"]["ledgerId"]
+        for topic in (BATCHED, SINGLE)
+    ]
+
+
+def _rows(directory: Path) -> dict[bytes, bytes]:
+    with open_for_reading(directory) as items:
+        return dict(items)
+
+
+def test_what_a_bookie_needs(store: Path, tmp_path: Path, cli: Cli) -> None:
+    source, target = world("small") / "clean", tmp_path / "exported"
+    ledgers = _ledgers(cli, store)
+    with assert_unchanged(source):
+        report = cli("--store", store, "store", "export", "standalone", target, "-o", "json").json
+    assert [row["ledgerId"] for row in report["ledgers"]] == ledgers
+    before, after = source / "bookkeeper" / "current", target / "bookkeeper" / "current"
+    newest = int((before / "lastId").read_text(), 16)
+    assert (after / "lastId").read_text() == f"{newest + 1:x}\n"
+    log = after / log_file_name(newest + 1)
+    assert {path.name for path in after.iterdir()} == {path.name for path in before.iterdir()} | {log.name}
+
+    data = log.read_bytes()
+    header = decode_header(data, log.name)
+    sizes = decode_ledgers_map(data, header, log.name)
+    records = list(iter_records(memoryview(data)[: header.ledgers_map_offset], log.name, 1024))
+    assert all(isinstance(item, Record) for item in records)
+    assert list(sizes) == ledgers
+    assert sum(sizes.values()) == header.ledgers_map_offset - 1024
+
+    found = {}
+    for key, value in _rows(after / "locations").items():
+        row = decode_location_row(key, value, "locations")
+        if row.ledger_id in ledgers:
+            assert row.log_id == newest + 1
+            size = int.from_bytes(data[row.pos - 4 : row.pos], "big")
+            entry = decode_entry(data[row.pos : row.pos + size], None, where=log.name)
+            assert (entry.ledger_id, entry.entry_id) == (row.ledger_id, row.entry_id)
+            found.setdefault(row.ledger_id, []).append(row.entry_id)
+    assert {ledger_id: sorted(ids) for ledger_id, ids in found.items()} == {
+        row["ledgerId"]: list(range(row["entries"])) for row in report["ledgers"]
+    }
+    assert {row["ledgerId"]: row["bytes"] for row in report["ledgers"]} == {
+        ledger_id: size - len(found[ledger_id]) * (4 + 32 + 8) for ledger_id, size in sizes.items()
+    }
+
+
+def test_rows_of_ledgers_are_those_of_the_bookie(store: Path, tmp_path: Path, cli: Cli) -> None:
+    target = tmp_path / "exported"
+    cli("--store", store, "store", "export", "standalone", target)
+    rows: dict[int, Any] = {}
+    for key, value in _rows(target / "bookkeeper" / "current" / "ledgers").items():
+        row = decode_ledgers_row(key, value, "ledgers")
+        if isinstance(row, LedgerRow):
+            rows[row.ledger_id] = row.data
+    theirs = rows[91]  # the compacted ledger that the broker wrote
+    for ledger_id in _ledgers(cli, store):
+        assert (rows[ledger_id].exists, rows[ledger_id].fenced) == (True, False)
+        assert rows[ledger_id].master_key == theirs.master_key
+
+
+def test_next_ledger_id_lies_behind_ours(store: Path, tmp_path: Path, cli: Cli) -> None:
+    target = tmp_path / "exported"
+    cli("--store", store, "store", "export", "standalone", target)
+    raw = read_values(target / "metadata", [SEQUENCE_KEY])
+    assert raw == {SEQUENCE_KEY: encode_counter(max(_ledgers(cli, store)) + 1)}
+
+
+def test_imported_again(store: Path, tmp_path: Path, cli: Cli) -> None:
+    target, again = tmp_path / "exported", tmp_path / "again"
+    cli("--store", store, "store", "export", "standalone", target)
+    assert cli("--store", again, "store", "import", "standalone", target).exit_code == 0
+    for topic in (BATCHED, SINGLE):
+        for command in ("read", "last-id", "status"):
+            answers = [
+                cli("--store", path, "compaction", command, topic, "-o", "jsonl").stdout for path in (store, again)
+            ]
+            assert answers[0] == answers[1]
+        assert cli("--store", again, "compaction", "verify", topic).exit_code == 0
+
+
+def test_in_place_twice(tmp_path: Path, cli: Cli) -> None:
+    """Each export brings what is new since the last; an undone ledger goes again."""
+    data = scratch_copy("small", "clean", tmp_path)
+    store = tmp_path / "store"
+    cli("--store", store, "store", "import", "standalone", data)
+    export = ("--store", store, "store", "export", "standalone", data, "--in-place", "--yes", "-o", "json")
+    first = cli("--store", store, "compaction", "run", BATCHED, "--from-start", "-o", "json").json
+    assert [row["ledgerId"] for row in cli(*export).json["ledgers"]] == [first["after"]["compactedLedger"]]
+    assert cli(*export).json["ledgers"] == []
+    second = cli("--store", store, "compaction", "run", SINGLE, "--from-start", "-o", "json").json
+    assert [row["ledgerId"] for row in cli(*export).json["ledgers"]] == [second["after"]["compactedLedger"]]
+    cli("--store", store, "store", "undo", first["change"])
+    report = cli(*export).json
+    assert report["ledgers"] == []
+    assert {row["action"] for row in report["nodes"] if row["path"].startswith("/ledgers")} == {"delete", "create"}
+    again = tmp_path / "again"
+    assert cli("--store", again, "store", "import", "standalone", data).exit_code == 0
+    for topic in (BATCHED, SINGLE):
+        answers = [cli("--store", path, "compaction", "read", topic, "-o", "jsonl").stdout for path in (store, again)]
+        assert answers[0] == answers[1]
+
+
+def test_a_target_that_went_on_is_refused(tmp_path: Path, cli: Cli) -> None:
+    """Its own ledger may have one of our ids."""
+    data = scratch_copy("small", "clean", tmp_path)
+    store = tmp_path / "store"
+    cli("--store", store, "store", "import", "standalone", data)
+    report = cli("--store", store, "compaction", "run", BATCHED, "--from-start", "-o", "json").json
+    apply_values(data / "metadata", {SEQUENCE_KEY: encode_counter(report["after"]["compactedLedger"] + 5)})
+    with assert_unchanged(data):
+        result = cli("--store", store, "store", "export", "standalone", data, "--in-place", "--yes", "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (4, "stale-plan")
