@@ -5,7 +5,7 @@ taken and applies the change that points at them (``apply_written``). A process 
 ``entries/`` that no catalogue row names: ``iter_orphan_files`` names it. Undoing the change takes the pointers away and leaves
 the entries in the index, so that the undo can itself be undone.
 
-Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1, no gap. Log format: docs/formats/entry-log.md.
+Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1. Log format: docs/formats/entry-log.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from store.atomic import create_file, remove_file
 from store.catalog import LogFile, fingerprint, iter_logs, next_file_id, put_log
@@ -30,14 +30,16 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from store.errors import IndexCorrupt, LimitExceeded
+from store.errors import IndexCorrupt, LimitExceeded, Refused
 from store.ledgerids import OwnLedgers, next_own_ledgers, put_own_ledgers
+from store.ledgers import find_metadata, find_times
 from store.meta import Store, Txn
+from store.owners import find_owners
 from store.plans.base import Plan, Step, apply_plan, put_value_step
 from store.tree import iter_children
 
 LOG_SIZE_LIMIT_BYTES = 1 << 30  # BookKeeper's logSizeLimit: a log rolls before a record that would pass it
-ENTRY_MAX_BYTES = 5 * 1024 * 1024 - 500  # BookKeeper warns above its nettyMaxFrameSizeBytes − 500
+ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 DEFAULT_BOOKIE = "127.0.0.1:3181"
 _BUFFER_BYTES = 1 << 20
 _RECORD_HEAD = struct.Struct(
@@ -54,7 +56,7 @@ _APPLICATION = {"application": b"pulsar"}
 class LedgerSpec:
     """A ledger to write. ``component`` and ``custom`` are its custom metadata (upstream ``LedgerMetadataUtils``).
 
-    ``ledger_id`` None takes the next own id; a given one must be unknown to the store.
+    ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
     """
 
     component: str
@@ -64,8 +66,24 @@ class LedgerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PayloadColumns:
+    """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; numpy arrays (u8, i64, i64, i64).
+
+    ``entry_ids`` ascend, None: the next ones.
+    """
+
+    data: Any  # Any: numpy is imported where it is used
+    starts: Any
+    sizes: Any
+    entry_ids: Any = None
+
+
+Payload = bytes | memoryview | PayloadColumns
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenLedger:
-    """A ledger that is on disk. ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
+    """A ledger that is on disk. ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
 
     ledger_id: int
     entries: int
@@ -124,10 +142,11 @@ class WrittenLedgers:
                 remove_file(path)
 
 
-def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[bytes | memoryview]]]) -> WrittenLedgers:
-    """Write LEDGERS, each with the payloads of its entries 0, 1, 2 …, into new sealed logs; durable on return.
+def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[Payload]]]) -> WrittenLedgers:
+    """Write LEDGERS, each with the payloads of its entries 0, 1, 2 … (or columns of many), into new logs; durable on return.
 
-    STORE is open for writing. Nothing is left behind when anything raises. Raises LimitExceeded, DiskFull, NotWritable.
+    STORE is open for writing. Nothing is left behind when anything raises. Raises Refused for a ledger id that is taken,
+    LimitExceeded, DiskFull, NotWritable.
     """
     with store.read() as txn:
         own = next_own_ledgers(store, txn)
@@ -135,14 +154,29 @@ def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[byt
         first_log_id = next_file_id(txn)
     next_id = own.next_id
     written: list[WrittenLedger] = []
+    kept: set[int] = set()
     with LogWriter(store.path / "entries", first_log_id) as writer:
         for spec, payloads in ledgers:
             ledger_id = next_id if spec.ledger_id is None else spec.ledger_id
+            if spec.ledger_id is not None:
+                _check_free(store, ledger_id, kept)
+                kept.add(ledger_id)
             next_id = max(next_id, ledger_id + 1)
             entries, size_bytes = writer.write_ledger(ledger_id, spec.digest_type, payloads)
             written.append(WrittenLedger(ledger_id, entries, size_bytes, spec))
         files = writer.finish()
     return WrittenLedgers(store, tuple(written), files, OwnLedgers(own.first_id, next_id), bookie)
+
+
+def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
+    with store.read() as txn:
+        taken = find_metadata(txn, ledger_id) is not None or find_times(txn, ledger_id) is not None
+        if taken or find_owners(txn, ledger_id) or ledger_id in kept:
+            raise Refused(
+                f"ledger {ledger_id} is in this store already",
+                hint="let it get a new id: leave --keep-ledger-ids away",
+                ledgerId=ledger_id,
+            )
 
 
 def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> object:
@@ -155,6 +189,14 @@ def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> object:
     except BaseException:
         written.discard()
         raise
+
+
+def _check_size(size_bytes: int, entry_id: int) -> None:
+    if size_bytes > ENTRY_MAX_BYTES:
+        raise LimitExceeded(
+            f"entry {entry_id} has {size_bytes} bytes with its header, a bookie takes {ENTRY_MAX_BYTES}",
+            hint="no cluster with default settings wrote it",
+        )
 
 
 class LogWriter:
@@ -177,23 +219,46 @@ class LogWriter:
         self._sizes: dict[int, int] = {}
         self._finished = False
 
-    def write_ledger(
-        self, ledger_id: int, digest_type: DigestType, payloads: Iterable[bytes | memoryview]
-    ) -> tuple[int, int]:
-        """Append a ledger's entries; return (entries, payload bytes)."""
-        length, entry_id = 0, -1
-        overhead = _RECORD_HEAD.size - 4 + DIGEST_SIZE[digest_type]
-        for entry_id, payload in enumerate(payloads):
+    def write_ledger(self, ledger_id: int, digest_type: DigestType, payloads: Iterable[Payload]) -> tuple[int, int]:
+        """Append a ledger's entries; return (last entry id + 1, payload bytes)."""
+        length = following = 0
+        for payload in payloads:
+            if isinstance(payload, PayloadColumns):
+                following, length = self._append_columns(ledger_id, digest_type, payload, (following, length))
+                continue
             length += len(payload)
-            size = overhead + len(payload)
-            if size > ENTRY_MAX_BYTES:
-                raise LimitExceeded(
-                    f"entry {entry_id} has {len(payload)} bytes, a bookie takes {ENTRY_MAX_BYTES - overhead}",
-                    hint="no cluster with default settings wrote it",
-                )
-            head = _RECORD_HEAD.pack(size, ledger_id, entry_id, entry_id - 1, length)
+            size = _RECORD_HEAD.size - 4 + DIGEST_SIZE[digest_type] + len(payload)
+            _check_size(size, following)
+            head = _RECORD_HEAD.pack(size, ledger_id, following, following - 1, length)
             self._append(ledger_id, (head, compute_digest(digest_type, head[4:], payload), payload))
-        return entry_id + 1, length
+            following += 1
+        return following, length
+
+    def _append_columns(
+        self, ledger_id: int, digest_type: DigestType, columns: PayloadColumns, state: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Append many entries behind STATE = (next entry id, length so far); return the same behind them."""
+        import numpy as np
+
+        from store.scan.record_kernel import write_records
+
+        following, length = state
+        digest_bytes = DIGEST_SIZE[digest_type]
+        entry_ids = (
+            np.arange(following, following + len(columns.sizes)) if columns.entry_ids is None else columns.entry_ids
+        )
+        sizes = columns.sizes + _RECORD_HEAD.size + digest_bytes
+        if not len(sizes):
+            return state
+        _check_size(int(sizes.max()) - 4, int(entry_ids[sizes.argmax()]))
+        groups = (np.cumsum(sizes) - sizes) // _BUFFER_BYTES
+        cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+        for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(sizes)], strict=True):
+            out = np.empty(int(sizes[low:high].sum()), np.uint8)
+            part = (columns.starts[low:high], columns.sizes[low:high], ledger_id, entry_ids[low:high])
+            _, length = write_records(columns.data, *part, length, digest_bytes, out)
+            self._append(ledger_id, (memoryview(out.data),))
+        return int(entry_ids[-1]) + 1, length
 
     def _append(self, ledger_id: int, parts: tuple[bytes | memoryview, ...]) -> None:
         size = sum(map(len, parts))

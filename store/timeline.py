@@ -17,9 +17,9 @@ from store.codec.index import Block
 from store.errors import LimitExceeded
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader, iter_blocks
-from store.scan.entries import EntryBatch, EntryScan, Part
+from store.scan.entries import EntryScan, Part
 from store.scan.grouping import Sums
-from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
+from store.scan.window import entry_times
 from store.search import Clock
 from store.topics import Topic
 
@@ -75,7 +75,7 @@ def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -
     counted = sums.add_blocks(blocks)
     scan = EntryScan(reader, (blocks.parts[index] for index in np.flatnonzero(~counted)), heads=True)
     for batch in scan.batches():
-        times, known = _times_of(batch, options.clock)
+        times, known = entry_times(batch, options.clock)
         sums.without_time += int((~known).sum())
         columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
         sums.add(*(column[known] for column in columns))
@@ -93,16 +93,6 @@ def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -
     )
 
 
-def _times_of(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
-    """Return the times of a batch on CLOCK, and which entries have one."""
-    rows = batch.rows
-    stamped = rows["flags"] & HAS_BROKER_TIME != 0
-    if clock == "broker":
-        return rows["broker_ms"], stamped
-    times = rows["publish_ms"] if clock == "publish" else np.where(stamped, rows["broker_ms"], rows["publish_ms"])
-    return times, rows["flags"] & UNFRAMED == 0
-
-
 def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, int] | None:
     """Return the first and the last usual time of TOPIC, None when no entry has a time; looks at ``SAMPLED_BLOCKS`` blocks.
 
@@ -113,7 +103,7 @@ def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, i
     chosen = np.unique(np.linspace(0, len(blocks.parts) - 1, min(SAMPLED_BLOCKS, len(blocks.parts))).astype(np.int64))
     found = []
     for batch in EntryScan(reader, (blocks.parts[index] for index in chosen), heads=True).batches():
-        times, known = _times_of(batch, clock)
+        times, known = entry_times(batch, clock)
         found.append(times[known])
     times = np.sort(np.concatenate([*found, np.zeros(0, np.int64)]))
     if not len(times):

@@ -37,6 +37,10 @@ LARGER: dict[str, str] = {
     "store/scan/kernel.py:_read_metadata": _KERNEL,
     "store/scan/kernel.py:_read_payload": _KERNEL,
     "store/scan/kernel.py:scan_log": _KERNEL,
+    "store/scan/message_kernel.py:_read_entry_metadata": _KERNEL,
+    "store/scan/message_kernel.py:_read_message": _KERNEL,
+    "store/scan/message_kernel.py:explode": _KERNEL,
+    "store/scan/record_kernel.py:write_records": _KERNEL,
 }
 """What may exceed a budget: ``path`` or ``path:function`` → why."""
 

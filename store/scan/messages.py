@@ -44,6 +44,7 @@ _FIELDS = (
     ("properties", _PROPERTIES),
     ("size", pa.int64()),
     ("sha1", pa.binary(20)),
+    ("payload", pa.binary()),
     ("brokerIndex", pa.int64()),
     ("deliverAtTime", pa.int64()),
     ("encrypted", pa.bool_()),
@@ -51,12 +52,11 @@ _FIELDS = (
     ("chunks", pa.int32()),
     ("transaction", pa.string()),
 )
-_PAYLOAD = ("payload", pa.binary())
 
 
 def message_schema(*, payload: bool) -> pa.Schema:
     """Return the columns of messages, with or without their payloads."""
-    return pa.schema([pa.field(*column) for column in (*_FIELDS, *([_PAYLOAD] if payload else []))])
+    return pa.schema([pa.field(*column) for column in _FIELDS if payload or column[0] != "payload"])
 
 
 @dataclass(slots=True)

@@ -1,0 +1,246 @@
+"""``topics dump`` and its inverse, ``topics load``."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.topics.answers import report, selected
+from pulsar_admin.context import App
+from pulsar_admin.options import (
+    POSITION,
+    TIME,
+    TOPIC,
+    ParsedType,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    topics_argument,
+)
+from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
+from store.ledgers import open_reader
+from store.names import EARLIEST, LATEST, Position, TopicName
+from store.topics import read_topic
+
+if TYPE_CHECKING:
+    from store.dump.job import DumpOptions
+    from store.dump.source import Source
+
+Json = dict[str, Any]  # Any: JSON values
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """What to dump, and where to."""
+
+    level: str
+    payload: bool
+    first: Position | None
+    last: Position | None
+    start_ms: int | None
+    end_ms: int | None
+    directory: Path | None
+    form: str
+
+
+@command(
+    "dump",
+    examples=[
+        "pulsar-admin topics dump public/default/plain",
+        "pulsar-admin topics dump --pattern 'acme/orders/*' --directory dumped",
+        "pulsar-admin topics dump public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
+    ],
+    output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
+    "cannot be read are passed over, named on stderr and make the exit code 1.",
+    errors=[TopicNotFound, InvalidValue, AlreadyExists, DiskFull],
+    uses=["clock", "dry_run"],
+)
+@topics_argument
+@click.option(
+    "--level",
+    type=click.Choice(["messages", "entries"]),
+    default="messages",
+    show_default=True,
+    help="messages: as a consumer sees them. entries: exact bytes, for `topics load`.",
+)
+@click.option("--payload", is_flag=True, help="Also payloads of messages; entries always have theirs.")
+@click.option("--from", "first", type=POSITION, help="From this position on.")
+@click.option("--to", "last", type=POSITION, help="Through this position.")
+@click.option("--start-time", "start_ms", type=TIME, help="What is at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="What is before this time.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Write files into this new directory.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "jsonl"]),
+    default="parquet",
+    show_default=True,
+    help="Of the files in --directory.",
+)
+@gather(DumpRequest)
+@pass_app
+def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
+    """Write messages or entries of topics as JSON lines or Parquet.
+
+    Messages have the columns of `topics read`. Files are parted by topic and by day, on the clock that --clock names (auto:
+    broker time where the entry has one, else publish time); times choose by the same clock.
+    """
+    if app.settings.dry_run:
+        _preview(app, selection, options)
+    elif options.directory is None:
+        _dump_lines(app, selection, options)
+    else:
+        _dump_files(app, selection, options)
+
+
+def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
+    from store.dump.job import DumpOptions
+    from store.reading import Window
+    from store.search import check_clock
+
+    first = EARLIEST if options.first is None else options.first
+    last = LATEST if options.last is None else options.last
+    window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock))
+    level: Any = options.level  # Any: click checked that it is one of the two
+    return DumpOptions(level, window, options.payload)
+
+
+def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:
+    from store.dump.job import Dumped, dump_lines
+
+    dumped = Dumped()
+    with open_reader(app.store) as reader:
+        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        lines = (line for _, line in dump_lines(reader, topics, _dump_options(app, options), dumped))
+        if app.settings.output in (None, "jsonl", "plain"):
+            for line in lines:
+                app.writer.write(line + "\n")
+        else:
+            import json
+
+            app.emit_rows(json.loads(line) for line in lines)
+    report(app, dumped.problems)
+
+
+def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> None:
+    from store.dump.job import dump_directory, preview_dump
+
+    wanted = _dump_options(app, options)
+    form: Any = options.form  # Any: click checked that it is one of the two
+    assert options.directory is not None
+    with open_reader(app.store) as reader:
+        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        total = preview_dump(reader, topics, wanted).entries
+        with app.progress(total, "entries", "dump") as progress:
+            done, problems = dump_directory(reader, topics, (options.directory, form), wanted, progress.advance)
+    report(app, problems)
+    app.emit(done, plain=_render)
+
+
+def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
+    from store.dump.job import preview_dump
+
+    with open_reader(app.store) as reader:
+        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        extent = preview_dump(reader, topics, _dump_options(app, options))
+    app.emit(
+        {
+            "directory": None if options.directory is None else str(options.directory),
+            "level": options.level,
+            "topics": len(topics),
+            "entries": extent.entries,
+            "messages": extent.messages,
+            "bytes": extent.bytes,
+            "dryRun": True,
+        }
+    )
+
+
+def _render(done: Any) -> str:  # Any: DumpReport, without its import
+    text = f"{done.directory}: {done.rows:,} {done.level} of {done.topics} topics in {done.files} files, {done.bytes:,} bytes"
+    return text + (f"\n{done.missing_entries:,} entries are missing" if done.missing_entries else "")
+
+
+# -- load -------------------------------------------------------------------------------------------------------------
+
+INTERCEPTORS = ParsedType("interceptors", lambda text: _parse_interceptors(text), "NAMES")
+
+
+def _parse_interceptors(text: str) -> tuple[str, ...]:
+    from store.interceptors import parse_interceptors
+
+    return parse_interceptors(text)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """How to load."""
+
+    topic: TopicName | None
+    interceptors: tuple[str, ...] | None
+    keep_ledger_ids: bool
+
+
+@command(
+    "load",
+    changes=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",
+        "pulsar-admin topics load dumped --interceptors timestamp,index",
+        "pulsar-admin --store a topics dump x --level entries | pulsar-admin --store b topics load -",
+    ],
+    output="The change: a report a topic, what it had and what it has, and the undo command.",
+    errors=[NotFound, InvalidValue, Corrupt, Refused, DiskFull],
+)
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.option("--topic", type=TOPIC, help="Load into this topic (a dump of one).")
+@click.option("--interceptors", type=INTERCEPTORS, help="Give entries broker metadata: timestamp,index or class names.")
+@click.option("--keep-ledger-ids", is_flag=True, help="Keep ledger and entry ids, which must be unknown here.")
+@gather(LoadRequest)
+@pass_app
+def load(app: App, dump: Path, options: LoadRequest) -> None:
+    """Add the entries of a dump to the end of their topics.
+
+    DUMP is what `topics dump --level entries` wrote: a directory, a file, or - for JSON lines on standard input. Topics that are
+    not there are made. Entries keep their exact bytes, unless --interceptors put broker metadata (PIP-70) in front as a broker
+    with these interceptors would. Everything is one change.
+    """
+    if app.settings.plan is not None:
+        raise Refused("a load is not kept as a plan: its bytes are in the dump", hint="use --dry-run to see it")
+    if app.settings.dry_run:
+        app.emit(_preview_load(app, _source(dump), options))
+    else:
+        app.emit(_apply_load(app, _source(dump), options))
+
+
+def _source(dump: Path) -> Source:
+    from store.dump.source import Source
+
+    return Source(dump, sys.stdin.buffer if str(dump) == "-" else None)
+
+
+def _preview_load(app: App, source: Source, options: LoadRequest) -> Json | list[Json]:
+    from store.dump.load import LoadOptions, preview_load
+
+    rows = preview_load(app.store, source, LoadOptions(options.topic, keep_ids=options.keep_ledger_ids))
+    shown = [{"change": None, **row, "dryRun": True, "undo": None} for row in rows]
+    return shown[0] if len(shown) == 1 else shown
+
+
+def _apply_load(app: App, source: Source, options: LoadRequest) -> object:
+    from store.dump.load import LoadOptions, apply_load
+    from store.meta import open_store
+
+    wanted = LoadOptions(options.topic, options.interceptors or (), options.keep_ledger_ids, app.now_ms)
+    app.close()
+    with (
+        open_store(app.settings.store, writable=True) as store,
+        app.progress(None, "entries", "load") as progress,
+    ):
+        return apply_load(store, source, wanted, progress.advance)

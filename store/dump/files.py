@@ -1,0 +1,215 @@
+"""A directory of dumped files: ``topic=…/day=…/part-N``, written in the background, complete when it has its manifest.
+
+Partition directories are Hive's, so that Spark, DuckDB and pyarrow read ``topic`` and ``day`` as columns. A directory that does not
+have its name yet (``.unfinished``) was given up; the finished one has a manifest with every file and its rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.atomic import create_directory, create_file, remove_tree, rename, replace_file
+from store.dump.tables import day_name, json_lines, split_by_day
+from store.errors import AlreadyExists
+from store.search import Clock
+
+Format = Literal["parquet", "jsonl"]
+
+MANIFEST = "_manifest.json"
+DUMP_FORMAT = 1
+OPEN_FILES_MAX = 64
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 32 << 20
+PENDING_BYTES = 128 << 20
+_NAME_BYTES_MAX = 200
+_DICTIONARIES = [
+    "batchIndex",
+    "key",
+    "producer",
+    "properties.key_value.key",
+    "deliverAtTime",
+    "publishTime",
+    "brokerTime",
+]
+_DICTIONARIES += ["encrypted", "nullValue", "chunks", "transaction", "messages", "ledgerTimestamp", "ledgerId"]
+
+
+def topic_directory(topic: str) -> str:
+    """Return the directory name of a topic's partition; a name too long for a file system is its digest."""
+    name = quote(topic, safe="")
+    return f"topic={name if len(name) <= _NAME_BYTES_MAX else sha256(topic.encode()).hexdigest()}"
+
+
+@dataclass(slots=True)
+class _Part:
+    """The rows of one day of one topic that wait to be written, and the file they go to."""
+
+    topic: str
+    directory: Path
+    number: int = 0
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+    file: _Open | None = None
+
+
+class _Open:
+    """A file being written, durable when closed."""
+
+    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format) -> None:
+        self._stack = ExitStack()
+        self._topic = topic
+        self._file = self._stack.enter_context(create_file(path))
+        self.rows = 0
+        self._parquet: Any = None  # Any: pyarrow has no types
+        if form == "parquet":
+            named = schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
+            self._parquet = pq.ParquetWriter(
+                self._file,
+                named,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=[name for name in _DICTIONARIES if name.partition(".")[0] in schema.names],
+                write_page_checksum=True,
+                store_schema=False,
+            )
+
+    def write(self, table: pa.Table) -> None:
+        self.rows += len(table)
+        if self._parquet is not None:
+            self._parquet.write_table(table, row_group_size=GROUP_ROWS)
+            return
+        for batch in table.to_batches():
+            self._file.writelines(line.encode() + b"\n" for line in json_lines(self._topic, batch))
+
+    def close(self) -> None:
+        with self._stack:
+            if self._parquet is not None:
+                self._parquet.close()
+
+    def abandon(self, error: BaseException) -> None:
+        """Remove the file."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+
+class DumpDirectory:
+    """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
+
+    def __init__(self, path: Path, form: Format, clock: Clock, level: str) -> None:
+        if path.exists() or path.is_symlink():
+            raise AlreadyExists(f"{path} exists", hint="name a new directory", path=str(path))
+        self._path = path
+        self._unfinished = path.with_name(path.name + ".unfinished")
+        self._form: Format = form
+        self._clock: Clock = clock
+        self._level = level
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._pool = ThreadPoolExecutor(1)
+        self._running: list[Future[None]] = []
+        self._files: list[dict[str, object]] = []
+        self.bytes = 0
+
+    @property
+    def files(self) -> int:
+        """How many files were finished."""
+        return len(self._files)
+
+    def add(self, topic: str, batch: pa.RecordBatch) -> None:
+        """Write BATCH, sooner or later."""
+        for day, rows in split_by_day(batch, self._clock):
+            part = self._part(topic, day)
+            part.waiting.append(rows)
+            part.waiting_rows += len(rows)
+            part.waiting_bytes += rows.nbytes
+            if part.waiting_rows >= GROUP_ROWS or part.waiting_bytes >= GROUP_BYTES:
+                self._flush(part)
+        while sum(part.waiting_bytes for part in self._parts.values()) > PENDING_BYTES:
+            self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
+
+    def _part(self, topic: str, day: int) -> _Part:
+        part = self._parts.pop((topic, day), None)
+        if part is None:
+            directory = self._unfinished / topic_directory(topic) / f"day={day_name(day)}"
+            part = _Part(topic, directory)
+        self._parts[topic, day] = part  # the last used one is the last in order
+        return part
+
+    def _flush(self, part: _Part) -> None:
+        if not part.waiting:
+            return
+        table = pa.Table.from_batches(part.waiting)
+        part.waiting, part.waiting_rows, part.waiting_bytes = [], 0, 0
+        self._in_background(lambda: self._write(part, table))
+        opened = [other for other in self._parts.values() if other.file is not None and other is not part]
+        for other in opened[: max(0, len(opened) - OPEN_FILES_MAX + 1)]:
+            self._in_background(lambda other=other: self._close(other))  # type: ignore[misc]  # binds this one
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Run WORK behind what was given before; waits while two are still running."""
+        while len(self._running) >= 2:
+            self._running.pop(0).result()
+        self._running.append(self._pool.submit(work))
+
+    def _write(self, part: _Part, table: pa.Table) -> None:
+        if part.file is None:
+            create_directory(part.directory.parent, exist_ok=True)
+            create_directory(part.directory, exist_ok=True)
+            name = f"part-{part.number:05d}.{self._form}"
+            part.file = _Open(part.directory / name, table.schema, part.topic, self._form)
+            self._files.append({"path": str((part.directory / name).relative_to(self._unfinished)), "rows": 0})
+            part.number += 1
+        part.file.write(table)
+
+    def _close(self, part: _Part) -> None:
+        if part.file is None:
+            return
+        opened, part.file = part.file, None
+        opened.close()
+        path = part.directory / f"part-{part.number - 1:05d}.{self._form}"
+        name = str(path.relative_to(self._unfinished))
+        next(row for row in self._files if row["path"] == name)["rows"] = opened.rows
+        self.bytes += path.stat().st_size
+
+    def __enter__(self) -> DumpDirectory:
+        remove_tree(self._unfinished)
+        create_directory(self._unfinished)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            try:
+                self._finish()
+            except BaseException as failed:
+                self._give_up(failed)
+                raise
+        else:
+            self._give_up(error)
+
+    def _finish(self) -> None:
+        for part in self._parts.values():
+            self._flush(part)
+            self._in_background(lambda part=part: self._close(part))  # type: ignore[misc]  # binds this one
+        for running in self._running:
+            running.result()
+        self._pool.shutdown()
+        manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": self._files}
+        replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")
+        rename(self._unfinished, self._path)
+
+    def _give_up(self, error: BaseException) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for part in self._parts.values():
+            if part.file is not None:
+                part.file.abandon(error)
+        remove_tree(self._unfinished)

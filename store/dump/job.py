@@ -1,0 +1,149 @@
+"""Dumping topics: windows of entries → rows of one level, batch by batch in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from store.dump.files import DumpDirectory, Format
+from store.dump.tables import entry_batch, json_lines
+from store.errors import EntryNotFound, StoreError
+from store.extent import Extent, extent_of
+from store.ledgers import EntryReader
+from store.messages import MessageReader, ReadOptions
+from store.names import EARLIEST, LATEST
+from store.reading import Window
+from store.scan.messages import MessageColumns
+from store.scan.window import WindowScan, window_ranks
+from store.search import check_clock
+from store.topics import Topic
+
+Level = Literal["messages", "entries"]
+Advance = Callable[[int], None]  # told how many more entries are done
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What to dump. ``payload`` concerns level ``messages``; entries always have theirs."""
+
+    level: Level = "messages"
+    window: Window = field(default_factory=Window)
+    payload: bool = False
+
+
+@dataclass(slots=True)
+class Dumped:
+    """What was dumped, and what could not be."""
+
+    rows: int = 0
+    entries: int = 0
+    missing: int = 0
+    problems: list[StoreError] = field(default_factory=list)
+
+
+def iter_batches(
+    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of TOPIC's window in topic order; DUMPED counts them."""
+    window = options.window
+    found = WindowScan(reader, topic, window)
+    convert = _entries_of(topic) if options.level == "entries" else _messages_of(reader, topic, options, dumped)
+    for entries in found.batches():
+        dumped.entries += len(entries)
+        for batch in convert(entries):
+            dumped.rows += len(batch)
+            yield batch
+        advance(len(entries))
+    dumped.problems += found.scan.unreadable
+    if found.missing:
+        dumped.missing += found.missing
+        dumped.problems.append(
+            EntryNotFound(f"{topic.name}: {found.missing} entries of the window are in no imported file")
+        )
+
+
+def _entries_of(topic: Topic) -> Callable[[Any], Iterator[pa.RecordBatch]]:  # Any: EntryBatch, without its import
+    closed = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
+    return lambda entries: iter([entry_batch(entries, closed.__getitem__)])
+
+
+def _messages_of(
+    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped
+) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    window = options.window
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    whole = first.entry == EARLIEST and not window.is_timed
+    messages = MessageReader(reader, ReadOptions(whole=whole), lambda: topic.iter_positions(first), dumped.problems)
+    return MessageColumns(messages, options.payload).convert
+
+
+def dump_lines(
+    reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped
+) -> Iterator[tuple[Topic, str]]:
+    """Yield (topic, JSON line) of every row."""
+    for topic in topics:
+        for batch in iter_batches(reader, topic, options, dumped, lambda count: None):
+            for line in json_lines(str(topic.name), batch):
+                yield topic, line
+
+
+@dataclass(frozen=True, slots=True)
+class DumpReport:
+    """A finished dump. ``rows``: messages or entries, by the level."""
+
+    directory: str
+    format: str
+    level: str
+    topics: int
+    entries: int
+    rows: int
+    files: int
+    bytes: int
+    missing_entries: int
+    problems: int
+    dry_run: bool = False
+
+
+def dump_directory(
+    reader: EntryReader, topics: Sequence[Topic], target: tuple[Path, Format], options: DumpOptions, advance: Advance
+) -> tuple[DumpReport, list[StoreError]]:
+    """Write TOPICS into TARGET = (new directory, format); return the report and what could not be dumped.
+
+    Raises AlreadyExists, DiskFull, NotWritable; an error leaves nothing behind.
+    """
+    path, form = target
+    dumped = Dumped()
+    with DumpDirectory(path, form, check_clock(options.window.clock), options.level) as directory:
+        for topic in topics:
+            for batch in iter_batches(reader, topic, options, dumped, advance):
+                directory.add(str(topic.name), batch)
+    return _report(target, options, len(topics), dumped, directory), dumped.problems
+
+
+def _report(
+    target: tuple[Path, Format], options: DumpOptions, topics: int, dumped: Dumped, directory: DumpDirectory
+) -> DumpReport:
+    return DumpReport(
+        directory=str(target[0]),
+        format=target[1],
+        level=options.level,
+        topics=topics,
+        entries=dumped.entries,
+        rows=dumped.rows,
+        files=directory.files,
+        bytes=directory.bytes,
+        missing_entries=dumped.missing,
+        problems=len(dumped.problems),
+    )
+
+
+def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions) -> Extent:
+    """Return how much lies between the window's positions, from the index; its times are not looked at."""
+    total = Extent()
+    for topic in topics:
+        total += extent_of(reader.txn, topic, [window_ranks(topic, options.window)])
+    return total

@@ -1,0 +1,289 @@
+"""Loading dumps of entries into a store: new ledgers of BookKeeper's own format at the end of their topics, one change for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+from store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
+from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from store.codec.message import decode_message_entry, message_count, transaction_id
+from store.dump.source import EntryRows, Source, ledger_runs
+from store.errors import EntryCorrupt, EntryNotFound, InvalidValue, Refused
+from store.interceptors import Append, InterceptorChain, open_chain
+from store.ledgers import EntryReader, open_reader
+from store.logwriter import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
+from store.meta import Store, Txn
+from store.names import Position, TopicName, parse_topic
+from store.plans.base import Plan, Step, put_value_step
+from store.topics import Topic, partition_count, read_topic
+from store.tree import find_node
+
+Advance = Callable[[int], None]  # told how many more entries are done
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How to load. ``topic``: the topic to load into, for a dump of one; ``interceptors``: names for ``open_chain``.
+
+    ``keep_ids``: ledgers and entries keep their ids, which must be unknown to the store.
+    """
+
+    topic: TopicName | None = None
+    interceptors: tuple[str, ...] = ()
+    keep_ids: bool = False
+    now_ms: int = 0
+
+
+@dataclass(slots=True)
+class LoadedLedger:
+    """One ledger as the dump has it. ``ledger_id``: its id there."""
+
+    ledger_id: int
+    closed_ms: int
+
+
+@dataclass(slots=True)
+class LoadedTopic:
+    """What a dump has of one topic; ``gaps``: entries missing between its entries."""
+
+    name: TopicName
+    ledgers: list[LoadedLedger] = field(default_factory=list)
+    entries: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+    gaps: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+def preview_load(store: Store, source: Source, options: LoadOptions) -> list[dict[str, Any]]:  # Any: JSON
+    """Read SOURCE to its end and return a report a topic of what loading it would do; raises what ``apply_load`` raises."""
+    found: list[LoadedTopic] = []
+    with store.read() as txn:
+        for topic, stream in _topics(txn, source, options, found):
+            for run in (run for rows in stream for run in ledger_runs(rows)):
+                _count(topic, run)
+        _check_any(found)
+        return [_report(txn, topic, None) for topic in found]
+
+
+def apply_load(store: Store, source: Source, options: LoadOptions, advance: Advance) -> object:
+    """Load SOURCE into STORE (open for writing); return the change's report.
+
+    Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
+    """
+    found: list[LoadedTopic] = []
+    with open_reader(store) as reader:
+        written = write_ledgers(store, _iter_ledgers(reader, source, options, (found, advance)))
+    try:
+        _check_any(found)
+        with store.read() as txn:
+            plan = _plan(txn, written, found, options)
+    except BaseException:
+        written.discard()
+        raise
+    return apply_written(written, plan, options.now_ms)
+
+
+# -- what is there ----------------------------------------------------------------------------------------------------
+
+
+def _topics(
+    txn: Txn, source: Source, options: LoadOptions, found: list[LoadedTopic]
+) -> Iterator[tuple[LoadedTopic, Iterator[EntryRows]]]:
+    """Yield each topic of SOURCE under the name it gets, with its entries; FOUND grows along."""
+    for name, stream in source.topics():
+        if options.topic is not None and found:
+            raise InvalidValue(
+                f"the dump holds several topics, {options.topic} is one", hint="leave --topic away: each keeps its name"
+            )
+        topic = LoadedTopic(parse_topic(name) if options.topic is None else options.topic)
+        _check_target(txn, topic.name)
+        found.append(topic)
+        yield topic, stream
+
+
+def _check_any(found: list[LoadedTopic]) -> None:
+    if not any(topic.entries for topic in found):
+        raise InvalidValue("the dump holds no entries", hint="make one with: pulsar-admin topics dump --level entries")
+
+
+def _check_target(txn: Txn, name: TopicName) -> None:
+    partitions = partition_count(txn, name)
+    if partitions:
+        raise Refused(
+            f"{name} has {partitions} partitions and no entries of its own",
+            hint=f"name one of them, for example --topic {name.partition(0)}",
+        )
+    node = find_node(txn, name.path)
+    if node is not None and decode_managed_ledger(node.value, name.path).terminated is not None:
+        raise Refused(f"{name} is terminated: nothing is added to it", hint="load into another topic with --topic")
+
+
+def _count(topic: LoadedTopic, run: EntryRows) -> None:
+    """Add RUN, entries of one ledger, to what is known of TOPIC."""
+    ledger_id = int(run.ledger_ids[0])
+    if not topic.ledgers or topic.ledgers[-1].ledger_id != ledger_id:
+        topic.ledgers.append(LoadedLedger(ledger_id, int(run.closed_ms[0])))
+    topic.entries += len(run)
+    topic.messages += int(run.messages.sum())
+    topic.size_bytes += int(run.sizes.sum())
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _iter_ledgers(
+    reader: EntryReader, source: Source, options: LoadOptions, report: tuple[list[LoadedTopic], Advance]
+) -> Iterator[tuple[LedgerSpec, Iterator[Payload]]]:
+    found, advance = report
+    for topic, stream in _topics(reader.txn, source, options, found):
+        chain = open_chain(options.interceptors)
+        if chain:
+            _recover(reader, topic.name, chain)
+        runs = (run for rows in stream for run in ledger_runs(rows))
+        for ledger_id, group in groupby(runs, key=lambda run: int(run.ledger_ids[0])):
+            spec = LedgerSpec(
+                "managed-ledger",
+                {"pulsar/managed-ledger": topic.name.managed_ledger_name.encode()},
+                ledger_id=ledger_id if options.keep_ids else None,
+            )
+            yield spec, _payloads(topic, group, (chain, options), advance)
+        topic.properties = chain.properties()
+
+
+def _payloads(
+    topic: LoadedTopic, runs: Iterable[EntryRows], how: tuple[InterceptorChain, LoadOptions], advance: Advance
+) -> Iterator[Payload]:
+    chain, options = how
+    following = 0
+    for run in runs:
+        _count(topic, run)
+        last = int(run.entry_ids[-1])
+        topic.gaps += last + 1 - following - len(run)
+        following = last + 1
+        ids = run.entry_ids if options.keep_ids else None
+        columns = PayloadColumns(run.data, run.starts, run.sizes, ids)
+        yield _intercepted(columns, chain, options.now_ms) if chain else columns
+        advance(len(run))
+
+
+def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) -> PayloadColumns:
+    """Return the payloads with the broker metadata that CHAIN gives them, in place of what they had."""
+    import numpy as np
+
+    view = memoryview(columns.data.data)
+    parts: list[bytes] = []
+    for start, size in zip(columns.starts.tolist(), columns.sizes.tolist(), strict=True):
+        parts.append(_append(view[start : start + size], chain, now_ms))
+    sizes = np.array([len(part) for part in parts], np.int64)
+    data = np.frombuffer(b"".join(parts), np.uint8)
+    return PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
+
+
+def _append(payload: memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
+    """Return the entry as a broker with CHAIN would append it; what is no message gets no header there."""
+    try:
+        metadata = decode_message_entry(payload, "entry", verify=False).metadata
+    except EntryCorrupt:
+        return bytes(payload)
+    # A batch of a transaction is appended as one message, see docs/formats/message.md.
+    told = 1 if transaction_id(metadata) is not None else message_count(metadata)
+    broker = chain.intercept(Append(now_ms, told))
+    front = b"" if broker is None else encode_broker_entry(broker)
+    return front + bytes(strip(payload, "entry"))
+
+
+def _recover(reader: EntryReader, name: TopicName, chain: InterceptorChain) -> None:
+    """Let CHAIN go on where the topic in the store ends."""
+    if find_node(reader.txn, name.path) is None:
+        return
+    topic = read_topic(reader.txn, name)
+    chain.recover(topic.managed.properties, _last_broker_entry(reader, topic))
+
+
+def _last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
+    last = topic.last_confirmed
+    if last.entry_id < 0:
+        return None
+    try:
+        return decode_message_entry(reader.read(last.ledger_id, last.entry_id).payload, f"entry {last}").broker
+    except (EntryNotFound, EntryCorrupt):
+        return None
+
+
+# -- the change -------------------------------------------------------------------------------------------------------
+
+
+def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: LoadOptions) -> Plan:
+    steps = list(written.steps(txn, options.now_ms))
+    reports = []
+    rest = iter(written.ledgers)
+    for topic in found:
+        infos = [
+            LedgerInfo(
+                ledger.ledger_id, ledger.entries, ledger.size_bytes, timestamp_ms=loaded.closed_ms or options.now_ms
+            )
+            for loaded, ledger in zip(topic.ledgers, rest, strict=False)
+        ]
+        reports.append(_report(txn, topic, infos))
+        if infos and not topic.ledgers[-1].closed_ms:
+            infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
+        if infos:
+            steps.append(_topic_step(txn, topic, infos, options.now_ms))
+    return Plan("topics load", txn.id, tuple(steps), tuple(reports), warnings=tuple(_warnings(txn, found, options)))
+
+
+def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: int) -> Step:
+    node = find_node(txn, topic.name.path)
+    managed, value = ManagedLedger(), b""
+    if node is not None:
+        managed, value = _closed(read_topic(txn, topic.name), now_ms), node.value
+    if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
+        raise Refused(
+            f"{topic.name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come behind it",
+            hint="let the ledgers get new ids: leave --keep-ledger-ids away",
+        )
+    properties = {**managed.properties, **topic.properties}
+    managed = replace(managed, ledgers=(*managed.ledgers, *infos), properties=properties)
+    return put_value_step(txn, topic.name.path, encode_managed_ledger(managed, value), now_ms)
+
+
+def _closed(topic: Topic, now_ms: int) -> ManagedLedger:
+    """Return the ledger list of TOPIC with its last ledger closed: a broker looks for the end of the last one only."""
+    if not topic.ledgers or not topic.ledgers[-1].is_open:
+        return topic.managed
+    last = topic.ledgers[-1]
+    info = replace(last.info, entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
+    return replace(topic.managed, ledgers=(*topic.managed.ledgers[:-1], info))
+
+
+def _report(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> dict[str, Any]:  # Any: JSON
+    before: dict[str, Any] = {"ledgers": 0, "numberOfEntries": 0, "lastConfirmedEntry": None}  # Any: JSON
+    if find_node(txn, topic.name.path) is not None:
+        there = read_topic(txn, topic.name)
+        before = {
+            "ledgers": len(there.ledgers),
+            "numberOfEntries": there.number_of_entries,
+            "lastConfirmedEntry": str(there.last_confirmed),
+        }
+    last = str(Position(infos[-1].ledger_id, infos[-1].entries - 1)) if infos else None
+    added = topic.entries if infos is None else sum(info.entries for info in infos)
+    after = {
+        "ledgers": before["ledgers"] + len(topic.ledgers),
+        "numberOfEntries": before["numberOfEntries"] + added,
+        "lastConfirmedEntry": last,
+    }
+    counts = {"entries": topic.entries, "messages": topic.messages, "bytes": topic.size_bytes}
+    return {"topic": str(topic.name), "before": before, "after": after, **counts}
+
+
+def _warnings(txn: Txn, found: list[LoadedTopic], options: LoadOptions) -> Iterator[str]:
+    for topic in found:
+        if topic.gaps and not options.keep_ids:
+            yield f"{topic.name}: {topic.gaps} entries are missing in the dump; those behind them moved up"
+    for namespace in sorted({topic.name.namespace for topic in found}):
+        if find_node(txn, namespace.policies_path) is None:
+            yield f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"

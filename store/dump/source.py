@@ -1,0 +1,343 @@
+"""Reading dumps of level ``entries`` back: every topic's entries in order, from Parquet or JSON lines, in bounded memory.
+
+The days of a topic are files of their own; a skewed clock scatters neighbours over them. They are merged by position.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.dump.files import MANIFEST
+from store.errors import Corrupt, InvalidValue, NotFound
+from store.scan.sha1 import sha1_spans
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+Json = dict[str, Any]  # Any: JSON values
+
+BATCH_ROWS = 1 << 15
+BATCH_BYTES = 16 << 20
+_NEEDED = ("ledgerId", "entryId", "payload")
+_COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
+
+
+@dataclass(slots=True)
+class EntryRows:
+    """Entries of one topic in order, as columns; ``data[starts[i]:][:sizes[i]]`` is the payload."""
+
+    ledger_ids: Array  # i64
+    entry_ids: Array  # i64
+    messages: Array  # i64
+    closed_ms: Array  # i64, 0 while the ledger was open
+    data: Array  # u8
+    starts: Array  # i64
+    sizes: Array  # i64
+    where: str  # the file, for messages
+
+    def __len__(self) -> int:
+        return len(self.ledger_ids)
+
+    def slice(self, low: int, high: int) -> EntryRows:
+        """Return rows LOW to HIGH (excluded); ``data`` is shared."""
+        part = slice(low, high)
+        return EntryRows(
+            self.ledger_ids[part],
+            self.entry_ids[part],
+            self.messages[part],
+            self.closed_ms[part],
+            self.data,
+            self.starts[part],
+            self.sizes[part],
+            self.where,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A dump: a directory, one file, or a stream of JSON lines. ``stream`` can be read once."""
+
+    path: Path
+    stream: IO[bytes] | None = None
+
+    def topics(self) -> Iterator[tuple[str, Iterator[EntryRows]]]:
+        """Yield (topic, its entries in order); take a topic's entries before the next topic.
+
+        Raises NotFound, InvalidValue for what is no dump of entries, Corrupt for a damaged or incomplete one.
+        """
+        if self.stream is not None:
+            yield from _json_topics(self.stream, "standard input")
+        elif self.path.is_dir():
+            yield from _directory_topics(self.path)
+        elif not self.path.is_file():
+            raise NotFound(f"no dump {self.path}", hint="make one with: pulsar-admin topics dump", path=str(self.path))
+        elif self.path.suffix == ".parquet":
+            yield _parquet_topic(self.path), _checked(_iter_parquet(self.path, BATCH_ROWS))
+        else:
+            with open(self.path, "rb") as stream:
+                yield from _json_topics(stream, str(self.path))
+
+
+# -- directories ------------------------------------------------------------------------------------------------------
+
+
+def _directory_topics(path: Path) -> Iterator[tuple[str, Iterator[EntryRows]]]:
+    files = _complete_files(path)
+    if not files:
+        raise NotFound(f"{path} holds no dump", hint="make one with: pulsar-admin topics dump", path=str(path))
+    for _, group in groupby(files, key=lambda file: file.relative_to(path).parts[0]):
+        listed = list(group)
+        streams: list[Iterator[EntryRows]] = []
+        rows = max(256, BATCH_ROWS // len({file.parent for file in listed}))
+        for _, parts in groupby(listed, key=lambda file: file.parent):
+            streams.append(_iter_files(list(parts), rows))
+        yield _topic_of(listed[0]), _checked(_merged(streams))
+
+
+def _complete_files(path: Path) -> list[Path]:
+    """Return the part files in order of topic, day and number; raises Corrupt when the manifest knows others."""
+    found = sorted(file for kind in ("parquet", "jsonl") for file in path.rglob(f"part-*.{kind}"))
+    manifest = path / MANIFEST
+    if not manifest.is_file():
+        return found
+    try:
+        rows = {path / row["path"]: int(row["rows"]) for row in json.loads(manifest.read_bytes())["files"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(str(manifest), str(error)) from error
+    if set(rows) != set(found):
+        odd = sorted(set(rows) ^ set(found))[0]
+        state = "is missing" if odd in rows else "is not in its manifest"
+        raise _damaged(str(path), f"it is not whole: {odd} {state}")
+    return found
+
+
+def _iter_files(files: list[Path], rows: int) -> Iterator[EntryRows]:
+    for file in files:
+        if file.suffix == ".parquet":
+            yield from _iter_parquet(file, rows)
+        else:
+            with open(file, "rb") as stream:
+                yield from _iter_json(_json_objects(stream, str(file)), str(file))
+
+
+def _topic_of(file: Path) -> str:
+    if file.suffix == ".parquet":
+        return _parquet_topic(file)
+    with open(file, "rb") as stream:
+        return str(_parse_line(stream.readline(), f"{file}, line 1")["topic"])
+
+
+def _merged(streams: list[Iterator[EntryRows]]) -> Iterator[EntryRows]:
+    """Merge streams that are each in order by position."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    heads = [(rows, stream) for stream in streams if (rows := next(stream, None)) is not None]
+    while heads:
+        bound = min((int(rows.ledger_ids[-1]), int(rows.entry_ids[-1])) for rows, _ in heads)
+        taken: list[EntryRows] = []
+        following: list[tuple[EntryRows, Iterator[EntryRows]]] = []
+        for rows, stream in heads:
+            before = (rows.ledger_ids < bound[0]) | ((rows.ledger_ids == bound[0]) & (rows.entry_ids <= bound[1]))
+            count = int(before.sum())
+            if count:
+                taken.append(rows.slice(0, count))
+            rest = rows.slice(count, len(rows)) if count < len(rows) else next(stream, None)
+            if rest is not None:
+                following.append((rest, stream))
+        yield _joined(taken)
+        heads = following
+
+
+def _joined(parts: list[EntryRows]) -> EntryRows:
+    """Put parts together in the order of their positions."""
+    if len(parts) == 1:
+        return parts[0]
+    bases = np.cumsum([0, *(len(part.data) for part in parts)])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("ledger_ids", "entry_ids", "messages", "closed_ms", "sizes")
+    }
+    starts = np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)])
+    order = np.lexsort((columns["entry_ids"], columns["ledger_ids"]))
+    sizes = columns.pop("sizes")[order]
+    data = np.concatenate([part.data for part in parts])
+    ledger_ids, entry_ids, messages, closed_ms = (column[order] for column in columns.values())
+    return EntryRows(ledger_ids, entry_ids, messages, closed_ms, data, starts[order], sizes, parts[0].where)
+
+
+def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
+    """Yield STREAM, whose positions must ascend; raises Corrupt."""
+    last = (-1, -1)
+    for rows in stream:
+        ledgers = np.append(last[0], rows.ledger_ids)
+        entries = np.append(last[1], rows.entry_ids)
+        wrong = (ledgers[1:] < ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (entries[1:] <= entries[:-1]))
+        if wrong.any() or (rows.entry_ids < 0).any():
+            at = int(np.flatnonzero(wrong | (rows.entry_ids < 0))[0])
+            position = f"{rows.ledger_ids[at]}:{rows.entry_ids[at]}"
+            raise _damaged(rows.where, f"entry {position} is there twice or out of order")
+        last = (int(ledgers[-1]), int(entries[-1]))
+        yield rows
+
+
+# -- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def _parquet_topic(file: Path) -> str:
+    try:
+        metadata = pq.read_schema(file).metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(str(file), str(error)) from error
+    if b"topic" in metadata:
+        return str(metadata[b"topic"].decode())
+    named = [part for part in file.parts if part.startswith("topic=")]
+    if not named:
+        raise _damaged(str(file), "it names no topic")
+    return unquote(named[-1].removeprefix("topic="))
+
+
+def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            names = opened.schema_arrow.names
+            _check_columns(names, str(file))
+            batches = opened.iter_batches(rows, columns=[name for name in _COLUMNS if name in names])
+            yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(str(file), str(error)) from error
+
+
+def _check_columns(names: Iterable[str], where: str) -> None:
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise InvalidValue(
+            f"{where} is no dump of entries: it has no column {missing[0]}",
+            hint="make one with: pulsar-admin topics dump --level entries",
+            path=where,
+        )
+
+
+def _rows_of(batch: pa.RecordBatch, where: str) -> EntryRows:
+    payload = batch.column("payload")
+    if any(batch.column(name).null_count for name in _NEEDED):
+        raise _damaged(where, "a position or payload is null")
+    _, offset_buffer, data_buffer = payload.buffers()
+    wide = pa.types.is_large_binary(payload.type)
+    offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)[payload.offset :][: len(payload) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    starts = offsets[:-1].astype(np.int64)
+    sizes = np.diff(offsets).astype(np.int64)
+    if "sha1" in batch.schema.names:
+        stated = np.frombuffer(b"".join(batch.column("sha1").to_pylist()), np.uint8).reshape(-1, 20)
+        wrong = (sha1_spans(data, starts, sizes) != stated).any(axis=1)
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            position = f"{batch.column('ledgerId')[at]}:{batch.column('entryId')[at]}"
+            raise _damaged(where, f"the payload of entry {position} has another SHA-1")
+    return EntryRows(
+        _integers(batch, "ledgerId", 0),
+        _integers(batch, "entryId", 0),
+        _integers(batch, "messages", 1),
+        _integers(batch, "ledgerTimestamp", 0),
+        data,
+        starts,
+        sizes,
+        where,
+    )
+
+
+def _integers(batch: pa.RecordBatch, name: str, default: int) -> Array:
+    if name not in batch.schema.names:
+        return np.full(len(batch), default, np.int64)
+    values: Array = batch.column(name).fill_null(default).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
+
+
+# -- JSON lines -------------------------------------------------------------------------------------------------------
+
+
+def _json_topics(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Iterator[EntryRows]]]:
+    seen: set[str] = set()
+    for topic, group in groupby(_json_objects(stream, where), key=lambda row: str(row[1]["topic"])):
+        if topic in seen:
+            raise InvalidValue(f"{where}: the entries of {topic} are not together", hint="sort the lines by topic")
+        seen.add(topic)
+        yield topic, _checked(_iter_json(group, where))
+
+
+def _json_objects(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Json]]:
+    """Yield (file and line, object) of every line that has text."""
+    for number, line in enumerate(stream, 1):
+        if line.strip():
+            at = f"{where}, line {number}"
+            yield at, _parse_line(line, at)
+
+
+def _parse_line(line: bytes, where: str) -> Json:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise _damaged(where, str(error)) from error
+    if not isinstance(row, dict) or "topic" not in row:
+        raise _damaged(where, "it is no row of a dump")
+    _check_columns(row, where)
+    return row
+
+
+def _iter_json(objects: Iterable[tuple[str, Json]], where: str) -> Iterator[EntryRows]:
+    rows: list[tuple[int, int, int, int, bytes]] = []
+    size = 0
+    for at, row in objects:
+        rows.append(_json_row(row, at))
+        size += len(rows[-1][4])
+        if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield _json_batch(rows, where)
+            rows, size = [], 0
+    if rows:
+        yield _json_batch(rows, where)
+
+
+def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
+    from hashlib import sha1
+
+    try:
+        payload = b64decode(row["payload"], validate=True)
+        found = (int(row["ledgerId"]), int(row["entryId"]), int(row.get("messages", 1)))
+        closed_ms = int(row.get("ledgerTimestamp") or 0)
+    except (ValueError, TypeError, Base64Error) as error:
+        raise _damaged(where, str(error)) from error
+    digest = sha1(payload, usedforsecurity=False).hexdigest()
+    if row.get("sha1", digest) != digest:
+        raise _damaged(where, f"the payload has SHA-1 {digest}, not {row['sha1']}")
+    return *found, closed_ms, payload
+
+
+def _json_batch(rows: list[tuple[int, int, int, int, bytes]], where: str) -> EntryRows:
+    ledgers, entries, messages, closed = (np.array([row[column] for row in rows], np.int64) for column in range(4))
+    payloads = [row[4] for row in rows]
+    sizes = np.array([len(payload) for payload in payloads], np.int64)
+    data = np.frombuffer(b"".join(payloads), np.uint8)
+    return EntryRows(ledgers, entries, messages, closed, data, np.cumsum(sizes) - sizes, sizes, where)
+
+
+def _damaged(where: str, what: str) -> Corrupt:
+    return Corrupt(f"{where}: damaged dump: {what}", hint="make the dump again", path=where)
+
+
+def ledger_runs(rows: EntryRows) -> Iterator[EntryRows]:
+    """Cut ROWS where the ledger changes."""
+    cuts = (np.flatnonzero(rows.ledger_ids[1:] != rows.ledger_ids[:-1]) + 1).tolist()
+    for low, high in pairwise([0, *cuts, len(rows)]):
+        yield rows.slice(low, high)

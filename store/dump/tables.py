@@ -1,0 +1,136 @@
+"""Dumped rows as Arrow batches, as JSON lines, and their days. Format: docs/formats/dump.md."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.scan.arrow import nullable, spans_array
+from store.scan.entries import EntryBatch
+from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
+from store.scan.message_kernel import HEAD, read_heads
+from store.scan.sha1 import sha1_spans
+from store.search import Clock
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+DAY_MS = 86_400_000
+NO_DAY = -(2**63)
+ENTRY_SCHEMA = pa.schema(
+    [
+        pa.field("ledgerId", pa.int64()),
+        pa.field("entryId", pa.int64()),
+        pa.field("publishTime", pa.int64()),
+        pa.field("brokerTime", pa.int64()),
+        pa.field("brokerIndex", pa.int64()),
+        pa.field("messages", pa.int32()),
+        pa.field("ledgerTimestamp", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("sha1", pa.binary(20)),
+        pa.field("payload", pa.binary()),
+    ]
+)
+"""Columns of level ``entries``. ``ledgerTimestamp``: when the ledger was closed, null while it is open."""
+
+# Members of JSON that are left out while they say nothing, as in ``topics read``.
+_QUIET = {
+    "brokerIndex": None,
+    "deliverAtTime": None,
+    "encrypted": False,
+    "nullValue": False,
+    "chunks": 1,
+    "transaction": None,
+}
+
+
+def entry_batch(entries: EntryBatch, closed: Callable[[int], int | None]) -> pa.RecordBatch:
+    """Return ENTRIES as rows of level ``entries``; CLOSED tells when a ledger was closed."""
+    starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
+    sizes = entries.offsets + 4 + entries.held - starts
+    heads = np.zeros(len(entries), HEAD)
+    read_heads(entries.data, starts, starts + sizes, heads)
+    framed = entries.rows["flags"] & UNFRAMED == 0
+    times = [closed(ledger_id) for ledger_id in entries.ledger_ids.tolist()]
+    columns = [
+        pa.array(np.ascontiguousarray(entries.ledger_ids)),
+        pa.array(np.ascontiguousarray(entries.entry_ids)),
+        nullable(np.ascontiguousarray(entries.rows["publish_ms"]), framed),
+        nullable(np.ascontiguousarray(entries.rows["broker_ms"]), entries.rows["flags"] & HAS_BROKER_TIME != 0),
+        nullable(np.ascontiguousarray(heads["broker_index"]), heads["broker_index"] >= 0),
+        pa.array(np.ascontiguousarray(entries.rows["messages"])),
+        pa.array(times, pa.int64()),
+        pa.array(sizes),
+        pa.Array.from_buffers(
+            pa.binary(20), len(entries), [None, pa.py_buffer(sha1_spans(entries.data, starts, sizes))]
+        ),
+        spans_array(entries.data, starts, sizes, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:
+    """Return the day (since 1970, UTC) of each row on CLOCK; NO_DAY where it has no time there."""
+    publish, broker = batch.column("publishTime"), batch.column("brokerTime")
+    times = {"publish": publish, "broker": broker, "auto": None}[clock]
+    if times is None:
+        times = broker if not broker.null_count else publish
+        if 0 < broker.null_count < len(broker):
+            import pyarrow.compute as pc
+
+            times = pc.coalesce(broker, publish)
+    present = np.asarray(times.is_valid().to_numpy(zero_copy_only=False), bool)
+    days = times.fill_null(0).to_numpy(zero_copy_only=False) // DAY_MS
+    found: Array = np.where(present, days, NO_DAY)
+    return found
+
+
+def split_by_day(batch: pa.RecordBatch, clock: Clock) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (day, its rows in order) of BATCH."""
+    days = days_of(batch, clock)
+    if len(days) and (days == days[0]).all():
+        yield int(days[0]), batch
+        return
+    order = np.argsort(days, kind="stable")
+    batch, days = batch.take(pa.array(order)), days[order]
+    edges = np.append(np.flatnonzero(np.append(True, days[1:] != days[:-1])), len(days))
+    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        yield int(days[start]), batch.slice(start, end - start)
+
+
+def day_name(day: int) -> str:
+    """Return YYYY-MM-DD; a day that no calendar holds stays ``day<n>``, rows without a time get Hive's name for null."""
+    if day == NO_DAY:
+        return "__HIVE_DEFAULT_PARTITION__"
+    if not -719162 <= day <= 2932896:
+        return f"day{day}"
+    return str(np.datetime64(day, "D"))
+
+
+def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield the rows of BATCH as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex."""
+    columns = [_json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)]
+    names = batch.schema.names
+    for values in zip(*columns, strict=True):
+        row: dict[str, Any] = {"topic": topic}  # Any: JSON values
+        row.update(
+            (name, value)
+            for name, value in zip(names, values, strict=True)
+            if name not in _QUIET or value != _QUIET[name]
+        )
+        yield json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON values
+    values: list[Any] = column.to_pylist()
+    if field.name == "sha1":
+        return [value.hex() for value in values]
+    if field.name == "properties":
+        return [dict(value) for value in values]
+    if pa.types.is_binary(field.type):
+        return [None if value is None else b64encode(value).decode() for value in values]
+    return values

@@ -1,0 +1,401 @@
+"""``topics dump`` and ``topics load``: against what a real client read, against ``topics read``, and round trips to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from store.codec.brokerentry import split_broker_entry
+from store.codec.message import decode_message_entry
+from store.dump import files as dump_files
+from store.errors import DiskFull
+from store.ledgers import open_reader
+from store.meta import create_store, open_store
+from store.names import parse_topic
+from store.scan import entries as scan_entries
+from store.scan import messages as scan_messages
+from store.scan import sha1 as sha1_module
+from store.scan.sha1 import sha1_spans
+from store.topics import read_topic
+from tests.conftest import Cli
+from tests.stores import NOW_MS, copied, imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+START_MS = 1_700_000_000_000
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    table = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["topic"], row["ledgerId"], row["entryId"], row.get("batchIndex", 0)))
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", ["small", "nometa"])
+def test_parquet_equals_what_a_client_read(world: str, cli: Cli, tmp_path: Path) -> None:
+    store = imported(world, "clean")
+    assert cli("--store", store, "topics", "dump", "--all-topics", "--directory", tmp_path / "d", "-q").exit_code == 0
+    rows = _rows(tmp_path / "d")
+    topics = oracle(world)["topics"]
+    encrypted = 0
+    for name, topic in topics.items():
+        found = [row for row in rows if row["topic"] == f"persistent://{name}"]
+        encrypted += sum(row["encrypted"] for row in found)
+        seen = [
+            [
+                *(row[key] for key in ("ledgerId", "entryId", "batchIndex", "publishTime", "eventTime")),
+                row["key"] or "",
+                row["size"],
+                row["sha1"].hex(),
+                dict(row["properties"]),
+                row["producer"],
+            ]
+            for row in found
+            if not row["encrypted"]
+        ]
+        if not any(row["encrypted"] for row in found):
+            assert seen == [[*row[:6], *row[7:11]] for row in topic["messages"]], name
+    assert encrypted > 20
+
+
+@pytest.mark.parametrize(("world", "state"), [("small", "clean"), ("small", "crashed")])
+@pytest.mark.parametrize("plain_bytes", [64 << 20, 100])
+def test_lines_equal_topics_read(
+    world: str, state: str, plain_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_messages, "PLAIN_BYTES_MAX", plain_bytes)
+    common = ("--store", imported(world, state), "topics")
+    read = cli(*common, "read", "--all-topics", "--payload", "-o", "jsonl", "-q")
+    dump = cli(*common, "dump", "--all-topics", "--payload", "-q")
+    assert dump.stdout == read.stdout
+    assert dump.exit_code == read.exit_code
+
+
+@pytest.mark.parametrize("clock", ["auto", "publish", "broker"])
+def test_windows_equal_topics_read(clock: str, cli: Cli) -> None:
+    rng = random.Random(9)
+    common = ("--store", imported("small", "clean"), "topics")
+    rows = oracle("small")["topics"]["acme/iot/skewed"]["messages"]
+    times = sorted(row[3] for row in rows)
+    for _ in range(6):
+        start, end = sorted(rng.choices(times, k=2))
+        first, last = sorted((row[0], row[1]) for row in rng.choices(rows, k=2))
+        options = ["--start-time", f"@{start}", "--end-time", f"@{end}", "--from", f"{first[0]}:{first[1]}"]
+        options += ["--to", f"{last[0]}:{last[1]}", "--clock", clock, "-q"]
+        read = cli(*common, "read", "acme/iot/skewed", "-o", "jsonl", *options)
+        assert cli(*common, "dump", "acme/iot/skewed", *options).stdout == read.stdout
+
+
+def test_odd_entries_are_left_to_the_ordinary_reader(tmp_path: Path, cli: Cli) -> None:
+    """No message, a batch of another size, a key that is no text, between good ones: the same lines and problems as read."""
+    good = Made(START_MS, batch=3)
+    batch = bytes.fromhex("0e01") + bytes(4)
+    made = [good, Made(START_MS, raw=b"no message"), good, Made(START_MS, raw=batch), Made(START_MS), good]
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made, [good]])})
+    read = cli("--store", path, "topics", "read", "t/n/x", "-o", "jsonl")
+    dump = cli("--store", path, "topics", "dump", "t/n/x", "-o", "jsonl")
+    assert len(read.json_lines) == 13
+    assert (dump.stdout, dump.stderr, dump.exit_code) == (read.stdout, read.stderr, 1)
+
+
+def test_sha1_equals_hashlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 256, 50_000, dtype=np.uint8)
+    sizes = np.array([*range(200), 1000, 4096], np.int64)
+    starts = rng.integers(0, 40_000, len(sizes)).astype(np.int64)
+    wanted = [hashlib.sha1(data[a : a + n].tobytes()).digest() for a, n in zip(starts, sizes, strict=True)]
+    assert [row.tobytes() for row in sha1_spans(data, starts, sizes)] == wanted
+    monkeypatch.setattr(sha1_module, "HAS_INSTRUCTIONS", False)
+    assert [row.tobytes() for row in sha1_spans(data, starts, sizes)] == wanted
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_days_and_open_files(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks that jump over many days, few open files, small groups: every row once, in its day, in order within a file."""
+    monkeypatch.setattr(dump_files, "OPEN_FILES_MAX", 3)
+    monkeypatch.setattr(dump_files, "GROUP_ROWS", 7)
+    monkeypatch.setattr(scan_entries, "BATCH_ENTRIES", 60)
+    rng = random.Random(2)
+    times = [[START_MS + 86_400_000 * rng.randrange(9) for _ in range(50)] for _ in range(10)]
+    ledgers = [[Made(time_ms) for time_ms in part] for part in times]
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic(ledgers)})
+    common = ("--store", path, "topics", "dump", "t/n/x", "--level", "entries")
+    report = cli(*common, "--directory", tmp_path / "d", "-o", "json").json
+    files = list((tmp_path / "d").rglob("part-*.parquet"))
+    assert (report["rows"], report["files"]) == (500, len(files))
+    assert len(files) > 9
+    assert report["bytes"] == sum(file.stat().st_size for file in files)
+    for file in files:
+        table = pq.read_table(file, partitioning=None)
+        ids = [(row["ledgerId"], row["entryId"]) for row in table.select(["ledgerId", "entryId"]).to_pylist()]
+        assert ids == sorted(ids)
+        found = [times[ledger - 10][entry] for ledger, entry in ids]
+        day = file.parent.name.removeprefix("day=")
+        assert {str(np.datetime64(time_ms, "ms").astype("datetime64[D]")) for time_ms in found} == {day}
+    _load(cli, tmp_path / "other", tmp_path / "d", "--keep-ledger-ids")
+    cli("--store", tmp_path / "other", *common[2:], "--directory", tmp_path / "d2", "-q")
+    assert _tree(tmp_path / "d") == _tree(tmp_path / "d2")
+
+
+def _load(cli: Cli, store: Path, dump: Path, *options: str) -> Any:
+    if not store.exists():
+        create_store(store, now_ms=NOW_MS)
+    result = cli("--store", store, "topics", "load", dump, *options, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    return result.json
+
+
+def test_a_failed_dump_leaves_nothing(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = imported("small", "clean")
+    written: list[int] = []
+
+    def full(self: Any, table: Any) -> None:
+        written.append(len(table))
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(dump_files._Open, "write", full)
+    result = cli("--store", store, "topics", "dump", "public/default/plain", "--directory", tmp_path / "d")
+    assert (result.exit_code, written) == (8, [300])
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "d").mkdir()
+    assert cli("--store", store, "topics", "dump", "public/default/plain", "--directory", tmp_path / "d").exit_code == 3
+
+
+# -- round trips ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize(("world", "state"), [("small", "clean"), ("small", "crashed")])
+def test_dump_load_dump_is_the_same_to_the_byte(world: str, state: str, form: str, cli: Cli, tmp_path: Path) -> None:
+    dump = ("topics", "dump", "--all-topics", "--level", "entries", "--format", form, "-q", "--directory")
+    cli("--store", imported(world, state), *dump, tmp_path / "a")
+    _load(cli, tmp_path / "s", tmp_path / "a", "--keep-ledger-ids")
+    cli("--store", tmp_path / "s", *dump, tmp_path / "b")
+    first, second = _tree(tmp_path / "a"), _tree(tmp_path / "b")
+    assert first
+    assert first == second
+
+
+def test_new_ledgers_hold_the_same_entries(cli: Cli, tmp_path: Path) -> None:
+    """Without --keep-ledger-ids only ledger ids differ; into topics that are there, behind what they have; undo, and again."""
+    store = copied("small", "clean", tmp_path)
+    lines = cli("--store", store, "topics", "dump", "--all-topics", "--level", "entries", "-q").stdout
+    (tmp_path / "a.jsonl").write_text(lines)
+    before = cli("--store", store, "topics", "read", "--all-topics", "--payload", "-o", "jsonl").json_lines
+    changes = _load(cli, store, tmp_path / "a.jsonl")
+    assert len(changes) == 27
+    after = cli("--store", store, "topics", "dump", "--all-topics", "--level", "entries", "-q").json_lines
+    expected = [json.loads(line) for line in lines.splitlines()]
+    for name in {row["topic"] for row in expected}:
+        found = [row for row in after if row["topic"] == name]
+        old = [row for row in expected if row["topic"] == name]
+        assert [_without(row) for row in found] == [_without(row) for row in old] * 2
+        ledgers = [row["ledgerId"] for row in found]
+        assert ledgers == sorted(ledgers)
+        assert min(ledgers[len(old) :]) > max(row["ledgerId"] for row in expected)
+    assert cli("--store", store, "store", "undo", 1).exit_code == 0
+    assert cli("--store", store, "topics", "read", "--all-topics", "--payload", "-o", "jsonl").json_lines == before
+    assert cli("--store", store, "store", "undo", 2).exit_code == 0
+    again = cli("--store", store, "topics", "dump", "--all-topics", "--level", "entries", "-q").json_lines
+    assert again == after
+
+
+def _without(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in ("ledgerId", "ledgerTimestamp")}
+
+
+def test_loaded_into_another_topic(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    lines = cli("--store", store, "topics", "dump", "public/default/batched", "--level", "entries").stdout
+    (tmp_path / "a.jsonl").write_text(lines)
+    options = ("topics", "load", tmp_path / "a.jsonl", "--topic", "public/default/copy")
+    preview = cli("--store", store, *options, "--dry-run", "-o", "json").json
+    assert preview["dryRun"] is True
+    change = cli("--store", store, *options, "-o", "json").json
+    assert {key: change[key] for key in ("entries", "messages", "bytes")} == {
+        key: preview[key] for key in ("entries", "messages", "bytes")
+    }
+    assert change["before"] == {"ledgers": 0, "numberOfEntries": 0, "lastConfirmedEntry": None}
+    key = ("key", "size", "sha1", "properties", "eventTime", "publishTime", "batchIndex")
+    rows = [
+        [
+            tuple(str(row[name]) for name in key)
+            for row in cli("--store", store, "topics", "read", name, "-o", "jsonl").json_lines
+        ]
+        for name in ("public/default/batched", "public/default/copy")
+    ]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 600
+    stats = cli("--store", store, "topics", "stats-internal", "public/default/copy", "-o", "json").json
+    assert stats["numberOfEntries"] == 30
+
+
+def test_interceptors_give_what_the_real_broker_gave(cli: Cli, tmp_path: Path) -> None:
+    """The recorded broker ran AppendIndexMetadataInterceptor: a chain of ours must number the same entries the same."""
+    source = imported("small", "clean")
+    compared = 0
+    for name in ("public/default/batched", "public/default/chunked", "public/default/txn-out", "acme/orders/codecs"):
+        (tmp_path / "a.jsonl").write_text(cli("--store", source, "topics", "dump", name, "--level", "entries").stdout)
+        store = tmp_path / name.replace("/", "-")
+        _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "timestamp,index", "--now", f"@{NOW_MS}")
+        for old, new in zip(_entries(source, name), _entries(store, name), strict=True):
+            recorded, rest = split_broker_entry(memoryview(old), "entry")
+            ours, same = split_broker_entry(memoryview(new), "entry")
+            assert recorded is not None
+            assert ours is not None
+            assert (ours.index, ours.timestamp_ms) == (recorded.index, NOW_MS)
+            assert same == rest
+            compared += 1
+    assert compared > 150
+
+
+def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    (tmp_path / "a.jsonl").write_text(
+        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
+    )
+    last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
+    assert last is not None
+    assert last.index is not None
+    _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
+    found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
+    assert [entry.index for entry in found if entry] == list(range(last.index + 1 + 300))
+    with open_store(store) as opened, opened.read() as txn:
+        managed = read_topic(txn, parse_topic("public/default/plain")).managed
+    assert managed.properties["index"] == str(last.index + 300)
+
+
+def _entries(store: Path, name: str) -> Iterator[bytes]:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        for position in topic.iter_positions(topic.first_position):
+            yield bytes(reader.read(position.ledger_id, position.entry_id).payload)
+
+
+def test_gaps(cli: Cli, tmp_path: Path) -> None:
+    made = [Made(START_MS + number, lost=number in (3, 4)) for number in range(10)]
+    source = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made], open_last=False)})
+    dump = cli("--store", source, "topics", "dump", "t/n/x", "--level", "entries")
+    assert dump.exit_code == 1
+    assert "2 entries" in dump.stderr
+    (tmp_path / "a.jsonl").write_text(dump.stdout)
+    kept = _load(cli, tmp_path / "kept", tmp_path / "a.jsonl", "--keep-ledger-ids")
+    assert (kept["entries"], kept["after"]["numberOfEntries"]) == (8, 10)
+    moved = _load(cli, tmp_path / "moved", tmp_path / "a.jsonl")
+    assert moved["after"]["numberOfEntries"] == 8
+    assert "2 entries are missing" in "".join(moved["warnings"])
+    assert cli("--store", tmp_path / "kept", "topics", "dump", "t/n/x", "--level", "entries").stdout == dump.stdout
+
+
+# -- bad dumps --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dumped(cli: Cli, tmp_path: Path) -> Path:
+    store = imported("small", "clean")
+    options = ("--level", "entries", "--clock", "publish", "--directory", tmp_path / "d", "-q")
+    assert cli("--store", store, "topics", "dump", "acme/iot/skewed", *options).exit_code == 0
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    return tmp_path / "d"
+
+
+def _refused(cli: Cli, store: Path, dump: Path, *options: str) -> tuple[int, str]:
+    result = cli("--store", store, "topics", "load", dump, *options, "-o", "json")
+    with open_store(store) as opened, opened.read() as txn:
+        assert txn.count("changes") == 0
+    assert list((store / "entries").iterdir()) == []
+    return result.exit_code, result.error["message"]
+
+
+def test_damaged_parquet_is_refused(cli: Cli, dumped: Path, tmp_path: Path) -> None:
+    file = max(dumped.rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    data = bytearray(file.read_bytes())
+    rng = random.Random(4)
+    wanted = list(_entries(imported("small", "clean"), "acme/iot/skewed"))
+    codes = []
+    for trial in range(12):
+        broken = bytearray(data)
+        broken[rng.randrange(4, len(data) // 2)] ^= 1 << rng.randrange(8)
+        file.write_bytes(broken)
+        store = tmp_path / f"s{trial}"
+        create_store(store, now_ms=NOW_MS)
+        result = cli("--store", store, "topics", "load", dumped, "-o", "json")
+        codes.append(result.exit_code)
+        # What is not needed may be damaged unseen (times, statistics): then every entry is what it was.
+        if result.exit_code == 0:
+            assert list(_entries(store, "acme/iot/skewed")) == wanted
+        else:
+            assert file.name in result.error["message"]
+    assert set(codes) <= {0, 6}
+    assert codes.count(6) > 5
+    file.write_bytes(data[: len(data) // 2])
+    assert _refused(cli, tmp_path / "s", dumped)[0] == 6
+    file.unlink()
+    code, message = _refused(cli, tmp_path / "s", dumped)
+    assert (code, "is missing" in message) == (6, True)
+
+
+def test_days_are_merged_by_position(cli: Cli, dumped: Path, tmp_path: Path) -> None:
+    assert len({path.parent for path in dumped.rglob("*.parquet")}) >= 3
+    _load(cli, tmp_path / "s", dumped)
+    assert list(_entries(tmp_path / "s", "acme/iot/skewed")) == list(
+        _entries(imported("small", "clean"), "acme/iot/skewed")
+    )
+
+
+def test_bad_lines_are_refused(cli: Cli, tmp_path: Path) -> None:
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    store = imported("small", "clean")
+    lines = cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout.splitlines()
+    file = tmp_path / "a.jsonl"
+
+    def refused(*texts: str) -> tuple[int, str]:
+        file.write_text("\n".join(texts))
+        return _refused(cli, tmp_path / "s", file)
+
+    assert refused()[0] == 2
+    assert refused("[1]")[0] == 6
+    assert refused(lines[0][:-5])[0] == 6
+    assert refused(lines[1], lines[0])[0] == 6
+    assert refused(lines[0], lines[0])[0] == 6
+    code, message = refused(lines[0], lines[1].replace('"payload":"D', '"payload":"E'))
+    assert (code, "line 2" in message, "SHA-1" in message) == (6, True, True)
+    other = lines[2].replace("/plain", "/other")
+    assert refused(lines[0], other, lines[1])[0] == 2
+    message_lines = cli("--store", store, "topics", "dump", "public/default/plain").stdout.splitlines()
+    code, message = refused(message_lines[0])
+    assert (code, "no dump of entries" in message) == (2, True)
+    assert _refused(cli, tmp_path / "s", tmp_path / "nothing")[0] == 5
+    file.write_text("\n".join([lines[0], other]))
+    assert _refused(cli, tmp_path / "s", file, "--topic", "t/n/x")[0] == 2
+
+
+def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    (tmp_path / "a.jsonl").write_text(
+        cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries").stdout
+    )
+    options = ("--store", store, "topics", "load", tmp_path / "a.jsonl", "-o", "json")
+    assert cli(*options, "--keep-ledger-ids").exit_code == 3
+    assert cli(*options, "--topic", "acme/orders/parts").exit_code == 3
+    assert cli(*options, "--plan", tmp_path / "p").exit_code == 3
+    assert cli(*options, "--interceptors", "nonsense").exit_code == 2
+    assert list((store / "entries").glob("own-*")) == []
