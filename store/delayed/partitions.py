@@ -1,0 +1,73 @@
+"""Reading the partitions of an index: the source of the time wheel, and of everything that lists what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from store.codec.delayedindex import DelayedRows, decode_entry_rows, join_rows
+from store.delayed.directory import Index, Partition
+from store.errors import Corrupt, IndexCorrupt, NotFound
+from store.ledgers import EntryReader, find_times, iter_entry_ids
+
+
+class PartitionSource:
+    """The messages of one index, by due time; each partition is read from its ledgers when its time is asked for.
+
+    Partitions may overlap: those made before the granularity grew lie inside newer ones. One that is wider than what is asked
+    for is split: what is due at other times stays out.
+    """
+
+    def __init__(self, reader: EntryReader, index: Index) -> None:
+        self._reader = reader
+        self._index = index
+        self._partitions = sorted(index.partitions, key=lambda partition: partition.start_ms)
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return what is due from START_MS on, before END_MS, in order; raises IndexCorrupt for a ledger lost or damaged."""
+        chosen = [part for part in self._partitions if part.start_ms < end_ms and part.end_ms > start_ms]
+        rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
+        low, high = np.searchsorted(rows.times_ms, [max(start_ms, -(2**63)), min(end_ms, 2**63 - 1)])
+        return rows.take(slice(int(low), int(high)))
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return when the first partition that ends behind START_MS begins, but not before START_MS; None: none does."""
+        found = min((part.start_ms for part in self._partitions if part.end_ms > start_ms), default=None)
+        return None if found is None else max(found, start_ms)
+
+    def read(self, partition: Partition) -> Iterator[DelayedRows]:
+        """Yield the rows of each entry of PARTITION; raises IndexCorrupt."""
+        for ledger_id, messages, _ in partition.ledgers:
+            found = 0
+            for rows in read_ledger_rows(self._reader, self._index, ledger_id):
+                found += len(rows)
+                yield rows
+            if found != messages:
+                raise _lost(self._index, ledger_id, f"it holds {found} messages, expected {messages}")
+
+    def all_rows(self) -> DelayedRows:
+        """Return everything in the index, in order."""
+        return join_rows([rows for partition in self._partitions for rows in self.read(partition)])
+
+
+def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Iterator[DelayedRows]:
+    """Yield the rows of each entry of one ledger of INDEX; raises IndexCorrupt naming the ledger."""
+    if find_times(reader.txn, ledger_id) is None:
+        raise _lost(index, ledger_id, "it is not there")
+    for entry_id in iter_entry_ids(reader.txn, ledger_id):
+        try:
+            payload = reader.read(ledger_id, entry_id).payload
+            yield decode_entry_rows(payload, f"delayed index ledger {ledger_id}:{entry_id}")[1]
+        except (Corrupt, NotFound) as error:
+            raise _lost(index, ledger_id, error.message) from error
+
+
+def _lost(index: Index, ledger_id: int, why: str) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"ledger {ledger_id} of the delayed index of {index.topic} {index.subscription}: {why}",
+        hint=f"make the index again: pulsar-admin delayed build {index.topic} -s {index.subscription} --rebuild",
+        ledgerId=ledger_id,
+        topic=str(index.topic),
+        subscription=index.subscription,
+    )

@@ -1,0 +1,64 @@
+"""What the recorded worlds say of delayed messages: who sent what for when, and what a subscription still waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store.codec.delayedindex import DelayedRows
+from store.cursors import iter_backlog, read_cursor
+from store.delayed.build import apply_draft, draft_index, result_of
+from store.delayed.directory import Index, find_index
+from store.delayed.partitions import PartitionSource
+from store.ledgers import open_reader
+from store.meta import Store
+from store.names import Position, parse_topic
+from store.topics import read_topic
+from tests.worlds import oracle
+
+TOPIC = "persistent://acme/delayed/reminders"
+NOW_MS = 1_795_260_000_000
+Message = tuple[int, int, int]
+
+
+def sent(name: str, topic: str = TOPIC) -> dict[tuple[int, int], int]:
+    """(ledger, entry) → due time as the producers wished it."""
+    rows = [row for row in oracle(name)["sent"] if row["due"] is not None and row["topic"] == topic]
+    return {(row["id"][0], row["id"][1]): row["due"] for row in rows}
+
+
+def waiting(store: Store, subscription: str, topic: str = TOPIC) -> set[tuple[int, int]]:
+    """What a subscription has still to be given, position by position."""
+    with open_reader(store) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        state = read_cursor(reader.txn, reader, found, subscription).state
+        return {(position.ledger_id, position.entry_id) for position in iter_backlog(found, state)}
+
+
+def build(store: Store, subscription: str, topic: str = TOPIC, *, rebuild: bool = False) -> Any:
+    """Build one index and return what the build says of itself."""
+    with open_reader(store) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        cursor = read_cursor(reader.txn, reader, found, subscription)
+        draft = draft_index(reader, found, cursor, NOW_MS, rebuild=rebuild)
+    return result_of(draft, apply_draft(store, draft))
+
+
+def index_of(store: Store, subscription: str, topic: str = TOPIC) -> Index:
+    with store.read() as txn:
+        index = find_index(txn, parse_topic(topic), subscription)
+    assert index is not None
+    return index
+
+
+def held(store: Store, subscription: str, topic: str = TOPIC) -> list[Message]:
+    """Everything an index holds, as (tick, ledger, entry)."""
+    with open_reader(store) as reader:
+        return messages_of(PartitionSource(reader, index_of(store, subscription, topic)).all_rows())
+
+
+def messages_of(rows: DelayedRows) -> list[Message]:
+    return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
+
+
+def position_of(message: Message) -> Position:
+    return Position(message[1], message[2])
