@@ -1,6 +1,6 @@
 """Measure the tracker of negative acks: bytes an entry, rates, and what ``due`` costs beside what is not due.
 
-``python -m bench.nacks [--json FILE] [--quick] [--pulsar PULSAR_HOME]``. Resident bytes are the difference of a fresh
+``python -m bench.nacks [--json FILE] [--quick] [--pulsar PULSAR_HOME] [--plot FILE]``. Resident bytes are the difference of a fresh
 process's RSS before and after, the allocator's free memory given back both times. With --pulsar the same load goes
 through the structures upstream had and has, on Java (bench/peers/NackStructures.java).
 """
@@ -15,6 +15,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -186,6 +187,61 @@ def due_costs(totals: tuple[int, ...]) -> list[Row]:
     return rows
 
 
+def kept_due_costs(totals: tuple[int, ...]) -> list[Row]:
+    """The same of ``nacks due`` on a store: rows of 256 entries, with nothing due and with one row due."""
+    from pyroaring import BitMap64
+
+    from store.codec.nackrow import TrackerRow, bucket_key, encode_bucket_row, encode_tracker_row, tracker_key
+    from store.meta import Txn, create_store, open_store
+    from store.nacks.kept import iter_due, iter_trackers
+
+    tracker = TrackerRow("persistent://public/default/t", "s", 8, 1)
+
+    def fill(txn: Txn, total: int) -> None:
+        txn.put("nacks", tracker_key(tracker.id), encode_tracker_row(tracker))
+        for first in range(0, total, 256):
+            key = bucket_key(tracker.id, NOW_MS + DELAY_MS + first, 10 + first // ENTRIES_PER_LEDGER)
+            entry_ids = BitMap64(range(first % ENTRIES_PER_LEDGER, first % ENTRIES_PER_LEDGER + 256))
+            txn.put("nacks", key, encode_bucket_row(key, entry_ids))
+
+    rows = []
+    for total in totals:
+        with tempfile.TemporaryDirectory() as folder:
+            create_store(Path(folder, "store"), now_ms=0)
+            with open_store(Path(folder, "store"), writable=True) as store:
+                store.write(lambda txn, total=total: fill(txn, total))
+                with store.read() as txn:
+                    cases = {"nothing": NOW_MS, "oneRow": NOW_MS + DELAY_MS}
+                    found = {
+                        name: seconds(lambda now=now: list(iter_due(txn, iter_trackers(txn), now)), 500)
+                        for name, now in cases.items()
+                    }
+        rows.append(
+            {
+                "pending": total,
+                "nothingDueMicroseconds": found["nothing"] * 1e6,
+                "oneRowDueMicroseconds": found["oneRow"] * 1e6,
+            }
+        )
+    return rows
+
+
+def plot_due(path: Path, report: dict[str, list[Row]]) -> None:
+    """Draw what ``due`` costs over what is pending into the new file PATH."""
+    from pulsar_admin.plot import Chart, line_chart, save_chart
+
+    labels = [f"{row['pending']:,}" for row in report["due"]]
+    series = {
+        "tracker, nothing due": [row["nothingDueMicroseconds"] for row in report["due"]],
+        "tracker, 256 entries due": [row["oneBucketDueMicroseconds"] for row in report["due"]],
+        "store, nothing due": [row["nothingDueMicroseconds"] for row in report["keptDue"]],
+        "store, 256 entries due": [row["oneRowDueMicroseconds"] for row in report["keptDue"]],
+    }
+    chart = Chart("one due() over the entries that are not due yet", labels, series, "microseconds")
+    print(line_chart(chart))
+    save_chart(path, [chart])
+
+
 def peers(pulsar_home: Path, totals: tuple[int, ...]) -> list[Row]:
     """The same loads in upstream's structures."""
     source = Path(__file__).parent / "peers" / "NackStructures.java"
@@ -231,10 +287,13 @@ def print_report(report: dict[str, list[Row]]) -> None:
     for row in report["rates"]:
         cells = "  ".join(f"{name} {value / 1e6:.2f}" for name, value in row.items() if name != "bits")
         print(f"  bits {row['bits']:>2}: {cells}")
-    print("\none due(): microseconds")
-    print("     pending   nothing due   256 entries due")
-    for row in report["due"]:
-        print(f"{row['pending']:>12,} {row['nothingDueMicroseconds']:>13.2f} {row['oneBucketDueMicroseconds']:>17.2f}")
+    print("\none due(): microseconds     tracker                          store")
+    print("     pending   nothing due   256 entries due   nothing due   256 entries due")
+    for row, kept in zip(report["due"], report["keptDue"], strict=True):
+        print(
+            f"{row['pending']:>12,} {row['nothingDueMicroseconds']:>13.2f} {row['oneBucketDueMicroseconds']:>17.2f}"
+            f" {kept['nothingDueMicroseconds']:>13.2f} {kept['oneRowDueMicroseconds']:>17.2f}"
+        )
 
 
 def main() -> None:
@@ -243,6 +302,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true", help="one million entries only")
     parser.add_argument("--pulsar", type=Path)
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the cost of due() only, into a new .png or .svg"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -251,11 +313,15 @@ def main() -> None:
         return
     totals = (1_000_000,) if options.quick else (1_000_000, 10_000_000)
     pending = tuple(10**power for power in range(3, 7 if options.quick else 8))
+    if options.plot:
+        plot_due(options.plot, {"due": due_costs(pending), "keptDue": kept_due_costs(pending)})
+        return
     rates = Rates(1_000_000)
     report = {
         "sizes": sizes(totals),
         "rates": [rates.measure(bits) for bits in BITS],
         "due": due_costs(pending),
+        "keptDue": kept_due_costs(pending),
         "peers": peers(options.pulsar, totals) if options.pulsar else [],
     }
     print_report(report)

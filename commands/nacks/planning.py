@@ -32,7 +32,8 @@ PRECISIONS = range(17)
 _ENTRIES_PER_LEDGER = 50_000
 
 COLUMNS = (
-    Column("BITS", lambda row: f"{'* ' if row['wanted'] else ''}{row['precisionBits']}", "number"),
+    Column("TAKE", lambda row: "*" if row["wanted"] else ""),
+    Column("BITS", "precisionBits", "number"),
     Column("BUCKET", "bucket", "duration"),
     Column("EARLY MAX", "worstEarly", "duration"),
     Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number"),
