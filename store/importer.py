@@ -31,20 +31,19 @@ from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.codec.rocksvalue import decode_value
 from store.errors import AlreadyExists, MetadataCorrupt, StoreError
 from store.index import Indexer
 from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
 from store.owners import index_owners
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.sources.layout import StandaloneLayout, read_standalone_layout
-from store.sources.rocksdb import locked_by, open_for_reading
-from store.tree import PATH_MAX_BYTES, Node, iter_nodes, put_node
+from store.sources.nodes import iter_source_nodes
+from store.sources.rocksdb import locked_by
+from store.tree import iter_nodes, put_node
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine, EngineScan
 
-_WHOLE_DATABASE = 1 << 62  # where damage of no particular pair is noted
 
 Advance = Callable[[int], None]  # told how many more bytes are done
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
@@ -193,37 +192,6 @@ def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
-
-
-def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
-    """Yield the nodes of the metadata RocksDB, and a Damage (of METADATA_FILE_ID) for what is no node.
-
-    Ephemeral nodes (live brokers, bookies) and the two counters are left out.
-    """
-    problems: list[str] = []
-    with open_for_reading(metadata, problems) as items:
-        for number, (key, raw) in enumerate(items):
-            if not key.startswith(b"/"):
-                continue
-            try:
-                path = _path_of(key, str(metadata))
-                stat, value = decode_value(raw, f"{metadata} {path}")
-            except StoreError as error:
-                yield Damage(METADATA_FILE_ID, number, len(raw), error.message, -1, -1)
-                continue
-            if not stat.ephemeral:
-                yield Node(path, stat, value)
-    for number, text in enumerate(problems):
-        yield Damage(METADATA_FILE_ID, _WHOLE_DATABASE + number, 0, text, -1, -1)
-
-
-def _path_of(key: bytes, where: str) -> str:
-    if len(key) > PATH_MAX_BYTES:
-        raise MetadataCorrupt(f"{where}: a path of {len(key)} bytes, at most {PATH_MAX_BYTES} are possible")
-    try:
-        return key.decode()
-    except UnicodeDecodeError as error:
-        raise MetadataCorrupt(f"{where}: the path {key!r} is no UTF-8") from error
 
 
 def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:

@@ -25,7 +25,6 @@ from store.importer import (
     count_entries,
     files_of,
     is_sealed,
-    iter_source_nodes,
     ledger_digests,
     place,
     scan_into,
@@ -37,6 +36,7 @@ from store.plans.base import append_change
 from store.reindex import read_catalogue, rebuild_index
 from store.scan.engine_scan import Engine
 from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
 from store.tree import Node, decode_node, encode_node, tree_key
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from store.codec.entrylog import log_id_of
 from store.errors import SourceNotFound
+from store.sources.zookeeper import find_zookeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class StandaloneLayout:
     """The parts of a standalone data directory."""
 
     root: Path
-    metadata: Path  # RocksDB
+    metadata: Path  # RocksDB, or ZooKeeper's version-2
     bookies: tuple[BookieDirectory, ...]
 
 
@@ -47,13 +48,20 @@ def read_bookie_directory(current: Path) -> BookieDirectory:
     )
 
 
+def is_rocksdb(directory: Path) -> bool:
+    """Whether DIRECTORY is a RocksDB."""
+    return (directory / "CURRENT").is_file()
+
+
 def read_standalone_layout(root: Path) -> StandaloneLayout:
     """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing."""
     if not root.is_dir():
         raise SourceNotFound(f"{root} is not a directory", hint="name Pulsar's data directory", path=str(root))
     metadata = root / "metadata"
     currents = sorted(path for path in root.glob("bookkeeper*/current") if path.is_dir())
-    has_metadata = (metadata / "CURRENT").is_file()
+    if not is_rocksdb(metadata):
+        metadata = find_zookeeper(root) or metadata
+    has_metadata = is_rocksdb(metadata) or metadata != root / "metadata"
     if not has_metadata and not currents:
         raise SourceNotFound(
             f"{root} is not a Pulsar standalone directory: expected metadata/CURRENT and bookkeeper/current, found neither",
@@ -61,9 +69,8 @@ def read_standalone_layout(root: Path) -> StandaloneLayout:
             path=str(root),
         )
     if not has_metadata:
-        found = "ZooKeeper data" if (root / "zookeeper").is_dir() else "nothing"
         raise SourceNotFound(
-            f"{root} is half a Pulsar directory: expected the metadata store in {metadata}, found {found}",
+            f"{root} is half a Pulsar directory: expected the metadata store in {metadata}, found nothing",
             hint="copy the whole data directory",
             path=str(metadata),
         )
