@@ -119,6 +119,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Find the first entry at or after a point in time.",
             ("get-message-id",),
         ),
+        "find-by-index": Row(
+            "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."
+        ),
         "dump": Row(
             "commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
         ),

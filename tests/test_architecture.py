@@ -80,6 +80,7 @@ RANKS = {
     "exporter": 5,
     "generate": 5,
     "skew": 5,
+    "indexsearch": 5,
     "timeline": 5,
     "compactor": 4,
     "delayed": 6,

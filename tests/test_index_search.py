@@ -1,0 +1,121 @@
+"""``topics find-by-index`` against the indexes that a real broker gave, and against brute force on counts that were lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from store.codec.brokerentry import BrokerEntry
+from store.codec.message import encode_message_entry
+from store.indexsearch import find_by_index
+from store.ledgers import open_reader
+from store.messages import MessageReader
+from store.meta import open_store
+from store.names import parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.topics import read_topic
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+TOPICS = ("public/default/batched", "public/default/plain", "acme/orders/codecs", "acme/iot/skewed-batched")
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_every_message_is_found_by_its_index(name: str) -> None:
+    """What a client read, in order, is what the broker numbered: message i has index i (recorded from the first one on)."""
+    recorded = oracle("small")["topics"][name]["messages"]
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        for index, row in enumerate(recorded):
+            found = find_by_index(reader, topic, index)
+            position = found.position
+            assert position is not None
+            assert [position.ledger_id, position.entry_id, position.batch_index] == row[:3]
+            assert not found.scanned
+            assert found.entries_read <= 12
+        behind = find_by_index(reader, topic, len(recorded))
+        assert (behind.position, behind.scanned, behind.indexed, behind.next_index) == (None, True, True, None)
+
+
+def test_peeked_headers_have_the_same_index() -> None:
+    asked = 0
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        for name, recorded in oracle("small")["topics"].items():
+            topic = read_topic(reader.txn, parse_topic(name))
+            for peek in recorded["peek"]:
+                index = peek.get("headers", {}).get("X-Pulsar-Broker-Entry-METADATA-index")
+                if index is not None:
+                    found = find_by_index(reader, topic, int(index))
+                    assert found.position is not None
+                    assert (found.position.ledger_id, found.position.entry_id) == (peek["ledger"], peek["entry"])
+                    assert found.last_index == int(index)
+                    asked += 1
+    assert asked > 60
+
+
+def test_transactional_batches_cover_one_index() -> None:
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/txn-out"))
+        entries = list(topic.iter_positions(topic.first_position))
+        headers = [MessageReader(reader).read_header(position) for position in entries]
+        for position, header in zip(entries, headers, strict=True):
+            assert header.broker is not None
+            assert header.broker.index is not None
+            found = find_by_index(reader, topic, header.broker.index)
+            assert found.position is not None
+            assert found.position.entry == position
+
+
+def _raw(index: int | None) -> bytes:
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    return encode_message_entry(metadata, b"x", broker=None if index is None else BrokerEntry(None, index))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lost_counts_gaps_and_entries_without_index(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    indexes: list[int | None] = []
+    count = 0
+    for number in range(200):
+        if seed >= 3 and number in (70, 150):
+            count = rng.randrange(40)  # the count was lost and began again
+        if number == 100:
+            count += 50  # entries appended without the interceptor
+        indexes.append(None if rng.random() < 0.3 else count)
+        count += 1
+    made = [Made(1, raw=_raw(index), lost=rng.random() < 0.05) for index in indexes]
+    path = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made[:90], [], made[90:]], open_last=False)})
+    there = {
+        index: number
+        for number, (index, entry) in reversed(list(enumerate(zip(indexes, made, strict=True))))
+        if index is not None and not entry.lost
+    }
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("t/n/x"))
+        for index in range(300):
+            found = find_by_index(reader, topic, index)
+            if index not in there:
+                assert found.position is None
+                following = min((other for other in there if other > index), default=None)
+                assert (found.next_index and found.next_index[0]) == following
+                continue
+            assert found.position is not None
+            assert indexes[topic.rank(found.position)] == index
+
+
+def test_command(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+    common = ("--store", demo_store, "topics", "find-by-index")
+    document = cli(*common, "public/default/batched", "--index", 45).json
+    assert document["position"] == {"ledgerId": 8, "entryId": 2, "partitionIndex": -1, "batchIndex": 5}
+    assert (document["firstIndex"], document["lastIndex"]) == (40, 59)
+    assert cli(*common, "public/default/batched", "--index", 10**6).exit_code == 5
+    nothing = cli(
+        "--store", imported("nometa", "clean"), *common[2:], "public/default/plain", "--index", 0, "-o", "json"
+    )
+    assert (nothing.exit_code, nothing.error["code"]) == (5, "nothing-matches")
+    assert "AppendIndexMetadataInterceptor" in nothing.error["hint"]
+    assert cli(*common, "public/default/batched", "--index", -1).exit_code == 2
