@@ -154,8 +154,9 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _jobs(value: object) -> int:
+    """Return how many processes to use; 0 when nothing says: one a core where that pays."""
     if value is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return 0
     text = str(value)
     if not text.isdigit() or not 1 <= int(text) <= 1024:
         raise InvalidValue(f"jobs is {text!r}", hint="write a number of processes from 1 to 1024", value=text)

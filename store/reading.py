@@ -8,18 +8,26 @@ message by message.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from store.codec.index import BLOCK_BITS, LedgerTimes
+from store.codec.index import BLOCK_BITS, Block, LedgerTimes
 from store.errors import EntryNotFound, StoreError
 from store.ledgers import EntryReader, find_times, iter_blocks
 from store.messages import Message, MessageReader, ReadOptions
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.search import block_max, check_clock, first_candidate, iter_block_times
+from store.search import Clock, block_max, check_clock, first_candidate, iter_block_times
 from store.topics import Topic, TopicLedger
 
 EVENT = "event"
+BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
+"""What reads (entry id, time in ms or None) of the entries of one ledger's blocks, in order."""
+
+
+def read_block_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time) of every entry of BLOCKS, read in this process."""
+    for block in blocks:
+        yield from iter_block_times(reader, block, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +71,23 @@ class Window:
 
 
 def iter_window(
-    reader: EntryReader, topic: Topic, window: Window, options: ReadOptions, *, problems: list[StoreError]
+    reader: EntryReader,
+    topic: Topic,
+    window: Window,
+    options: ReadOptions,
+    *,
+    problems: list[StoreError],
+    times_of: BlockTimes = read_block_times,
 ) -> Iterator[Message]:
-    """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up."""
+    """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up.
+
+    TIMES_OF reads the times of entries where the window has times.
+    """
     first = topic.last_confirmed if window.first == LATEST else window.first
     options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
     messages = MessageReader(reader, options, lambda: topic.iter_positions(first), problems)
     if window.is_timed:
-        positions = _iter_timed(reader, topic, window, problems)
+        positions = _iter_timed(reader, topic, window, (problems, times_of))
     else:
         positions = _iter_until(topic.iter_positions(first), window.last)
     for message in messages.iter_messages(positions):
@@ -85,8 +102,11 @@ def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Posit
         yield position
 
 
-def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError]) -> Iterator[Position]:
+def _iter_timed(
+    reader: EntryReader, topic: Topic, window: Window, how: tuple[list[StoreError], BlockTimes]
+) -> Iterator[Position]:
     """Yield the entries of the window's ledgers whose time lies in it."""
+    problems, times_of = how
     first = topic.last_confirmed if window.first == LATEST else window.first
     for ledger in topic.ledgers:
         if not ledger.entries or not first.ledger_id <= ledger.ledger_id <= window.last.ledger_id:
@@ -96,8 +116,8 @@ def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: lis
         if missing > 0:
             problems.append(_missing(ledger, missing))
         if times is not None:
-            found = _iter_ledger(reader, ledger, times, window)
-            yield from (position for position in found if first.entry <= position <= window.last.entry)
+            blocks = _iter_blocks(reader, ledger, times, window)
+            yield from _in_window(ledger, times_of(reader, blocks, check_clock(window.clock)), window, first.entry)
 
 
 def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
@@ -109,7 +129,19 @@ def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
     )
 
 
-def _iter_ledger(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Position]:
+def _in_window(
+    ledger: TopicLedger, entry_times: Iterator[tuple[int, int | None]], window: Window, first: Position
+) -> Iterator[Position]:
+    start_ms, end_ms = window.times
+    for entry_id, entry_ms in entry_times:
+        if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
+            position = Position(ledger.ledger_id, entry_id)
+            if first <= position <= window.last.entry:
+                yield position
+
+
+def _iter_blocks(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
+    """Yield the blocks of LEDGER that may hold an entry of the window."""
     clock = check_clock(window.clock)
     start_ms, end_ms = window.times
     first = first_candidate(times, start_ms, clock)
@@ -121,8 +153,5 @@ def _iter_ledger(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, w
     for block in iter_blocks(reader.txn, ledger.ledger_id, first << BLOCK_BITS):
         if block.entry_id(0) >> BLOCK_BITS >= end:
             return
-        if block_max(block, clock) < start_ms:
-            continue
-        for entry_id, entry_ms in iter_block_times(reader, block, clock):
-            if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
-                yield Position(ledger.ledger_id, entry_id)
+        if block_max(block, clock) >= start_ms:
+            yield block

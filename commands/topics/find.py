@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,7 @@ from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pa
 from store.errors import NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import Position, TopicName
-from store.search import Found, check_clock, find_by_event_time, find_first_at_or_after
+from store.search import Clock, Found, check_clock, find_by_event_time, find_first_at_or_after
 from store.topics import Topic, read_topic, select_topics
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ COLUMNS = (
 
 @command(
     "find-by-time",
-    uses=["clock"],
+    uses=["clock", "spark"],
     examples=[
         "pulsar-admin topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
@@ -73,7 +73,7 @@ def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> N
     the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event (reads messages
     until one matches: slow on a large topic).
     """
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
         rows = list(app.each(topics, lambda topic: _find(app, reader, topic, options)))
     if len(topics) == 1 and rows:
@@ -89,7 +89,7 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
     if answer is None:
         app.nothing_matches()
     if found.ledgers_without_index:
-        app.warn(f"{name}: no entry of ledgers {', '.join(map(str, found.ledgers_without_index))} is here")
+        app.warn(f"{name}: no entry of ledgers {', '.join(map(str, found.ledgers_without_index))} is in the index")
     document = {
         "topic": str(name),
         "time": options.time_ms,
@@ -110,7 +110,23 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
 def _search(app: App, reader: EntryReader, topic: Topic, time_ms: int) -> Found:
     if app.settings.clock == "event":
         return find_by_event_time(reader, topic, time_ms)
-    return find_first_at_or_after(reader, topic, time_ms, check_clock(app.settings.clock))
+    clock = check_clock(app.settings.clock)
+    found = find_first_at_or_after(reader, topic, time_ms, clock)
+    if reader.engine is None or not found.ledgers_without_index:
+        return found
+    return _scan_too(app, reader, found, (time_ms, clock))
+
+
+def _scan_too(app: App, reader: EntryReader, found: Found, wanted: tuple[int, Clock]) -> Found:
+    """Look for the entries of ledgers without an index in the files themselves."""
+    from store.scan.unindexed import find_unindexed
+
+    assert reader.engine is not None
+    scan = find_unindexed(reader.engine, (app.store, reader.txn), found.ledgers_without_index, *wanted)
+    app.warn(f"scanned {scan.files} files, {scan.bytes:,} bytes: {scan.entries:,} entries of these ledgers are there")
+    if scan.position is None or (found.position is not None and found.position < scan.position):
+        return found
+    return replace(found, position=scan.position, entry_time_ms=scan.time_ms)
 
 
 def _answer(

@@ -17,7 +17,7 @@ from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
 from store.messages import ReadOptions
 from store.names import EARLIEST, LATEST, Position
-from store.reading import EVENT, Window, iter_window
+from store.reading import EVENT, BlockTimes, Window, iter_window, read_block_times
 from store.search import check_clock
 from store.topics import Topic, read_topic
 
@@ -40,7 +40,7 @@ class Request:
 
 @command(
     "read",
-    uses=["clock"],
+    uses=["clock", "spark"],
     examples=[
         "pulsar-admin topics read public/default/plain -n 5",
         "pulsar-admin topics read public/default/batched --from 8:0:3 --to 8:0:6 -o jsonl",
@@ -73,12 +73,20 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     """
     window = _window(app, options)
     problems: list[StoreError] = []
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         chosen = choose(app, reader.txn, selection)
         topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
         rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
         app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several))
     report(app, problems)
+
+
+def _times_of(reader: EntryReader) -> BlockTimes:
+    if reader.engine is None:
+        return read_block_times
+    from store.scan.spread import engine_times
+
+    return engine_times
 
 
 def _window(app: App, options: Request) -> Window:
@@ -100,6 +108,6 @@ def _iter_rows(
 ) -> Iterator[MessageRow]:
     window, options, problems = request
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
-    messages = iter_window(reader, topic, window, wanted, problems=problems)
+    messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))
     for message in islice(messages, options.limit):
         yield message_row(topic.name, message, payload=options.payload, redact=options.redact)

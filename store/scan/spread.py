@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from store.codec.index import Block
 from store.errors import EntryLogCorrupt, SourceChanged
+from store.ledgers import EntryReader
 from store.scan import kernel
 from store.scan.engine_scan import Engine
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
 from store.scan.slices import FileRange
+from store.scan.window import entry_times
+from store.search import Clock
 
 PIECE_BYTES = 64 << 20
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
@@ -197,3 +201,14 @@ def _run_round(
     for index in range(due, len(pieces)):
         rows = early[index].to_pylist() if index in early else [None] * len(pieces[index].batches)
         yield from zip(pieces[index].batches, rows, strict=True)
+
+
+def engine_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time in ms or None) of the entries of BLOCKS, read by the reader's engine."""
+    assert reader.engine is not None
+    groups = (Places.of(block, 0, len(block)) for block in blocks)
+    for places, row in run_places(reader.engine, ReadHeads(), reader.files, groups):
+        batch = EntryScan(reader, (), heads=True).read_places(places) if row is None else _batch_of(places, row)
+        times, known = entry_times(batch, clock)
+        found = zip(places.entry_ids.tolist(), times.tolist(), known.tolist(), strict=True)
+        yield from ((entry_id, time_ms if is_known else None) for entry_id, time_ms, is_known in found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conftest import Cli
-from tests.worlds import world
+from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +20,7 @@ NEEDS_A_SCAN = [
     ("store", "check", "--deep"),
     ("store", "index"),
     ("ledgers", "verify", "-o", "json"),
+    ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
 ]
@@ -87,6 +88,30 @@ def test_no_spark_where_the_index_answers(
     code, out, told = _answer(cli, demo_store, words, "--spark")
     assert (code, out) == _answer(cli, demo_store, words)[:2]
     assert told == "note: the index answers this: nothing was scanned, Spark was not started\n"
+
+
+def test_a_time_is_found_in_ledgers_without_an_index(cli: Cli, demo_copy: Path, demo_store: Path) -> None:
+    from store.codec.index import ledger_of_key
+    from store.meta import Txn, open_store
+
+    words = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000", "-o", "json")
+    expected = cli("--store", str(demo_store), *words).json
+    ledgers = {
+        ledger["ledgerId"] for ledger in oracle("small")["topics"]["acme/iot/skewed"]["internal_stats"]["ledgers"]
+    }
+
+    def forget(txn: Txn) -> None:
+        for name in ("entries", "times"):
+            for key in [key for key, _ in txn.items(name) if ledger_of_key(key) in ledgers]:
+                txn.delete(name, key)
+
+    copy = demo_copy / "pulsar-store"
+    with open_store(copy, writable=True) as store:
+        store.write(forget)
+    assert cli("--store", str(copy), *words).json["position"] != expected["position"]
+    scanned = cli("--store", str(copy), *words, "--jobs", "2")
+    assert (scanned.json["position"], scanned.json["entryTime"]) == (expected["position"], expected["entryTime"])
+    assert "entries of these ledgers are there" in scanned.stderr
 
 
 @pytest.mark.spark
