@@ -1,9 +1,9 @@
 """The five codecs of Pulsar's messages and metadata values.
 
-Upstream: ``CompressionCodecProvider``. LZ4 is one raw block, ZLIB a zlib stream (RFC 1950), ZSTD a standard frame,
-SNAPPY a raw block. The size before compression lies beside the data, written by a client and unbounded there. It is
-compared with a limit, with what the format could at most produce from that many bytes and with the size the data itself
-states, before it sizes a buffer; a result of another size is corruption.
+Upstream: ``CompressionCodecProvider``. LZ4 is one raw block, ZLIB a zlib stream (RFC 1950; Java's is flushed and never ended),
+ZSTD a standard frame, SNAPPY a raw block. The size before compression lies beside the data, written by a client and unbounded
+there. It is compared with a limit, with what the format could at most produce from that many bytes and with the size the data
+itself states, before it sizes a buffer; a result of another size is corruption.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LIMIT_BYTES = 128 * 1024 * 1024
 _MAX_RATIO = {LZ4: 255, ZLIB: 1032, ZSTD: 128 * 1024 // 3, SNAPPY: 64}
 _MAX_OVERHEAD_BYTES = 64
 _LAZY_FROM_BYTES = 1024 * 1024
+_SYNC_FLUSH = b"\x00\x00\xff\xff"  # end of what Z_SYNC_FLUSH writes: an empty stored block
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -104,7 +105,8 @@ def _decompress_zlib(data: bytes | memoryview, size: int, where: str, error: typ
         plain = stream.decompress(data, size + 1)
     except zlib.error as cause:
         raise _mismatch(ZLIB, size, where, error) from cause
-    if len(plain) != size or not stream.eof:
+    # Java's codec (CompressionCodecZLib) flushes its Deflater and never finishes it: its streams have no Adler-32.
+    if len(plain) != size or not (stream.eof or data[-4:] == _SYNC_FLUSH):
         raise _mismatch(ZLIB, size, where, error)
     return plain
 

@@ -36,6 +36,17 @@ def test_round_trip(kind: int, data: bytes) -> None:
     assert decompress(kind, compress(kind, data), len(data), where="10:0") == data
 
 
+def test_java_never_ends_a_zlib_stream() -> None:
+    """CompressionCodecZLib deflates with SYNC_FLUSH and calls no finish; a broker's compaction writes such batches too."""
+    stream = zlib.compressobj()
+    stored = stream.compress(HELLO) + stream.flush(zlib.Z_SYNC_FLUSH)
+    assert decompress(ZLIB, stored, len(HELLO), where="10:0") == HELLO
+    with pytest.raises(EntryCorrupt):
+        decompress(ZLIB, stored, len(HELLO) + 1, where="10:0")
+    with pytest.raises(EntryCorrupt):
+        decompress(ZLIB, stored[:-1], len(HELLO), where="10:0")
+
+
 def test_none_ignores_the_stated_size() -> None:
     assert decompress(NONE, b"abc", 0, where="10:0") == b"abc"
 
