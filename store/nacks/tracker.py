@@ -6,6 +6,8 @@ than 2 ^ bits ms. Entries, not messages, are tracked: a batch index is dropped, 
 was put in, so messages of one batch with different delays do not disturb each other.
 
 The newest rows are live bitmaps beside a heap of their buckets; older ones are sealed (``store/nacks/segments.py``).
+Calls of ``add_many`` whose rows hardly share a bucket wait as plain columns until there are enough to seal together, or
+one of them is due.
 Not for several threads at once.
 """
 
@@ -20,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from store.codec.nack_bitmaps import decode_groups
+from store.codec.nack_bitmaps import Int64s, decode_groups
 from store.codec.nacks import NackColumns, decode_tracker, encode_tracker
 from store.errors import Corrupt, InvalidValue, NotFound
 from store.nacks.backoff import RedeliveryBackoff
@@ -37,6 +39,9 @@ _TAIL_GROUPS = 256  # live bitmaps (about 600 bytes each) before they are sealed
 _FAN_IN = 8
 _BITMAP_BYTES = 600  # measured: a BitMap64 of one container
 _FEW = 16  # below this many, arrays cost more than the loop
+_LOOSE_ROWS = 1 << 18  # 6 MB at most; sealed by so many, scattered rows cost a third of what they do by ten thousand
+_LOOSE_ROW_BYTES = 24
+_SCATTERED = 4  # rows a group on average; fewer are smaller as columns than as bitmaps
 
 
 class NegativeAcksTracker:
@@ -53,6 +58,9 @@ class NegativeAcksTracker:
         self._tail_heap: list[int] = []
         self._tail_groups = 0
         self._levels: list[list[Segment]] = []
+        self._loose: list[tuple[Int64s, Int64s, Int64s]] = []
+        self._loose_rows = 0
+        self._loose_first = NO_BUCKET
         self._entry_count: int | None = 0
 
     def add(self, position: Position, delay: int | RedeliveryBackoff, *, now_ms: int, redelivery_count: int = 0) -> int:
@@ -94,11 +102,16 @@ class NegativeAcksTracker:
             for bucket, ledger, entry in zip(buckets.tolist(), ledgers.tolist(), entries.tolist(), strict=True):
                 self._put(bucket, ledger, entry)
             return
+        if len(ledgers) < _LOOSE_ROWS and _is_scattered(buckets, ledgers):
+            self._keep_loose(buckets, ledgers, entries)
+            return
         self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
 
     def due(self, now_ms: int) -> DueNacks:
         """Remove and return every bucket that is due at NOW_MS, whole; what is not due is not looked at."""
         now_ms = min(now_ms, LONG_MAX)
+        if self._loose_first <= now_ms:
+            self._seal_loose()
         blocks: list[Block] = []
         sources = 0
         for level in self._levels:
@@ -120,6 +133,7 @@ class NegativeAcksTracker:
     def next_deadline_ms(self) -> int | None:
         """Return the earliest bucket, for which a single timer is to be set; None when nothing is tracked."""
         first = min((segment.head for level in self._levels for segment in level), default=NO_BUCKET)
+        first = min(first, self._loose_first)
         if self._tail_heap:
             first = min(first, self._tail_heap[0])
         return None if first == NO_BUCKET else first
@@ -129,7 +143,7 @@ class NegativeAcksTracker:
         return DueNacks(self.partition_index, blocks=self._merged())
 
     def __bool__(self) -> bool:
-        return bool(self._tail_heap) or any(self._levels)
+        return bool(self._tail_heap or self._loose) or any(self._levels)
 
     def __len__(self) -> int:
         """Entries tracked, once per bucket. Counted by merging a copy of all segments, so ask rarely."""
@@ -139,9 +153,9 @@ class NegativeAcksTracker:
 
     @property
     def size_bytes(self) -> int:
-        """Memory held: columns and bitmaps of sealed rows, and an estimate of 600 bytes for each live bitmap."""
+        """Memory held: columns and bitmaps of sealed rows, loose columns, and an estimate of 600 bytes for each live bitmap."""
         sealed = sum(segment.size_bytes for level in self._levels for segment in level)
-        return sealed + self._tail_groups * _BITMAP_BYTES
+        return sealed + self._loose_rows * _LOOSE_ROW_BYTES + self._tail_groups * _BITMAP_BYTES
 
     def to_bytes(self) -> bytes:
         """Return the serialized form (docs/formats/nacks.md); equal content gives equal bytes."""
@@ -208,6 +222,20 @@ class NegativeAcksTracker:
         if self._tail_groups >= _TAIL_GROUPS:
             self._append(_seal(self._pop_tail(LONG_MAX)))
 
+    def _keep_loose(self, buckets: Int64s, ledgers: Int64s, entries: Int64s) -> None:
+        self._entry_count = None
+        self._loose.append((buckets.copy(), ledgers.copy(), entries.copy()))  # the caller's columns may change
+        self._loose_rows += len(buckets)
+        self._loose_first = min(self._loose_first, int(buckets.min()))
+        if self._loose_rows >= _LOOSE_ROWS:
+            self._seal_loose()
+
+    def _seal_loose(self) -> None:
+        if self._loose:
+            buckets, ledgers, entries = (np.concatenate(column) for column in zip(*self._loose, strict=True))
+            self._loose, self._loose_rows, self._loose_first = [], 0, NO_BUCKET
+            self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
+
     def _pop_tail(self, now_ms: int) -> list[DueGroup]:
         groups = []
         while self._tail_heap and self._tail_heap[0] <= now_ms:
@@ -231,7 +259,8 @@ class NegativeAcksTracker:
             level.clear()
 
     def _merged(self) -> list[Block]:
-        """Return everything as sorted blocks, and leave it where it is."""
+        """Return everything as sorted blocks, and go on tracking it."""
+        self._seal_loose()
         segments = [segment for level in self._levels for segment in level]
         blocks = [block for segment in segments for block in segment.blocks()]
         live = [
@@ -256,6 +285,12 @@ def _check_position(position: Position) -> None:
 
 def _due_time(delay: int | RedeliveryBackoff, now_ms: int, redelivery_count: int) -> int:
     return due_time(delay if isinstance(delay, int) else delay.next(redelivery_count), now_ms)
+
+
+def _is_scattered(buckets: Int64s, ledgers: Int64s) -> bool:
+    """Whether neighbours hardly share bucket and ledger."""
+    changes = np.count_nonzero((buckets[1:] != buckets[:-1]) | (ledgers[1:] != ledgers[:-1])) + 1
+    return int(changes) * _SCATTERED > len(buckets)
 
 
 def _seal(groups: Sequence[DueGroup]) -> list[Block]:

@@ -241,3 +241,30 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
         path.write_bytes(content)
     with pytest.raises(StoreError):
         NegativeAcksTracker.open(path)
+
+
+def test_scattered_rows_wait_as_columns_and_are_there_all_the_same() -> None:
+    random = np.random.RandomState(3)
+    tracker, expected = NegativeAcksTracker(4), set()
+    for _ in range(5):
+        ledgers, entries = random.randint(0, 3, 1000), random.randint(0, 500, 1000)
+        due = random.randint(10_000, 90_000, 1000)
+        expected |= set(zip((due >> 4 << 4).tolist(), ledgers.tolist(), entries.tolist(), strict=True))
+        tracker.add_many(ledgers, entries, 0, now_ms=due)
+        ledgers[:], entries[:] = 7, 7  # columns are the caller's again
+    assert tracker
+    assert tracker.next_deadline_ms() == min(expected)[0]
+    assert tracker.size_bytes == 5 * 1000 * 24
+    assert not tracker.due(min(expected)[0] - 1)
+    saved = tracker.to_bytes()
+    assert len(tracker) == len(expected)
+    assert saved == NegativeAcksTracker.from_bytes(saved).to_bytes()
+    found = set()
+    for now in (30_000, 60_000, 90_000):
+        found |= set(zip(*(column.tolist() for column in tracker.due(now).arrays()), strict=True))
+        assert found == {row for row in expected if row[0] <= now}
+        one = np.array([now + 100_000] * 16 + list(range(now + 200_000, now + 216_000, 1000)))
+        tracker.add_many(np.arange(32), np.arange(32), 0, now_ms=one)
+        expected |= set(zip((one >> 4 << 4).tolist(), range(32), range(32), strict=True))
+    assert set(zip(*(column.tolist() for column in tracker.due(2**62).arrays()), strict=True)) == expected - found
+    assert not tracker
