@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,12 @@ import rocksdict
 from store import importer, meta
 from store.catalog import iter_logs
 from store.codec.rocksvalue import NodeStat, encode_value
-from store.errors import AlreadyExists, SourceNotFound
+from store.errors import AlreadyExists, SourceNotFound, Unsupported
+from store.exporter import plan_export
 from store.importer import ImportOptions, import_standalone
 from store.ledgers import find_place, open_reader
 from store.meta import open_store
+from store.sources.zookeeper import read_zookeeper_nodes
 from store.tree import find_node, iter_nodes
 from tests.conftest import Cli
 from tests.stores import imported
@@ -421,12 +424,29 @@ def test_not_a_pulsar_directory(what: str, tmp_path: Path, cli: Cli) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_zookeeper_data_is_named(tmp_path: Path) -> None:
+def test_an_empty_zookeeper_is_half_a_directory(tmp_path: Path) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     (source / "metadata").rename(tmp_path / "away")
     (source / "zookeeper" / "version-2").mkdir(parents=True)
-    with pytest.raises(SourceNotFound, match="found ZooKeeper data"):
+    with pytest.raises(SourceNotFound, match="half a Pulsar directory"):
         import_into(tmp_path / "s", source)
+
+
+def test_metadata_in_zookeeper(tmp_path: Path) -> None:
+    """The tree is ZooKeeper's, byte for byte; nothing can be exported there."""
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "metadata").rename(tmp_path / "away")
+    with tarfile.open(GOLDEN / "zookeeper-version-2.tar.xz") as archive:
+        archive.extractall(source / "zookeeper", filter="data")
+    import_into(tmp_path / "s", source)
+    wanted = {node.path: node for node in read_zookeeper_nodes(source / "zookeeper" / "version-2", [])}
+    with open_store(tmp_path / "s") as store, store.read() as txn:
+        found = {node.path: node for node in iter_nodes(txn, "/")}
+    assert {path: (node.value, node.stat.version) for path, node in found.items()} == {
+        path: (node.data, node.version) for path, node in wanted.items()
+    }
+    with open_store(tmp_path / "s") as store, pytest.raises(Unsupported, match="ZooKeeper"):
+        plan_export(store, tmp_path / "out", in_place=False)
 
 
 # -- odd metadata -----------------------------------------------------------------------------------------------------
