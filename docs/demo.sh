@@ -34,6 +34,14 @@ step "The audit log" \
     pulsar-admin store log
 step "Take it back" \
     pulsar-admin store undo 1
+step "What would nacking the holes of a subscription cost, at every precision?" \
+    pulsar-admin nacks plan --topic public/default/plain -s holes --delay 10m --precision 1s -o table
+step "Keep them for a script: due in an hour" \
+    pulsar-admin nacks add public/default/plain -s holes --delay 1h --holes
+step "Two entries sooner" \
+    pulsar-admin nacks add public/default/plain -s half --delay 10m 29:20 29:21
+step "Take out what is due by then; store log keeps it" \
+    pulsar-admin nacks due --now +20m --pop
 step "Once more, and out again: a directory a real broker starts on" \
     pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-21T09:23:13Z
 step "Export" \
