@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from store.annotate import annotated_value
 from store.atomic import copy_tree, remove_tree, rename
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
@@ -23,7 +24,8 @@ from store.meta import Store, Txn
 from store.plans.base import append_change
 from store.sources.layout import is_rocksdb, read_standalone_layout
 from store.sources.rocksdb import apply_values, locked_by, read_values
-from store.tree import Node, decode_node, encode_node, tree_key
+from store.topics import iter_topics
+from store.tree import Node, decode_node, encode_node, read_node, tree_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,15 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
     return changed
 
 
-def plan_export(store: Store, target: Path, *, in_place: bool) -> ExportPlan:
-    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan before anything is written."""
+def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int | None = None) -> ExportPlan:
+    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan before anything is written.
+
+    With ANNOTATE_MS (now) the copy's ledgers get the publish times of PIP-345 as properties; the store does not.
+    """
+    if in_place and annotate_ms is not None:
+        raise Refused(
+            "--annotate is for a copy: in place, the store would not know what it wrote", hint="export to a copy"
+        )
     if not store.info.sources:
         raise SourceNotFound(
             f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
@@ -121,9 +130,25 @@ def plan_export(store: Store, target: Path, *, in_place: bool) -> ExportPlan:
         )
     with store.read() as txn:
         nodes = tuple(iter_changed_nodes(txn))
+        if annotate_ms is not None:
+            nodes = _annotated(txn, nodes, annotate_ms)
         _check_unmoved(directory, nodes)
         ledgers = plan_ledger_export(txn, layout, [ledger_id for node in nodes for ledger_id in _new_ledger(node)])
     return ExportPlan(source, target, in_place, nodes, ledgers)
+
+
+def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], now_ms: int) -> tuple[ChangedNode, ...]:
+    """Return NODES and, with them, every topic whose value the annotation changes."""
+    changed = {node.path: node for node in nodes}
+    for name in iter_topics(txn):
+        current = read_node(txn, name.path)
+        value = annotated_value(txn, current.path, current.value)
+        if value != current.value:
+            base = txn.get("base", tree_key(name.path))
+            imported = current if base is None else decode_node(tree_key(name.path), base) if base else None
+            stat = replace(current.stat, modified_ms=now_ms)
+            changed[name.path] = ChangedNode(name.path, imported, Node(name.path, stat, value))
+    return tuple(changed[path] for path in sorted(changed))
 
 
 def _new_ledger(node: ChangedNode) -> list[int]:

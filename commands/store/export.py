@@ -8,7 +8,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import AlreadyExists, SourceBusy, StalePlan
+from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
 from store.exporter import apply_export, plan_export
 from store.meta import open_store
 
@@ -17,21 +17,25 @@ from store.meta import open_store
     "standalone",
     changes=True,
     examples=["pulsar-admin store export standalone exported --dry-run"],
-    elsewhere=["pulsar-admin store export standalone /pulsar/data --in-place --yes"],
+    elsewhere=[
+        "pulsar-admin store export standalone exported --annotate",
+        "pulsar-admin store export standalone /pulsar/data --in-place --yes",
+    ],
     output="Source, target and every metadata node written.",
-    errors=[AlreadyExists, SourceBusy, StalePlan],
+    errors=[AlreadyExists, SourceBusy, StalePlan, Refused],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--in-place", is_flag=True, help="Write the changes into DIRECTORY, which exists.")
+@click.option("--annotate", is_flag=True, help="Write the first and last publish time of ledgers as ledger properties.")
 @pass_app
-def standalone(app: App, directory: Path, in_place: bool) -> None:
+def standalone(app: App, directory: Path, in_place: bool, annotate: bool) -> None:
     """Write the store's changes into a Pulsar data directory.
 
     DIRECTORY becomes a copy of the imported one with the changes in it. With --in-place they go into DIRECTORY itself, unless
     a node to be changed is no longer what was imported. Start the broker where the data was made: a bookie's cookie holds
-    its path.
+    its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to closed ledgers of the copy.
     """
-    plan = plan_export(app.store, directory, in_place=in_place)
+    plan = plan_export(app.store, directory, in_place=in_place, annotate_ms=app.now_ms if annotate else None)
     app.confirm(plan)
     app.close()
     with open_store(app.settings.store, writable=True) as store:

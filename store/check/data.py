@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from store.annotate import wrong_times
 from store.catalog import METADATA_FILE_ID, iter_damage
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.index import decode_times, ledger_of_key
@@ -85,6 +86,13 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
                 ledgerId=listed.ledger_id,
             )
     yield from _check_missing(txn, ledger, where)
+    for time in wrong_times(txn, listed):
+        yield data_problem(
+            "publish-time-differs",
+            where,
+            f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
+            ledgerId=listed.ledger_id,
+        )
 
 
 def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:

@@ -1,0 +1,127 @@
+"""PIP-345's two numbers: read where the proposal put them, compared with the entries, written as ledger properties."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from store.annotate import BEGIN, END
+from store.check import check_store
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.rocksvalue import decode_value
+from store.meta import Txn, open_store
+from store.names import parse_topic
+from store.proto.managed_ledger_pb2 import ManagedLedgerInfo
+from store.sources.rocksdb import read_values
+from store.tree import put_node, read_node
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import assert_unchanged, oracle, world
+
+START_MS = 1_700_000_000_000
+TOPIC = parse_topic("t/n/x")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _seed_form(path: Path, begin_ms: int, end_ms: int) -> None:
+    """Append the proposal's fields 6 and 7 (varints) to the first LedgerInfo, byte by byte."""
+    with open_store(path, writable=True) as store:
+
+        def work(txn: Txn) -> None:
+            node = read_node(txn, TOPIC.path)
+            assert node.value[0] == 0x0A
+            size = node.value[1]
+            info = node.value[2 : 2 + size] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
+            put_node(txn, replace(node, value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :]))
+
+        store.write(work)
+
+
+def _codes(path: Path) -> list[str]:
+    with open_store(path) as store:
+        return [finding.message for finding in check_store(store) if finding.code == "publish-time-differs"]
+
+
+def _made(path: Path, **lost: bool) -> Path:
+    made = [Made(START_MS + 5), Made(START_MS + 1), Made(START_MS + 9, lost=bool(lost))]
+    return make_store(path, {str(TOPIC): MadeTopic([made, [Made(START_MS)]])})
+
+
+def test_stated_times_are_compared_with_the_entries(tmp_path: Path) -> None:
+    _seed_form(_made(tmp_path / "right"), START_MS + 1, START_MS + 9)
+    assert _codes(tmp_path / "right") == []
+    _seed_form(_made(tmp_path / "wrong"), START_MS + 2, START_MS + 9)
+    assert _codes(tmp_path / "wrong") == [
+        f"its field {BEGIN} says {START_MS + 2}, its entries {START_MS + 1}",
+    ]
+
+
+def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli) -> None:
+    made = [Made(START_MS, lost=True)]
+    path = make_store(tmp_path / "s", {str(TOPIC): MadeTopic([made], open_last=False)})
+    _seed_form(path, START_MS + 7, START_MS + 8)
+    shown = cli("--store", path, "topics", "stats-internal", "t/n/x", "-o", "json").json["ledgers"][0]
+    assert (shown[BEGIN], shown[END]) == (START_MS + 7, START_MS + 8)
+    info = cli("--store", path, "topics", "info-internal", "t/n/x", "-o", "json").json["ledgers"][0]
+    assert (info[BEGIN], info[END]) == (START_MS + 7, START_MS + 8)
+    assert _codes(path) == []  # nothing to compare with
+
+
+def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    with assert_unchanged(store / "meta" / "data.mdb"):
+        report = cli(
+            "--store", store, "store", "export", "standalone", tmp_path / "out", "--annotate", "-o", "json"
+        ).json
+    paths = {node["path"] for node in report["nodes"]}
+    compared = 0
+    before = read_values(world("small") / "clean" / "metadata", [path.encode() for path in paths])
+    after = read_values(tmp_path / "out" / "metadata", [path.encode() for path in paths])
+    for name, recorded in oracle("small")["topics"].items():
+        key = parse_topic(name).path.encode()
+        if key not in after:
+            continue
+        times: dict[int, dict[int, int]] = defaultdict(dict)
+        for row in recorded["messages"]:
+            times[row[0]][row[1]] = row[3]
+        value = decode_value(after[key], name)[1]
+        for info in decode_managed_ledger(value, name).ledgers:
+            found = times[info.ledger_id].values()
+            if info.timestamp_ms and 0 < len(found) == info.entries:  # a client reads no markers and nothing aborted
+                assert info.properties == {BEGIN: str(min(found)), END: str(max(found))}
+                compared += 1
+        for info in ManagedLedgerInfo.FromString(value).ledgerInfo:
+            assert len(UnknownFieldSet(info)) == 0  # never the proposal's varints
+        old_stat, old = decode_value(before[key], name)
+        assert decode_value(after[key], name)[0].version == old_stat.version + 1
+        stripped = tuple(replace(info, properties={}) for info in decode_managed_ledger(value, name).ledgers)
+        assert stripped == decode_managed_ledger(old, name).ledgers
+    assert compared > 50
+
+
+def test_annotated_directories_import_and_check(tmp_path: Path, cli: Cli) -> None:
+    assert cli("--store", imported("small", "clean"), "store", "export", "standalone", tmp_path / "out", "--annotate")
+    again = tmp_path / "again"
+    assert cli("--store", again, "store", "import", "standalone", tmp_path / "out", "-q").exit_code == 0
+    assert _codes(again) == []
+    # A second time nothing is left to write.
+    twice = cli("--store", again, "store", "export", "standalone", tmp_path / "twice", "--annotate", "-o", "json").json
+    assert twice["nodes"] == []
+
+
+def test_not_in_place(tmp_path: Path, cli: Cli) -> None:
+    result = cli(
+        "--store", imported("small", "clean"), "store", "export", "standalone", tmp_path, "--in-place", "--annotate"
+    )
+    assert result.exit_code == 3
