@@ -212,7 +212,28 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only.",
         ),
     },
-    "delayed": {},
+    "delayed": {
+        "build": Row(
+            "commands.delayed.building:build", "Build the index of delayed messages, or bring it up to date."
+        ),
+        "due": Row(
+            "commands.delayed.listing:due",
+            "List the delayed messages that a broker would dispatch up to a point in time.",
+        ),
+        "histogram": Row("commands.delayed.listing:histogram", "Plot how many delayed messages fall due when."),
+        "replay": Row(
+            "commands.delayed.replaying:replay",
+            "Drive the time wheel: give delayed messages in the order and, with --speed, at the pace a broker would.",
+        ),
+        "status": Row(
+            "commands.delayed.inspecting:status",
+            "Show the delayed backlog of subscriptions, what it costs, and what TTL or quotas drop before it is due.",
+        ),
+        "verify": Row(
+            "commands.delayed.inspecting:verify",
+            "Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.",
+        ),
+    },
     "nacks": {
         "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
         "due": Row("commands.nacks.keeping:due", "List the kept negative acks that are due, and pop them."),

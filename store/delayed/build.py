@@ -78,6 +78,8 @@ def draft_index(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int, 
     """Return what the index of CURSOR becomes; REBUILD looks at nothing of the old one. Raises IndexCorrupt, Unsupported."""
     old = None if rebuild else find_index(reader.txn, topic.name, cursor.name)
     rules = rules_of(reader.txn, topic)
+    if old is not None and rules.tick_ms < old.rules.tick_ms:
+        old = None  # its times are rounded down too far; the entries have them whole
     pending = pending_intervals(topic, cursor.state)
     covered = () if old is None else intervals_of(topic, old.covered)
     end = topic.last_confirmed

@@ -1,0 +1,75 @@
+"""Which subscriptions a command on delayed messages means, and what they wait for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from commands.topics.moving import read_topics
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection, topics_argument
+from store.cursors import Cursor, read_cursor
+from store.errors import SubscriptionNotFound
+from store.ledgers import EntryReader
+from store.topics import Topic
+
+if TYPE_CHECKING:
+    from store.delayed.waiting import Waiting
+
+Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
+
+
+def delaying(function: Function) -> Function:
+    """Add topics and ``-s/--subscription NAME``, handed over as ``selection`` and ``subscription`` (None: all that may delay)."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
+        return function(*args, **kwargs)
+
+    option = click.option("-s", "--subscription", help="Only this subscription [every one that may delay].")
+    return topics_argument(option(wrapper))  # type: ignore[return-value]
+
+
+def iter_delaying(
+    reader: EntryReader, selection: TopicSelection, subscription: str | None
+) -> Iterator[tuple[Topic, Cursor]]:
+    """Yield the cursors meant: SUBSCRIPTION of each topic, or all but the broker's own; raises TopicNotFound, SubscriptionNotFound."""
+    from store.delayed.backlog import candidates
+
+    found = False
+    for topic in read_topics(reader, selection):
+        if subscription is None:
+            cursors = candidates(reader, topic)
+        else:
+            cursors = list(_named(reader, topic, subscription, is_required=selection.single is not None))
+        found |= bool(cursors)
+        yield from ((topic, cursor) for cursor in cursors)
+    if not found and subscription is not None:
+        raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
+
+
+def _named(reader: EntryReader, topic: Topic, name: str, *, is_required: bool) -> Iterator[Cursor]:
+    try:
+        yield read_cursor(reader.txn, reader, topic, name)
+    except SubscriptionNotFound:
+        if is_required:
+            raise
+
+
+def iter_waiting(
+    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None
+) -> Iterator[Waiting]:
+    """Yield what each subscription meant waits for, those with nothing delayed left out."""
+    from store.delayed.waiting import open_waiting
+
+    for topic, cursor in iter_delaying(reader, selection, subscription):
+        waiting = open_waiting(reader, topic, cursor)
+        if waiting.index is None and waiting.messages:
+            app.note(f"{topic.name} {cursor.name}: no current index, its entries are read: see delayed build")
+        if waiting.messages:
+            yield waiting
+    app.note(UNKNOWN_TYPE)

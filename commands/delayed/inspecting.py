@@ -1,0 +1,171 @@
+"""``delayed status`` and ``delayed verify``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
+from pulsar_admin.options import TopicSelection, command, pass_app
+from store.cursors import Cursor
+from store.errors import IndexCorrupt, MetadataCorrupt, TopicNotFound
+from store.ledgers import EntryReader, open_reader
+from store.names import TopicName
+from store.topics import Topic
+
+if TYPE_CHECKING:
+    from store.delayed.waiting import Waiting
+
+Json = dict[str, Any]  # Any: JSON values
+
+_STATUS_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("ACTIVE", lambda row: row["policy"]["active"]),
+    Column("WAITING", "messages", "number"),
+    Column("DUE NOW", lambda row: row["due"]["now"], "number"),
+    Column("FIRST", "firstDue", "time"),
+    Column("LAST", "lastDue", "time"),
+    Column("INDEX CURSOR", lambda row: (row["index"] or {}).get("cursor")),
+    Column("LAG", lambda row: (row["index"] or {}).get("lagEntries"), "number"),
+    Column("BYTES/MESSAGE", lambda row: (row["index"] or {}).get("bytesPerMessage"), "number"),
+    Column("TTL DROPS", lambda row: (row["ttlConflict"] or {}).get("messages"), "number"),
+)
+_VERIFY_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("WAITING", "waiting", "number"),
+    Column("BUCKETS", "buckets", "number"),
+    Column("IN BUCKETS", "inBuckets", "number"),
+    Column("IN NONE", "outside", "number"),
+    Column("STALE", "stale", "number"),
+    Column("INDEXED", "indexed", "number"),
+    Column("PROBLEMS", lambda row: sum(one["severity"] == "problem" for one in row["findings"]), "number"),
+)
+
+
+@command(
+    "status",
+    examples=[
+        "pulsar-admin delayed status acme/delayed/reminders",
+        "pulsar-admin delayed status acme/delayed/reminders -s workers -o json",
+    ],
+    output="Policy, messages that wait, the index and its lag, what real trackers would need, and TTL and quota conflicts.",
+    errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt],
+    uses=["now"],
+)
+@delaying
+@pass_app
+def status(app: App, selection: TopicSelection, subscription: str | None) -> None:
+    """Show the delayed backlog of subscriptions, what it costs, and what TTL or quotas drop before it is due.
+
+    Memory and rebuild time of the brokers' trackers are estimates: docs/howto/delayed-messages.md says of what.
+    """
+    with open_reader(app.store) as reader:
+        rows = [_status(app, reader, *one) for one in iter_delaying(reader, selection, subscription)]
+    app.note(UNKNOWN_TYPE)
+    app.emit_rows(rows, _STATUS_COLUMNS)
+
+
+def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json:
+    from store.delayed.status import due_counts, estimate_trackers, evicting_quotas, find_ttl_conflict
+    from store.delayed.waiting import open_waiting
+    from store.plans.delayed import DelayedPolicy, find_rules
+    from store.plans.policies import find_policies
+
+    waiting = open_waiting(reader, topic, cursor)
+    namespace = topic.name.namespace
+    policies = find_policies(reader.txn, namespace)
+    delivery = None if policies is None else policies.delayed_delivery
+    edges = waiting.edges()
+    conflict = find_ttl_conflict(reader, topic, cursor)
+    rows = waiting.source.load(-(2**63), 2**63 - 1)
+    tick_ms = delivery.tick_time_ms if delivery is not None and delivery.tick_time_ms > 0 else waiting.rules.tick_ms
+    trackers = estimate_trackers(reader, topic, cursor, rows, tick_ms)
+    _warn_conflicts(app, topic, cursor, conflict)
+    return {
+        "topic": str(topic.name),
+        "subscription": cursor.name,
+        "policy": DelayedPolicy(delivery, find_rules(reader.txn, namespace)).as_json(),
+        "messages": waiting.messages,
+        "due": due_counts(waiting, app.now_ms),
+        "firstDue": None if edges is None else edges[0],
+        "lastDue": None if edges is None else edges[1],
+        "index": _index(reader, topic, cursor, waiting),
+        "trackers": [{**to_json(tracker), "rebuildMs": tracker.rebuild_ms} for tracker in trackers],
+        "ttlConflict": None if conflict is None else to_json(conflict),
+        "evictingQuotas": list(evicting_quotas(policies)),
+    }
+
+
+def _index(reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting) -> Json | None:
+    from store.delayed.backlog import intervals_of
+    from store.delayed.directory import find_index
+    from store.extent import pending_intervals, subtract
+
+    index = find_index(reader.txn, topic.name, cursor.name)
+    if index is None:
+        return None
+    left = subtract(pending_intervals(topic, cursor.state), intervals_of(topic, index.covered))
+    return {
+        "cursor": str(index.cursor),
+        "lagEntries": sum(end - start for start, end in left),
+        "current": waiting.index is not None,
+        "messages": index.messages,
+        "partitions": len(index.partitions),
+        "ledgers": len(index.ledger_ids),
+        "bytes": index.bytes,
+        "bytesPerMessage": round(index.bytes / index.messages, 3) if index.messages else None,
+        "built": index.built_ms,
+    }
+
+
+def _warn_conflicts(app: App, topic: Topic, cursor: Cursor, conflict: Any) -> None:  # Any: TtlConflict or None
+    if conflict is not None and conflict.messages:
+        first = ", ".join(map(str, conflict.first))
+        app.warn(
+            f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops {conflict.messages} messages "
+            f"before they are due: {first}"
+        )
+
+
+@command(
+    "verify",
+    examples=["pulsar-admin delayed verify acme/delayed/reminders", "pulsar-admin delayed verify --all-topics -o json"],
+    output="A row a subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
+    errors=[TopicNotFound, MetadataCorrupt],
+)
+@delaying
+@pass_app
+def verify(app: App, selection: TopicSelection, subscription: str | None) -> None:
+    """Compare a broker's bucket snapshots and our index with the topic's entries and acknowledgements.
+
+    What is in no bucket is a note: the newest ledgers' bucket is in the broker's memory only, and what was due when the broker
+    read it needs none. Gone or damaged bucket ledgers, doubles, other times and leaked bucket ledgers are problems.
+    """
+    from store.delayed.verify import verify_cursor
+
+    with open_reader(app.store) as reader:
+        chosen = list(iter_delaying(reader, selection, subscription))
+        rows: list[Json] = [to_json(verify_cursor(reader, *one)) for one in chosen]
+        rows += _leaked(reader, frozenset(topic.name for topic, _ in chosen))
+    for row in rows:
+        wrong = [one for one in row["findings"] if one["severity"] == "problem"]
+        for finding in row["findings"]:
+            (app.warn if finding in wrong else app.note)(f"{row['topic']} {row['subscription']}: {finding['message']}")
+        app.problems(len(wrong))
+    app.emit_rows(rows, _VERIFY_COLUMNS)
+
+
+def _leaked(reader: EntryReader, topics: frozenset[TopicName]) -> list[Json]:
+    from store.delayed.buckets import iter_leaked
+    from store.delayed.verify import DelayedFinding, Verified
+
+    rows = []
+    for ledger_id, topic, cursor in iter_leaked(reader, topics):
+        text = f"bucket ledger {ledger_id} is leaked: no cursor points to it"
+        finding = DelayedFinding("problem", "bucket-ledger-leaked", text, 0, ledger_id)
+        rows.append(to_json(Verified(topic, cursor, 0, 0, 0, 0, 0, None, [finding])))
+    return rows

@@ -1,0 +1,180 @@
+"""``delayed due`` and ``delayed histogram``: what falls due when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.delayed.choosing import delaying, iter_waiting
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import position_json
+from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
+from store.errors import AlreadyExists, IndexCorrupt, InvalidValue, TopicNotFound
+from store.ledgers import open_reader
+from store.names import Position
+from store.timespec import format_duration_ms, format_time_ms
+
+if TYPE_CHECKING:
+    from pulsar_admin.plot import Chart
+    from store.delayed.waiting import Waiting
+
+Json = dict[str, Any]  # Any: JSON values
+_COLUMNS_MAX = 60
+_FOREVER = 2**63 - 1
+
+DUE_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("DELIVER AT", "deliverAt", "time"),
+    Column("MESSAGE ID", "messageId"),
+)
+HISTOGRAM_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("FROM", "start", "time"),
+    Column("WIDTH", "width", "duration"),
+    Column("MESSAGES", "messages", "number"),
+)
+
+
+@command(
+    "due",
+    examples=[
+        "pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-22T00:00:00Z",
+        "pulsar-admin delayed due --all-topics --until 2100-01-01T00:00:00Z -o jsonl",
+    ],
+    output="A row a message: topic, subscription, the tick in which it is dispatched, and its id; in order of dispatch.",
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt],
+    uses=["now"],
+)
+@delaying
+@click.option("--until", "until_ms", type=TIME, default="now", show_default=True, help="What is due up to then.")
+@pass_app
+def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
+    """List the delayed messages that a broker would dispatch up to a point in time.
+
+    Subscription by subscription, from the index where it is current, else from the topic's entries. Times are those of the
+    tick. A subscription that is Exclusive or Failover ignores delays: its type is not on disk.
+    """
+    with open_reader(app.store) as reader:
+        chosen = iter_waiting(app, reader, selection, subscription)
+        app.emit_rows((row for waiting in chosen for row in _due(waiting, until_ms)), DUE_COLUMNS)
+
+
+def _due(waiting: Waiting, until_ms: int) -> Iterator[Json]:
+    for rows in waiting.iter_rows(-_FOREVER, min(until_ms + 1, _FOREVER)):
+        for time_ms, ledger, entry in zip(rows.times_ms, rows.ledger_ids, rows.entry_ids, strict=True):
+            yield message_row(waiting.topic, waiting.subscription, int(time_ms), (int(ledger), int(entry)))
+
+
+def message_row(topic: str, subscription: str, time_ms: int, place: tuple[int, int]) -> Json:
+    """Return one message as a row."""
+    return {
+        "topic": topic,
+        "subscription": subscription,
+        "deliverAt": time_ms,
+        "messageId": position_json(Position(*place)),
+    }
+
+
+# -- histogram --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramOptions:
+    """What to draw, and where."""
+
+    subscription: str | None
+    png: Path | None
+
+
+@command(
+    "histogram",
+    examples=[
+        "pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z",
+        "pulsar-admin delayed histogram acme/delayed/reminders -o json",
+    ],
+    elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
+    output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
+    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue],
+    uses=["now"],
+)
+@delaying
+@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
+@gather(HistogramOptions)
+@pass_app
+def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
+    """Plot how many delayed messages fall due when."""
+    with open_reader(app.store) as reader:
+        chosen = iter_waiting(app, reader, selection, options.subscription)
+        documents = [_document(waiting, app.now_ms) for waiting in chosen]
+    if options.png is not None and documents:
+        from pulsar_admin.plot import save_chart
+
+        save_chart(options.png, [_chart(documents)], "Delayed messages by due time (UTC)")
+    _emit(app, documents)
+
+
+def _emit(app: App, documents: list[Json]) -> None:
+    if app.settings.output == "json":
+        app.emit(documents[0] if len(documents) == 1 else documents)
+    elif app.settings.output in (None, "plain"):
+        app.emit(_text(documents))
+    else:
+        rows = (
+            {"topic": document["topic"], "subscription": document["subscription"], **row}
+            for document in documents
+            for row in document["partitions"]
+        )
+        app.emit_rows(rows, HISTOGRAM_COLUMNS)
+
+
+def _document(waiting: Waiting, now_ms: int) -> Json:
+    from store.delayed.status import due_counts
+
+    return {
+        "topic": waiting.topic,
+        "subscription": waiting.subscription,
+        "messages": waiting.messages,
+        "due": due_counts(waiting, now_ms),
+        "partitions": [
+            {"start": load.start_ms, "width": load.width_ms, "messages": load.messages} for load in waiting.loads
+        ],
+    }
+
+
+def _text(documents: list[Json]) -> str:
+    if not documents:
+        return "No delayed messages wait."
+    from pulsar_admin.plot import bar_chart
+
+    lines = []
+    for document in documents:
+        due_by = document["due"]
+        lines.append(
+            f"{document['topic']} {document['subscription']}: {document['messages']:,} delayed messages wait; due now "
+            f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
+            f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
+        )
+    return "\n".join([*lines, bar_chart(_chart(documents), height=11), "Times are UTC."])
+
+
+def _chart(documents: list[Json]) -> Chart:
+    """Return messages by due time, partitions drawn together so that they fit."""
+    from pulsar_admin.plot import Chart
+
+    rows = [row for document in documents for row in document["partitions"]]
+    first = min(row["start"] for row in rows)
+    last = max(row["start"] for row in rows)
+    narrow = min(row["width"] for row in rows)
+    width = narrow * -(-((last - first) // narrow + 1) // _COLUMNS_MAX)
+    counts = [0] * ((last - first) // width + 1)
+    for row in rows:
+        counts[(row["start"] - first) // width] += row["messages"]
+    labels = [format_time_ms(first + index * width)[5:16].replace("T", " ") for index in range(len(counts))]
+    return Chart(f"messages per {format_duration_ms(width)}", labels, {"messages": counts}, "messages", bars=True)

@@ -1,0 +1,108 @@
+"""``delayed replay``: the time wheel driven from a start time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.delayed.choosing import delaying, iter_waiting
+from commands.delayed.listing import DUE_COLUMNS, message_row
+from pulsar_admin.context import App
+from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
+from pulsar_admin.progress import Progress
+from store.errors import IndexCorrupt, InvalidValue, TopicNotFound
+from store.ledgers import open_reader
+from store.timespec import format_time_ms
+
+if TYPE_CHECKING:
+    from store.delayed.replay import Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """What to replay, and how fast. ``speed``: seconds of due time a second; None: at once."""
+
+    subscription: str | None
+    from_ms: int | None
+    until_ms: int
+    speed: float | None
+
+
+@command(
+    "replay",
+    examples=["pulsar-admin delayed replay acme/delayed/reminders -s workers --until 2026-11-22T00:00:00Z -o jsonl"],
+    elsewhere=[
+        "pulsar-admin delayed replay acme/delayed/reminders --from-time 2026-11-21T10:00:00Z --until +1d --speed 60"
+    ],
+    output="A line a message, in order of time over all subscriptions: topic, subscription, tick, message id.",
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt],
+    uses=["now", "progress"],
+)
+@delaying
+@click.option(
+    "--from-time", "from_ms", type=TIME, help="Start here: what is due before is left out [the first message]."
+)
+@click.option("--until", "until_ms", type=TIME, required=True, help="Stop here.")
+@click.option("--speed", type=float, help="Seconds of due time a second; 1 is real time [at once].")
+@gather(ReplayOptions)
+@pass_app
+def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
+    """Drive the time wheel: give delayed messages in the order and, with --speed, at the pace a broker would.
+
+    At most two partitions a subscription are in memory. Ctrl-C stops between two ticks and says how to go on.
+    """
+    if options.speed is not None and not 0 < options.speed < float("inf"):
+        raise InvalidValue(f"--speed {options.speed} must be above 0", hint="1 is real time; without it all at once")
+    app.emit_rows(_rows(app, selection, options), DUE_COLUMNS)
+
+
+def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
+    from store.delayed.replay import iter_replay
+
+    with open_reader(app.store) as reader:
+        waitings = list(iter_waiting(app, reader, selection, options.subscription))
+        total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
+        slots = iter_replay(waitings, options.from_ms, options.until_ms)
+        with app.progress(total, "messages", "delayed replay") as bar:
+            yield from _paced(app, slots, options, bar)
+
+
+def _paced(
+    app: App, slots: Iterator[Replayed], options: ReplayOptions, bar: Progress
+) -> Iterator[dict[str, Any]]:  # Any: JSON
+    pace: _Pace | None = None
+    done_ms: int | None = None
+    try:
+        for found in slots:
+            tick_ms, rows = found.dispatch.tick_ms, found.dispatch.rows
+            if options.speed is not None:
+                pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
+                pace.wait_for(tick_ms)
+            for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
+                yield message_row(found.topic, found.subscription, tick_ms, place)
+            bar.advance(len(rows))
+            done_ms = tick_ms
+    except KeyboardInterrupt:
+        # The tick may belong to several subscriptions: it is given again rather than left out.
+        at = options.from_ms if done_ms is None else done_ms
+        app.warn("stopped; go on with --from-time " + ("the same" if at is None else format_time_ms(at)))
+        raise
+
+
+class _Pace:
+    """Maps due time to the clock."""
+
+    def __init__(self, start_ms: int, speed: float) -> None:
+        self._start_ms = start_ms
+        self._speed = speed
+        self._began = time.monotonic()
+
+    def wait_for(self, tick_ms: int) -> None:
+        """Return when TICK_MS has come."""
+        due = self._began + (tick_ms - self._start_ms) / 1000 / self._speed
+        while (left := due - time.monotonic()) > 0:
+            time.sleep(min(left, 3600.0))

@@ -1,0 +1,52 @@
+"""Driving time wheels over what subscriptions wait for: one stream in order of time, which stops and goes on."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from store.codec.delayedindex import DelayedRows
+from store.delayed.waiting import Waiting
+from store.delayed.wheel import Dispatch, Source, TimeWheel
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One slot of one subscription's wheel."""
+
+    topic: str
+    subscription: str
+    dispatch: Dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A source without what is due before ``start_ms``: how a replay goes on."""
+
+    source: Source
+    start_ms: int
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return what is due in that time."""
+        return self.source.load(max(start_ms, self.start_ms), max(end_ms, self.start_ms))
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return a time at or before the next message's."""
+        return self.source.next_time_ms(max(start_ms, self.start_ms))
+
+
+def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int) -> Iterator[Replayed]:
+    """Yield every slot due up to UNTIL_MS, in time order over all subscriptions; FROM_MS leaves out what is due before it.
+
+    In memory are two windows a subscription.
+    """
+    streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]
+    for _, _, found in heapq.merge(*streams, key=lambda row: row[:2]):
+        yield found
+
+
+def _stream(number: int, waiting: Waiting, from_ms: int | None, until_ms: int) -> Iterator[tuple[int, int, Replayed]]:
+    source = waiting.source if from_ms is None else After(waiting.source, from_ms)
+    for dispatch in TimeWheel(waiting.rules, source).advance(until_ms):
+        yield dispatch.tick_ms, number, Replayed(waiting.topic, waiting.subscription, dispatch)

@@ -1,0 +1,103 @@
+"""What a subscription waits for, by due time: from its index where that is current, else from the topic's own entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.codec.delayedindex import DelayedRows
+from store.codec.delayedpolicy import IndexRules
+from store.cursors import Cursor
+from store.delayed.backlog import DelayScan, intervals_of, parts_of
+from store.delayed.build import cut, rules_of
+from store.delayed.directory import Index, find_index
+from store.delayed.partitions import PartitionSource
+from store.delayed.wheel import RowsSource, Source
+from store.extent import pending_intervals, subtract
+from store.ledgers import EntryReader
+from store.topics import Topic
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A partition and how many messages fall due in it."""
+
+    start_ms: int
+    width_ms: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits. ``index``: None when the topic's entries were read instead. ``loads``: by time."""
+
+    topic: str
+    subscription: str
+    rules: IndexRules
+    source: Source
+    loads: tuple[Load, ...]
+    index: Index | None = None
+
+    @property
+    def messages(self) -> int:
+        """Messages that wait, due or not."""
+        return sum(load.messages for load in self.loads)
+
+    def count_before(self, end_ms: int) -> int:
+        """Return how many are due before END_MS; loads only partitions that END_MS cuts."""
+        whole = sum(load.messages for load in self.loads if load.start_ms + load.width_ms <= end_ms)
+        cut_through = [load for load in self.loads if load.start_ms < end_ms < load.start_ms + load.width_ms]
+        if not cut_through:
+            return whole
+        start_ms = min(load.start_ms for load in cut_through)
+        inside = len(self.source.load(start_ms, end_ms))
+        # What other partitions hold of that time is counted in both.
+        return self._before_all(end_ms) if self._overlap() else whole + inside
+
+    def _overlap(self) -> bool:
+        ends = (load.start_ms + load.width_ms for load in self.loads)
+        return any(end > load.start_ms for end, load in zip(ends, self.loads[1:], strict=False))
+
+    def _before_all(self, end_ms: int) -> int:
+        return sum(len(rows) for rows in self.iter_rows(_LEAST, end_ms))
+
+    def iter_rows(self, start_ms: int, end_ms: int) -> Iterator[DelayedRows]:
+        """Yield what is due from START_MS on, before END_MS, a window at a time, in order."""
+        width = self.rules.granularity_ms
+        at = self.source.next_time_ms(start_ms)
+        while at is not None and at < end_ms:
+            window_end = (at // width + 1) * width
+            rows = self.source.load(max(at, start_ms), min(window_end, end_ms))
+            if len(rows):
+                yield rows
+            at = self.source.next_time_ms(window_end)
+
+    def edges(self) -> tuple[int, int] | None:
+        """Return when the first and the last message are due, None when there is none."""
+        if not self.loads:
+            return None
+        first, last = self.loads[0], max(self.loads, key=lambda load: load.start_ms + load.width_ms)
+        early = self.source.load(first.start_ms, first.start_ms + first.width_ms)
+        late = self.source.load(last.start_ms, min(last.start_ms + last.width_ms, _MOST))
+        return int(early.times_ms[0]), int(late.times_ms[-1])
+
+
+def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor) -> Waiting:
+    """Return what CURSOR waits for; its index is used when it covers exactly what waits. Raises IndexCorrupt, Unsupported."""
+    rules = rules_of(reader.txn, topic)
+    index = find_index(reader.txn, topic.name, cursor.name)
+    if index is not None and is_current(topic, cursor, index):
+        loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in index.partitions)
+        return Waiting(str(topic.name), cursor.name, index.rules, PartitionSource(reader, index), loads, index)
+    rows = DelayScan(reader).rows(parts_of(topic, pending_intervals(topic, cursor.state))).floored(rules.tick_ms)
+    width = rules.granularity_ms
+    found = tuple(Load(start_ms, width, len(part)) for start_ms, part in cut(rows, width))
+    return Waiting(str(topic.name), cursor.name, rules, RowsSource(rows), found)
+
+
+def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
+    """Whether INDEX speaks of exactly what CURSOR has still to be given."""
+    pending, covered = pending_intervals(topic, cursor.state), intervals_of(topic, index.covered)
+    return not subtract(pending, covered) and not subtract(covered, pending)
