@@ -1,0 +1,134 @@
+"""Topics to compact, filled by real clients, and what a real reader with read-compacted gets of one.
+
+``python -m tests.live.compacting SERVICE_URL TOPIC [KEYS]`` reads one topic and prints its messages as one JSON line: a client that
+cannot read what it is given may die, so it does so in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+from tests.live.producing import RECEIVE_MS, open_client
+
+LEGACY, NEW = "legacy", "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A topic to fill: messages with keys, of which every ``null_share``-th part is a null value (an empty one)."""
+
+    name: str
+    messages: int
+    keys: int
+    batch: int = 0  # messages a batch; 0 sends each alone
+    codec: str = "NONE"
+    null_share: float = 0.2
+    encrypted: bool = False
+
+    @property
+    def topic(self) -> str:
+        return f"public/default/{self.name}"
+
+
+TOPICS = (
+    *(Keyed(f"batched-{codec.lower()}", 240, 30, 8, codec) for codec in ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")),
+    Keyed("single", 120, 30),
+    Keyed("single-lz4", 120, 30, codec="LZ4"),
+    Keyed("all-null", 24, 3, 8, "LZ4", null_share=1),
+    Keyed("keyless", 24, 0, 6),
+    Keyed("secret", 60, 10, 5, encrypted=True),
+    Keyed("parts-partition-1", 80, 10, 5),
+)
+
+
+def fill(client: Any, keyed: Keyed, seed: int, keys_folder: Path) -> None:  # Any: pulsar.Client
+    """Publish the messages of one topic."""
+    rng = random.Random(f"{seed} {keyed.name}")
+    options: dict[str, Any] = {}
+    if keyed.encrypted:
+        options = {"encryption_key": "k", "crypto_key_reader": _key_reader(keys_folder)}
+    producer = client.create_producer(
+        f"persistent://{keyed.topic}",
+        batching_enabled=keyed.batch > 0,
+        batching_max_messages=keyed.batch or 1000,
+        batching_max_publish_delay_ms=200,
+        compression_type=getattr(pulsar.CompressionType, keyed.codec),
+        block_if_queue_full=True,
+        **options,
+    )
+    results: list[object] = []
+    for _ in range(keyed.messages):
+        value = b"" if rng.random() < keyed.null_share else rng.randbytes(rng.randint(20, 200))
+        key = {"partition_key": f"key-{rng.randrange(keyed.keys):02}"} if keyed.keys else {}
+        producer.send_async(value, lambda result, _: results.append(result), **key)
+    producer.flush()
+    producer.close()
+    assert results == [pulsar.Result.Ok] * keyed.messages
+
+
+def _key_reader(folder: Path) -> Any:
+    return pulsar.CryptoKeyReader(str(folder / "pub.pem"), str(folder / "priv.pem"))
+
+
+def read_compacted(service_url: str, topic: str, keys_folder: Path | None = None) -> list[list[Any]]:
+    """What a real reader with read-compacted gets: ledger, entry, batch index, key, SHA-1 of the value, its size.
+
+    Without the empty messages that the C++ client makes of those compacted out. A last row of one text tells why it stopped.
+    """
+    client = open_client(service_url)
+    options = {} if keys_folder is None else {"crypto_key_reader": _key_reader(keys_folder)}
+    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest, is_read_compacted=True, **options)
+    rows: list[list[Any]] = []
+    try:
+        while reader.has_message_available():
+            message = reader.read_next(RECEIVE_MS)
+            place, value = message.message_id(), message.data()
+            if value or message.partition_key() or place.batch_index() < 0:
+                digest = hashlib.sha1(value).hexdigest()
+                rows.append(
+                    [
+                        place.ledger_id(),
+                        place.entry_id(),
+                        place.batch_index(),
+                        message.partition_key(),
+                        digest,
+                        len(value),
+                    ]
+                )
+    except pulsar.PulsarException as error:
+        rows.append([str(error)])
+    client.close()
+    return rows
+
+
+def read_apart(service_url: str, topic: str, keys_folder: Path | None = None) -> list[list[Any]]:
+    """``read_compacted`` in a process of its own; one row ``["died", exit code]`` when the client does not survive it."""
+    command = [sys.executable, "-m", "tests.live.compacting", service_url, topic]
+    command += [] if keys_folder is None else [str(keys_folder)]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120)
+    if finished.returncode:
+        return [["died", finished.returncode]]
+    rows: list[list[Any]] = json.loads(finished.stdout.splitlines()[-1])  # the client's own log is in front
+    return rows
+
+
+def last_message_id(client: Any, topic: str) -> tuple[int, int, int]:  # Any: pulsar.Client
+    """What the broker answers a consumer with read-compacted to GetLastMessageId."""
+    consumer = client.subscribe(f"persistent://{topic}", "asks-for-the-last-id", is_read_compacted=True)
+    place = consumer.get_last_message_id()
+    consumer.unsubscribe()
+    consumer.close()
+    return place.ledger_id(), place.entry_id(), place.batch_index()
+
+
+if __name__ == "__main__":
+    print(json.dumps(read_compacted(sys.argv[1], sys.argv[2], Path(sys.argv[3]) if len(sys.argv) > 3 else None)))
