@@ -16,8 +16,10 @@ from store.scan.slices import FileRange
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 
-_TIME = pa.timestamp("us", tz="UTC")  # Spark knows microseconds only
-_LATEST_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z: what lies beyond is no time that can be shown
+TIME = pa.timestamp("us", tz="UTC")
+"""The type of times: Spark knows microseconds only."""
+LATEST_MS = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z: what lies beyond is no time that can be shown."""
 _FLAGS = {
     "batch": kernel.BATCH,
     "marker": kernel.MARKER,
@@ -40,9 +42,9 @@ ENTRY_SCHEMA = pa.schema(
         ("size", pa.int32()),
         ("payload_bytes", pa.int32()),
         ("messages", pa.int32()),
-        ("publish_time", _TIME),
-        ("broker_time", _TIME),
-        ("deliver_at_time", _TIME),
+        ("publish_time", TIME),
+        ("broker_time", TIME),
+        ("deliver_at_time", TIME),
         *((name, pa.bool_()) for name in _FLAGS),
     ]
 )
@@ -154,5 +156,5 @@ def _time_column(records: Records, name: str) -> pa.Array:
     source, flag, wanted = _TIME_COLUMNS[name]
     values = np.ascontiguousarray(records[source])
     there = (records["flags"] & flag) == wanted if flag else values != 0
-    there &= (values >= 0) & (values <= _LATEST_MS)
-    return pa.array(np.where(there, values, 0) * 1000, mask=~there).cast(_TIME)
+    there &= (values >= 0) & (values <= LATEST_MS)
+    return pa.array(np.where(there, values, 0) * 1000, mask=~there).cast(TIME)

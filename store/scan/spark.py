@@ -6,8 +6,10 @@ Executors read entry logs only, never LMDB. Works with a classic session and wit
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,9 +18,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from store.scan.local import FailedSlice, Finished
+from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, Operation, ReadEntries, ScanOptions
 from store.scan.slices import Cut, FileRange, local_files, plan_slices
 from store.scan.sources import expand_paths
+from store.timespec import parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,21 +94,28 @@ class PulsarEntries(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(self._operation(), self._pieces())
 
-    def _operation(self) -> ReadEntries:
+    def _operation(self) -> ReadEntries | ReadMessages:
+        level = self.options.get("level", "entries")
+        if level not in ("entries", "messages"):
+            raise ValueError(f"pulsar_entries: level is {level!r}; there are entries and messages")
+        names = (ENTRY_SCHEMA if level == "entries" else MESSAGE_SCHEMA).names
         columns = tuple(name.strip() for name in self.options.get("columns", "").split(",") if name.strip())
-        unknown = set(columns) - set(ENTRY_SCHEMA.names)
-        if unknown:
-            raise ValueError(f"pulsar_entries: no column {sorted(unknown)}; there are {ENTRY_SCHEMA.names}")
+        if set(columns) - set(names):
+            raise ValueError(f"pulsar_entries: no column {sorted(set(columns) - set(names))}; there are {names}")
+        if level == "messages":
+            return ReadMessages(self._scan_options(), columns, _is_set(self.options.get("payload", "false")))
+        return ReadEntries(self._scan_options(), columns)
+
+    def _scan_options(self) -> ScanOptions:
         topics = {int(ledger): topic for ledger, topic in json.loads(self.options.get("topics", "{}")).items()}
-        options = ScanOptions(
-            verify=self.options.get("checksums", "true").lower() != "false",
+        return ScanOptions(
+            verify=_is_set(self.options.get("checksums", "true")),
             topics=topics,
             only_topics=bool(topics),
             ledgers=tuple(int(ledger) for ledger in self.options.get("ledgers", "").split(",") if ledger.strip()),
             start_ms=_milliseconds(self.options.get("startTime")),
             end_ms=_milliseconds(self.options.get("endTime")),
         )
-        return ReadEntries(options, columns)
 
     def _pieces(self) -> list[FileRange]:
         if "path" not in self.options:
@@ -116,7 +127,7 @@ class PulsarEntries(DataSource):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, operation: ReadEntries, pieces: Sequence[FileRange]) -> None:
+    def __init__(self, operation: Operation, pieces: Sequence[FileRange]) -> None:
         self._operation = operation
         self._pieces = pieces
 
@@ -127,8 +138,15 @@ class _Reader(DataSourceReader):
         yield from self._operation.run(partition.value)
 
 
+def _is_set(text: str) -> bool:
+    return text.strip().lower() not in ("false", "0", "no")
+
+
 def _milliseconds(text: str | None) -> int | None:
-    return None if text is None else int(text)
+    """Return a time as every command takes it (``2026-11-21``, ``@1795253000``), or epoch milliseconds, in ms."""
+    if text is None or text.strip().lstrip("-").isdigit():
+        return None if text is None else int(text)
+    return parse_time(text, now_ms=int(time.time() * 1000), tz=UTC)
 
 
 def register(session: SparkSession) -> None:

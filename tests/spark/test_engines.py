@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
+from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from store.meta import DATABASES, open_store
 from store.scan.engine_scan import Engine, EngineScan
 from store.scan.files import Slice
 from store.scan.local import LocalEngine
+from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.scan.slices import Cut, local_files, plan_slices
 from tests.worlds import oracle, world
@@ -33,7 +36,7 @@ def _logs(name: str, state: str) -> list[Path]:
 
 def _rows(engine: Engine, files: list[Path], cut: Cut, operation: ReadEntries) -> list[dict[str, Any]]:
     pieces = plan_slices(local_files(str(file) for file in files), cut)
-    finished = []
+    finished: list[Any] = []
     found = dict(engine.run(operation, pieces, finished.append))
     assert sorted(finished, key=pieces.index) == pieces
     assert not engine.failed
@@ -130,6 +133,42 @@ def test_a_resumed_scan_of_slices_ends_as_one_scan(cut: Cut) -> None:
     assert b"".join(batch.tobytes() for batch in many.batches()) == expected
     for name in ("next_offset", "resume_offset", "torn", "records", "problems", "tail_records"):
         assert getattr(many, name) == getattr(one, name), name
+
+
+MESSAGE_TOPICS = ("public/default/batched", "acme/orders/codecs", "acme/iot/skewed", "public/default/plain")
+
+
+@pytest.mark.parametrize("cut", [Cut(), Cut(300_000)])
+def test_messages_are_those_of_the_recording(cut: Cut) -> None:
+    """Positions, keys, sizes and digests of every message, as a consumer of the broker got them."""
+    topics = oracle("small")["topics"]
+    expected: list[Any] = []
+    ledgers: list[int] = []
+    for name in MESSAGE_TOPICS:
+        ledgers += [ledger["ledgerId"] for ledger in topics[name]["internal_stats"]["ledgers"]]
+        expected += topics[name]["messages"]
+    operation = ReadMessages(ScanOptions(ledgers=tuple(ledgers)), payload=True)
+    pieces = plan_slices(local_files(str(file) for file in _logs("small", "clean")), cut)
+    found = [row for _, table in LocalEngine(1).run(operation, pieces, lambda _: None) for row in table.to_pylist()]
+    rows = [
+        [
+            *(row["ledger_id"], row["entry_id"], row["batch_index"], _ms(row["publish_time"]), _ms(row["event_time"])),
+            *(
+                row["key"] or "",
+                row["size"],
+                sha1(row["payload"]).hexdigest(),
+                dict(row["properties"]),
+                row["producer"],
+            ),
+        ]
+        for row in found
+    ]
+    recorded = [[*row[:6], *row[7:]] for row in expected]
+    assert sorted(rows, key=lambda row: row[:3]) == sorted(recorded, key=lambda row: row[:3])
+
+
+def _ms(time: datetime | None) -> int:
+    return 0 if time is None else round(time.timestamp() * 1000)
 
 
 @pytest.mark.spark

@@ -1,0 +1,160 @@
+"""The messages of a slice of a file, without a store: level ``messages`` of the data source.
+
+Every entry stands for itself: batches are exploded, a chunk is a row of its own, messages of open and aborted transactions are
+rows too, markers and entries that are no message are left out. So the rows do not depend on how files are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store.codec.digest import DIGEST_SIZE
+from store.codec.entry import Entry, decode_entry
+from store.codec.message import is_marker
+from store.ledgers import EntryReader
+from store.messages import ENTRY_ERRORS, Message, MessageReader, explode
+from store.names import Position
+from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan, Places
+from store.scan.kernel import BAD_DIGEST, UNFRAMED
+from store.scan.messages import MessageColumns
+from store.scan.operations import LATEST_MS, TIME, ScanOptions, scan_records
+from store.scan.slices import FileRange
+from store.scan.spread import PlainFiles
+
+_TIMES = {
+    "publish_time": "publishTime",
+    "broker_time": "brokerTime",
+    "event_time": "eventTime",
+    "deliver_at_time": "deliverAtTime",
+}
+_SOURCES = {
+    "ledger_id": "ledgerId",
+    "entry_id": "entryId",
+    "batch_index": "batchIndex",
+    "ordering_key": "orderingKey",
+    "sequence_id": "sequenceId",
+    "broker_index": "brokerIndex",
+    "null_value": "nullValue",
+}
+MESSAGE_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("topic", pa.string()),
+        ("ledger_id", pa.int64()),
+        ("entry_id", pa.int64()),
+        ("batch_index", pa.int32()),
+        *((name, TIME) for name in _TIMES),
+        ("key", pa.string()),
+        ("ordering_key", pa.binary()),
+        ("producer", pa.string()),
+        ("sequence_id", pa.int64()),
+        ("broker_index", pa.int64()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("size", pa.int64()),
+        ("encrypted", pa.bool_()),
+        ("null_value", pa.bool_()),
+        ("transaction", pa.string()),
+        ("payload", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ReadMessages:
+    """One row a message; ``columns`` prunes (empty: all but the payload, and that too with ``payload``)."""
+
+    options: ScanOptions = field(default_factory=ScanOptions)
+    columns: tuple[str, ...] = ()
+    payload: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        default = (name for name in MESSAGE_SCHEMA.names if self.payload or name != "payload")
+        return pa.schema([MESSAGE_SCHEMA.field(name) for name in self.columns or default])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the messages in file order."""
+        schema = self.schema
+        files = PlainFiles({0: piece.path})
+        try:
+            for entries in self._entries(piece, files):
+                reader = MessageColumns(_SliceReader(_Bodies(entries)), "payload" in schema.names)
+                for batch in reader.convert(entries):
+                    columns = [self._column(name, batch, piece) for name in schema.names]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        finally:
+            files.close()
+
+    def _entries(self, piece: FileRange, files: PlainFiles) -> Iterator[EntryBatch]:
+        for records in scan_records(piece, self.options, []):
+            good = records[records["flags"] & (UNFRAMED | BAD_DIGEST) == 0]
+            total = np.cumsum(good["size"], dtype=np.int64)
+            groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
+            for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1):
+                if len(part):
+                    yield EntryScan.of_files(files, heads=False, digests=None).read_places(_places(part))
+
+    def _column(self, name: str, batch: pa.RecordBatch, piece: FileRange) -> pa.Array:
+        kind = MESSAGE_SCHEMA.field(name).type
+        if name == "path":
+            return pa.repeat(pa.scalar(piece.path, kind), len(batch))
+        if name == "topic":
+            ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
+            topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], kind)
+            return topics.take(pa.array(places))
+        if name in _TIMES:
+            return _times(batch.column(_TIMES[name]))
+        return batch.column(_SOURCES.get(name, name)).cast(kind)
+
+
+def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
+    return Places(
+        records["ledger_id"].copy(),
+        records["entry_id"].copy(),
+        np.zeros(len(records), np.uint32),
+        records["offset"].astype(np.uint32),
+        records["size"].astype(np.uint32),
+        records["digest_bytes"].astype(np.int64),
+    )
+
+
+def _times(column: pa.Array) -> pa.Array:
+    """Return ms as timestamps; 0 (no such time) and what cannot be shown are null."""
+    shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, LATEST_MS))
+    return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)
+
+
+class _Bodies(EntryReader):
+    """Gives the entries of one batch to the ordinary reader."""
+
+    def __init__(self, entries: EntryBatch) -> None:
+        self._entries = entries
+        ids = zip(entries.ledger_ids.tolist(), entries.entry_ids.tolist(), strict=True)
+        self._rows = {position: row for row, position in enumerate(ids)}
+
+    def read(self, ledger_id: int, entry_id: int) -> Entry:
+        row = self._rows[ledger_id, entry_id]
+        start = int(self._entries.offsets[row]) + 4
+        body = memoryview(self._entries.data.data)[start : start + int(self._entries.held[row])]
+        kinds = {size: kind for kind, size in DIGEST_SIZE.items()}
+        kind = kinds[int(self._entries.rows["digest_bytes"][row])]
+        return decode_entry(body, kind, where=f"entry {ledger_id}:{entry_id}", verify=False)
+
+
+class _SliceReader(MessageReader):
+    """Every entry for itself."""
+
+    def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
+        for position in positions:
+            try:
+                header = self.read_header(position)
+                if not is_marker(header.metadata):
+                    yield from explode(header, position)
+            except ENTRY_ERRORS as error:
+                self.errors.append(error)

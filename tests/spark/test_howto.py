@@ -1,0 +1,30 @@
+"""The page docs/howto/spark.md: its blocks run in order and print what it shows."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "spark.md"
+_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.spark
+def test_the_blocks_of_the_page_run(
+    spark: SparkSession, demo_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(demo_folder)
+    monkeypatch.setattr("store.scan.spark_session.open_session", contextmanager(lambda options: iter([spark])))
+    names: dict[str, Any] = {}  # Any: what the page defines
+    blocks = _BLOCK.findall(PAGE.read_text())
+    assert sum(bool(shown) for _, shown in blocks) == 5
+    for code, shown in blocks:
+        exec(compile(code, str(PAGE), "exec"), names)
+        assert capsys.readouterr().out == shown
