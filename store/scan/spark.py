@@ -13,6 +13,8 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -22,6 +24,7 @@ from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, Operation, ReadEntries, ScanOptions
 from store.scan.slices import Cut, FileRange, local_files, plan_slices
 from store.scan.sources import expand_paths
+from store.scan.spark_errors import job_error
 from store.timespec import parse_time
 
 if TYPE_CHECKING:
@@ -40,15 +43,31 @@ class SparkEngine:
     def run(
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:
-        """Yield (slice, its result), a group of slices at a time; FINISHED is told each slice that ended, well or not."""
-        for start in range(0, len(pieces), GROUP_SLICES):
-            group = pieces[start : start + GROUP_SLICES]
+        """Yield (slice, its result), a group of slices at a time; FINISHED is told each slice that ended, well or not.
+
+        A slice that gave no result is tried twice. Raises MissingComponent (a worker lacks a package), LimitExceeded (workers
+        die), Refused (Spark gave the job up).
+        """
+        again: list[FileRange] = []
+        for group in _batched([*pieces], GROUP_SLICES):
+            for piece, table, reason in _run_group(self.session, operation, group):
+                if reason:
+                    again.append(piece)
+                else:
+                    yield piece, table
+                    finished(piece)
+        for group in _batched(again, GROUP_SLICES):
             for piece, table, reason in _run_group(self.session, operation, group):
                 if reason:
                     self.failed.append(FailedSlice(piece, reason))
                 else:
                     yield piece, table
                 finished(piece)
+
+
+def _batched(pieces: Sequence[FileRange], size: int) -> Iterator[Sequence[FileRange]]:
+    """Yield PIECES, SIZE at a time."""
+    return (pieces[start : start + size] for start in range(0, len(pieces), size))
 
 
 def _run_group(
@@ -66,7 +85,11 @@ def _run_group(
                 yield pa.RecordBatch.from_arrays([[index], [reason], [result]], schema=packed)
 
     frame = session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(packed))
-    for row in frame.toArrow().to_pylist():
+    try:
+        rows = frame.toArrow().to_pylist()
+    except (PySparkException, Py4JError) as error:
+        raise job_error(str(error)) from error
+    for row in rows:
         table = pa.ipc.open_stream(row["result"]).read_all() if row["result"] else schema.empty_table()
         yield group[row["slice"]], table, row["reason"] or ""
 

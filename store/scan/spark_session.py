@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from store.errors import MissingComponent, Refused
+from store.scan.spark_errors import cause_of, check_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingComponent("pyspark is not installed", hint="pip install pyspark, or run without --spark")
+    check_address(options.remote or options.master or "")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
         session = _connect(options) if options.remote else _start(options)
         try:
@@ -125,7 +127,7 @@ def _connect(options: SparkOptions) -> SparkSession:
         session.range(1).count()
     except (PySparkException, OSError, RuntimeError, ImportError) as error:
         raise Refused(
-            f"no Spark Connect server answers at {options.remote}: {_first_line(error)}",
+            f"no Spark Connect server answers at {options.remote}: {cause_of(str(error))}",
             hint="start it with sbin/start-connect-server.sh, or name another with --spark-remote",
         ) from error
     return session
@@ -164,7 +166,7 @@ def _start(options: SparkOptions) -> SparkSession:
             return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         raise Refused(
-            f"Spark does not start on {master}: {_first_line(error)}",
+            f"Spark does not start on {master}: {cause_of(str(error))}",
             hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
         ) from error
 
@@ -183,7 +185,3 @@ def _quiet(verbose: bool) -> Iterator[None]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0][:300]

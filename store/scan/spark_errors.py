@@ -1,0 +1,54 @@
+"""What Spark's long messages say went wrong: the cause first, in one line."""
+
+from __future__ import annotations
+
+import re
+import socket
+from urllib.parse import urlsplit
+
+from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
+
+_CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
+_WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
+_LEFT_BEHIND = ("worker exited unexpectedly", "ExecutorLostFailure", "Job aborted", "Python worker failed")
+_OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ArrowMemoryError", "exit code 137", "Container killed by YARN")
+_TEXT_BYTES = 300
+
+
+def cause_of(text: str) -> str:
+    """Return the innermost cause that TEXT, a message with Java's or Python's traces, names; its first line without any."""
+    found = [match for line in text.splitlines() if (match := _CAUSE.match(line)) and match[2] != "null"]
+    inner = [match for match in found if match[1].rpartition(".")[2] not in _WRAPPERS]
+    for match in [*reversed(inner), *reversed(found)]:
+        return f"{match[1].rpartition('.')[2]}: {match[2]}"[:_TEXT_BYTES]
+    return text.strip().split("\n", 1)[0][:_TEXT_BYTES]
+
+
+def job_error(text: str) -> StoreError:
+    """Return the error for a job that Spark gave up, with its message TEXT."""
+    cause = cause_of(text)
+    if any(word in text for word in _OUT_OF_MEMORY):
+        hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
+        return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint)
+    if re.search(r"No module named '(store|numpy|pyarrow|google_crc32c|cramjam|numba|google)", text):
+        hint = "install pulsar-admin-toolkit[spark] in the Python of every worker (spark.pyspark.python names it)"
+        return MissingComponent(f"a Spark worker lacks a package: {cause}", hint=hint)
+    if any(word in text for word in _LEFT_BEHIND) and cause.startswith("SparkException"):
+        hint = "look into the executors' logs; a killed process is often out of memory"
+        return LimitExceeded(f"a Spark worker died again and again: {cause}", hint=hint)
+    return Refused(f"Spark gave the job up: {cause}", hint="--verbose shows Spark's own messages")
+
+
+def check_address(url: str) -> None:
+    """Raise Refused unless something listens at URL (spark://host:port or sc://host:port); other URLs are Spark's to judge."""
+    parts = urlsplit(url.split(",", 1)[0])
+    if parts.scheme not in ("spark", "sc") or not parts.hostname:
+        return
+    port = parts.port or {"spark": 7077, "sc": 15002}[parts.scheme]
+    try:
+        socket.create_connection((parts.hostname, port), timeout=10).close()
+    except OSError as error:
+        raise Refused(
+            f"nothing answers at {url}: {error.strerror or error}",
+            hint="start it, or name another with --spark-master or --spark-remote",
+        ) from error
