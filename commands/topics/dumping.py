@@ -58,7 +58,7 @@ class DumpRequest:
     output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
     "cannot be read are passed over, named on stderr and make the exit code 1.",
     errors=[TopicNotFound, InvalidValue, AlreadyExists, DiskFull],
-    uses=["clock", "dry_run"],
+    uses=["clock", "dry_run", "spark"],
 )
 @topics_argument
 @click.option(
@@ -114,7 +114,7 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
     from store.dump.job import Dumped, dump_lines
 
     dumped = Dumped()
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
         lines = (line for _, line in dump_lines(reader, topics, _dump_options(app, options), dumped))
         if app.settings.output in (None, "jsonl", "plain"):
@@ -133,7 +133,7 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     wanted = _dump_options(app, options)
     form: Any = options.form  # Any: click checked that it is one of the two
     assert options.directory is not None
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
         total = preview_dump(reader, topics, wanted).entries
         with app.progress(total, "entries", "dump") as progress:

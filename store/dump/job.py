@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from store.ledgers import EntryReader
 from store.messages import MessageReader, ReadOptions
 from store.names import EARLIEST, LATEST
 from store.reading import Window
+from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
 from store.scan.window import WindowScan, window_ranks
 from store.search import check_clock
@@ -49,15 +50,14 @@ def iter_batches(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of TOPIC's window in topic order; DUMPED counts them."""
-    window = options.window
-    found = WindowScan(reader, topic, window)
-    convert = _entries_of(topic) if options.level == "entries" else _messages_of(reader, topic, options, dumped)
-    for entries in found.batches():
-        dumped.entries += len(entries)
-        for batch in convert(entries):
+    found = WindowScan(reader, topic, options.window)
+    slow = _message_columns(reader, topic, options, dumped) if options.level == "messages" else None
+    for entries, batches in _rows(found, topic, options, slow):
+        dumped.entries += entries
+        for batch in batches:
             dumped.rows += len(batch)
             yield batch
-        advance(len(entries))
+        advance(entries)
     dumped.problems += found.scan.unreadable
     if found.missing:
         dumped.missing += found.missing
@@ -66,19 +66,30 @@ def iter_batches(
         )
 
 
-def _entries_of(topic: Topic) -> Callable[[Any], Iterator[pa.RecordBatch]]:  # Any: EntryBatch, without its import
+def _rows(
+    found: WindowScan, topic: Topic, options: DumpOptions, slow: MessageColumns | None
+) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
+    """Yield (entries, their rows), by the reader's engine where it has one."""
     closed = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
-    return lambda entries: iter([entry_batch(entries, closed.__getitem__)])
+
+    def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
+        return iter([entry_batch(entries, closed.__getitem__)]) if slow is None else slow.convert(entries)
+
+    if found.scan.reader.engine is None:
+        yield from ((len(entries), convert(entries)) for entries in found.batches())
+        return
+    from store.dump.spread import MakeRows, rows_on
+
+    work = MakeRows(options.payload, closed if slow is None else None, found.times)
+    yield from rows_on(found, work, convert, slow)
 
 
-def _messages_of(
-    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped
-) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+def _message_columns(reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped) -> MessageColumns:
     window = options.window
     first = topic.last_confirmed if window.first == LATEST else window.first
     whole = first.entry == EARLIEST and not window.is_timed
     messages = MessageReader(reader, ReadOptions(whole=whole), lambda: topic.iter_positions(first), dumped.problems)
-    return MessageColumns(messages, options.payload).convert
+    return MessageColumns(messages, options.payload)
 
 
 def dump_lines(

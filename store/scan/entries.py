@@ -174,11 +174,7 @@ class EntryScan:
 
     def without_damaged(self, batch: EntryBatch, places: Places) -> EntryBatch:
         """Leave out entries that are no longer what was imported, and note why."""
-        rows = batch.rows
-        size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
-        wrong = (rows["ledger_id"] != batch.ledger_ids) | (rows["entry_id"] != batch.entry_ids)
-        wrong |= (size_field != places.sizes) | (rows["flags"] & BAD_DIGEST != 0)
-        wrong |= places.digests == DIGEST_SIZE[DigestType.HMAC]  # the kernel cannot verify them
+        wrong = doubtful(batch, places)
         for index in np.flatnonzero(wrong).tolist():
             place = (int(places.files[index]), int(places.offsets[index]), int(places.sizes[index]))
             try:
@@ -188,6 +184,16 @@ class EntryScan:
             else:
                 wrong[index] = False
         return batch.take(~wrong) if wrong.any() else batch
+
+
+def doubtful(batch: EntryBatch, places: Places) -> Array:
+    """Return which entries of BATCH are not proven to be what was imported."""
+    rows = batch.rows
+    size_field = batch.data[batch.offsets[:, None] + np.arange(4)].view(">i4")[:, 0]
+    wrong: Array = (rows["ledger_id"] != batch.ledger_ids) | (rows["entry_id"] != batch.entry_ids)
+    wrong |= (size_field != places.sizes) | (rows["flags"] & BAD_DIGEST != 0)
+    wrong |= places.digests == DIGEST_SIZE[DigestType.HMAC]  # the kernel cannot verify them
+    return wrong
 
 
 @dataclass(slots=True)

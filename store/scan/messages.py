@@ -72,44 +72,58 @@ class MessageColumns:
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""
-        heads = np.zeros(len(entries), HEAD)
-        starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
-        read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
-        for low, high in _parts(heads):
-            part = np.zeros(len(entries), bool)
-            part[low:high] = True
-            yield from self._convert(entries.take(part), heads[low:high])
+        for run, batch in message_runs(entries, self.schema):
+            if batch is None:
+                ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
+                yield from self.read_slowly([Position(*position) for position in ids])
+            else:
+                yield batch
 
-    def _convert(self, entries: EntryBatch, heads: Array) -> Iterator[pa.RecordBatch]:
-        data = _decompressed(entries, heads)
-        messages = np.zeros(len(heads), np.int64)
-        properties = np.zeros(len(heads), np.int64)
-        count_messages(data, heads, messages, properties)
-        slow = heads["kind"] == SLOW
-        edges = [0, *(np.flatnonzero(slow[1:] != slow[:-1]) + 1).tolist(), len(heads)]
-        for low, high in pairwise(edges):
-            run = slice(low, high)
-            if high > low and slow[low]:
-                yield from self._read_slowly(entries, run)
-            elif high > low and (count := int(messages[run].sum())):
-                try:
-                    yield self._fast(_Part(entries, heads, data, run), count, int(properties[run].sum()))
-                except pa.ArrowInvalid:  # a text that is no UTF-8: the ordinary reader says which
-                    yield from self._read_slowly(entries, run)
-
-    def _read_slowly(self, entries: EntryBatch, run: slice) -> Iterator[pa.RecordBatch]:
-        ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
-        found = list(self.reader.iter_messages([Position(*position) for position in ids]))
+    def read_slowly(self, positions: Sequence[Position]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of the entries at POSITIONS as the ordinary reader sees them."""
+        found = list(self.reader.iter_messages(positions))
         if found:
             yield _slow_batch(found, self.schema)
 
-    def _fast(self, part: _Part, count: int, properties: int) -> pa.RecordBatch:
-        messages, pairs = np.zeros(count, MESSAGE), np.zeros(properties, PROPERTY)
-        explode(part.data, part.heads, messages, pairs)
+
+def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
+    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read."""
+    heads = np.zeros(len(entries), HEAD)
+    starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
+    read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
+    for low, high in _parts(heads):
+        part = np.zeros(len(entries), bool)
+        part[low:high] = True
+        for run, batch in _part_runs(entries.take(part), heads[low:high], schema):
+            yield slice(low + run.start, low + run.stop), batch
+
+
+def _part_runs(entries: EntryBatch, heads: Array, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
+    data = _decompressed(entries, heads)
+    messages = np.zeros(len(heads), np.int64)
+    properties = np.zeros(len(heads), np.int64)
+    count_messages(data, heads, messages, properties)
+    slow = heads["kind"] == SLOW
+    edges = [0, *(np.flatnonzero(slow[1:] != slow[:-1]) + 1).tolist(), len(heads)]
+    for run in (slice(low, high) for low, high in pairwise(edges) if high > low):
+        count = int(messages[run].sum())
+        if slow[run.start]:
+            yield run, None
+        elif count:
+            yield run, _fast(_Part(entries, heads, data, run), (count, int(properties[run].sum())), schema)
+
+
+def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema) -> pa.RecordBatch | None:
+    """Return the messages of PART; None when a text in it is no UTF-8: the ordinary reader says which."""
+    messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
+    explode(part.data, part.heads, messages, pairs)
+    try:
         columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
-        if self.payload:
-            columns["payload"] = spans_array(part.data, messages["body_start"], messages["body_size"], pa.binary())
-        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+    except pa.ArrowInvalid:
+        return None
+    if "payload" in schema.names:
+        columns["payload"] = spans_array(part.data, messages["body_start"], messages["body_size"], pa.binary())
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 class _Part:

@@ -21,6 +21,7 @@ from store.scan import kernel
 from store.scan.engine_scan import Engine
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
+from store.scan.operations import Operation
 from store.scan.slices import FileRange
 from store.scan.window import entry_times
 from store.search import Clock
@@ -152,7 +153,7 @@ def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
 
 
 def run_places(
-    engine: Engine, operation: ReadHeads, files: Any, groups: Iterable[Places]
+    engine: Engine, operation: Operation, files: Any, groups: Iterable[Places]
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
     """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice."""
     pieces: list[EntryPlaces] = []
@@ -188,7 +189,7 @@ def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
 
 
 def _run_round(
-    engine: Engine, operation: ReadHeads, pieces: list[EntryPlaces]
+    engine: Engine, operation: Operation, pieces: list[EntryPlaces]
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:
     order = {id(piece): index for index, piece in enumerate(pieces)}
     early: dict[int, pa.Table] = {}

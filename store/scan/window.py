@@ -47,15 +47,19 @@ class WindowScan:
 
     def batches(self) -> Iterator[EntryBatch]:
         """Yield the entries of the window in topic order."""
-        start_ms, end_ms = self._window.times
         for batch in self.scan.batches():
-            if not self._window.is_timed:
-                yield batch
-                continue
-            times, known = entry_times(batch, self._clock)
-            chosen = batch.take(known & (times >= start_ms) & (times < end_ms))
+            chosen = self.chosen(batch)
             if len(chosen):
                 yield chosen
+
+    def chosen(self, batch: EntryBatch) -> EntryBatch:
+        """Return the entries of BATCH whose time is in the window."""
+        return batch if self.times is None else within(batch, self.times)
+
+    @property
+    def times(self) -> tuple[Clock, int, int] | None:
+        """The clock and the times (half-open) that choose entries; None: all of them."""
+        return (self._clock, *self._window.times) if self._window.is_timed else None
 
     def _pruned(self, reader: EntryReader, parts: Iterator[Part]) -> Iterator[Part]:
         """Yield the blocks of PARTS that may hold an entry of the window; count what is in none."""
@@ -70,6 +74,13 @@ class WindowScan:
                 if high > low and block_max(block, self._clock) >= start_ms and _block_min(block, self._clock) < end_ms:
                     # Entries lost inside the block are counted here already: name what is there, run by run.
                     yield from _runs(block, low, high)
+
+
+def within(batch: EntryBatch, times: tuple[Clock, int, int]) -> EntryBatch:
+    """Return the entries of BATCH whose time on TIMES = (clock, start, end) lies between."""
+    clock, start_ms, end_ms = times
+    found, known = entry_times(batch, clock)
+    return batch.take(known & (found >= start_ms) & (found < end_ms))
 
 
 def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:

@@ -23,6 +23,8 @@ NEEDS_A_SCAN = [
     ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
+    ("topics", "dump", "--all-topics", "--payload"),
+    ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
 INDEX_ANSWERS = [
     ("store", "check"),

@@ -1,0 +1,97 @@
+"""Rows of dumps made by an engine: executors read entries and take them apart, what is out of the ordinary is read here.
+
+An executor never sees the store. The rows come back in order, the same as from one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from store.dump.tables import ENTRY_SCHEMA, entry_batch
+from store.names import Position
+from store.scan.entries import EntryBatch, EntryScan, doubtful
+from store.scan.messages import MessageColumns, message_runs, message_schema
+from store.scan.slices import FileRange
+from store.scan.spread import EntryPlaces, PlainFiles, run_places
+from store.scan.window import WindowScan, within
+from store.search import Clock
+
+_SCHEMA = pa.schema([(name, pa.binary()) for name in ("ids", "runs", "batches")])
+Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class MakeRows:
+    """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
+
+    ``closed``: when each ledger was closed, for level ``entries``; None: level ``messages``. ``times`` choose entries. A batch
+    with an entry that is not proven comes back empty: it is read again where it can be explained.
+    """
+
+    payload: bool = False
+    closed: dict[int, int | None] | None = None
+    times: tuple[Clock, int, int] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _SCHEMA
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row a batch of places."""
+        assert isinstance(piece, EntryPlaces)
+        files = PlainFiles(piece.files)
+        try:
+            for places in piece.batches:
+                batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+                row = (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
+                yield pa.RecordBatch.from_arrays([[value] for value in row], schema=_SCHEMA)
+        finally:
+            files.close()
+
+    def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:
+        batch = batch if self.times is None else within(batch, self.times)
+        ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
+        runs: list[tuple[int, int, int]] = []
+        sink = pa.BufferOutputStream()
+        if self.closed is not None:
+            schema = ENTRY_SCHEMA
+            found: Iterator[tuple[slice, pa.RecordBatch | None]]
+            found = iter([(slice(0, len(batch)), entry_batch(batch, self.closed.__getitem__))])
+        else:
+            schema = message_schema(payload=self.payload)
+            found = message_runs(batch, schema)
+        with pa.ipc.new_stream(sink, schema) as stream:
+            for run, rows in found:
+                runs.append((run.start, run.stop, int(rows is not None)))
+                if rows is not None:
+                    stream.write_batch(rows)
+        # An entry of ids is there even when no entry was chosen, so that the row is not taken for an unproven one.
+        return ids.tobytes() + bytes(16), np.array(runs, np.int64).tobytes(), sink.getvalue().to_pybytes()
+
+
+def rows_on(
+    found: WindowScan, work: MakeRows, convert: Convert, slow: MessageColumns | None
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
+    scan = found.scan
+    assert scan.reader.engine is not None
+    for places, row in run_places(scan.reader.engine, work, scan.reader.files, scan.groups()):
+        if row is None or not row["ids"]:
+            entries = found.chosen(scan.without_damaged(scan.read_places(places), places))
+            yield len(entries), list(convert(entries))
+        else:
+            ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
+            yield len(ids), list(_in_order(ids, row, slow))
+
+
+def _in_order(ids: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None) -> Iterator[pa.RecordBatch]:
+    batches = iter(pa.ipc.open_stream(row["batches"]))
+    for start, stop, is_fast in np.frombuffer(row["runs"], np.int64).reshape(-1, 3).tolist():
+        if is_fast:
+            yield next(batches)
+        elif slow is not None:
+            yield from slow.read_slowly([Position(*position) for position in ids[start:stop]])
