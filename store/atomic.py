@@ -173,6 +173,22 @@ def link_file(source: Path, target: Path) -> None:
         raise_write_error(error, target)
 
 
+def reserve_file(path: Path, size_bytes: int) -> None:
+    """Give the file PATH (created when missing) real blocks for SIZE_BYTES; raises DiskFull. Its bytes are kept.
+
+    Whoever maps a file with a hole into memory dies where the disk has no block for it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(descriptor).st_blocks * 512 < size_bytes:
+                os.posix_fallocate(descriptor, 0, size_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise_write_error(error, path)
+
+
 def sync_file(path: Path) -> None:
     """Make the bytes of an existing file durable (for files that a library wrote)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from store.atomic import open_lock_file, replace_file
+from store.atomic import open_lock_file, remove_tree, replace_file, reserve_file
 from store.errors import (
     AlreadyExists,
     DiskFull,
@@ -33,6 +33,10 @@ from store.errors import (
 FORMAT_VERSION = 1
 DATABASES = ("tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state")
 _FIRST_MAP_BYTES = 1 << 28
+_MAX_READERS = 512
+_READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
+# LMDB reports a write that was cut short, as on a full disk, as an I/O error.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _T = TypeVar("_T")
 
 
@@ -120,16 +124,20 @@ class Store:
             raise
 
     def _open_environment(self) -> lmdb.Environment:
-        options: dict[str, Any] = {"create": False, "max_dbs": len(DATABASES) + 4, "subdir": True, "max_readers": 512}
+        options: dict[str, Any] = {
+            "create": False,
+            "max_dbs": len(DATABASES) + 4,
+            "subdir": True,
+            "max_readers": _MAX_READERS,
+        }
         data_bytes = (self.path / "meta" / "data.mdb").stat().st_size if (self.path / "meta").is_dir() else 0
         options["map_size"] = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
+        # A read-only disk has no room for LMDB's reader table; nobody can write there either.
+        lock = self.writable or _is_writable(self.path / "meta" / "lock.mdb")
+        if lock:
+            reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
         with _translated(self.path):
-            if not self.writable:
-                # A read-only disk has no room for LMDB's reader table; nobody can write there either.
-                lock = os.access(self.path / "meta" / "lock.mdb", os.W_OK)
-                env = lmdb.open(str(self.path / "meta"), readonly=True, lock=lock, **options)
-            else:
-                env = lmdb.open(str(self.path / "meta"), readonly=False, **options)
+            env = lmdb.open(str(self.path / "meta"), readonly=not self.writable, lock=lock, **options)
             self._env = env
             for name in DATABASES:
                 try:
@@ -193,6 +201,11 @@ class Store:
         self.close()
 
 
+def _is_writable(path: Path) -> bool:
+    """Whether the file PATH may be written or, when it is not there, be made."""
+    return os.access(path if path.exists() else path.parent, os.W_OK)
+
+
 def read_store_info(path: Path) -> StoreInfo:
     """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""
     file = path / "store.json"
@@ -247,13 +260,17 @@ def create_store(
 ) -> None:  # Any: JSON objects, see StoreInfo
     """Make an empty store at PATH; raises what ``check_new_store`` raises, NotWritable and DiskFull."""
     check_new_store(path)
+    remove_tree(path / "meta")  # of a store whose making was stopped
     try:
         (path / "entries").mkdir(parents=True, exist_ok=True)
         (path / "meta").mkdir(exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+    reserve_file(path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
     with _translated(path):
-        env = lmdb.open(str(path / "meta"), map_size=_FIRST_MAP_BYTES, max_dbs=len(DATABASES) + 4)
+        env = lmdb.open(
+            str(path / "meta"), map_size=_FIRST_MAP_BYTES, max_dbs=len(DATABASES) + 4, max_readers=_MAX_READERS
+        )
         with env.begin(write=True) as txn:
             for name in DATABASES:
                 env.open_db(name.encode(), txn=txn)
@@ -300,9 +317,9 @@ def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseExcept
         raise
     except lmdb.Error as error:
         text = str(error)
-        if os.strerror(errno.ENOSPC) in text:
+        if any(os.strerror(number) in text for number in _FULL):
             raise DiskFull(
-                f"no space left for {path}/meta", hint="free space, then run it again: nothing changed"
+                f"no space left for {path}/meta: {text}", hint="free space, then run it again: nothing changed"
             ) from error
         if any(os.strerror(number) in text for number in (errno.EACCES, errno.EROFS, errno.EPERM)):
             raise NotWritable(f"{path}/meta: {text}", path=str(path)) from error

@@ -91,8 +91,8 @@ def build_file(store: Store, scratch: Store, log: LogFile, digests: LedgerDigest
 def open_scratch(path: Path) -> Iterator[Store]:
     """Open an empty store at PATH for the life of the block, then remove it."""
     remove_tree(path)
-    create_store(path, now_ms=0)
     try:
+        create_store(path, now_ms=0)
         with open_store(path, writable=True) as scratch:
             yield scratch
     finally:
