@@ -1,9 +1,11 @@
 """An entry of the delayed message index: which messages fall due in which tick. Our own format, docs/formats/delayed-index.md.
 
-An entry holds messages as rows (tick, ledger id, entry id), sorted and different. Two bodies say the same; the writer takes the one
-that it expects to be smaller:
+An entry holds messages as rows (tick, ledger id, entry id), sorted and different. Three bodies say the same; the writer takes the one
+that it expects to be smallest:
 
-- *Roaring*: tick → ledger → portable RoaringBitmap of entry ids. Smallest where neighbours fall due together (a fixed delay).
+- *Roaring*: tick → ledger → portable RoaringBitmap of entry ids. Smallest where many neighbours fall due together.
+- *steps*: messages in the order of the topic, each as its distance from the one before, in entries and in ticks; deflated. Smallest
+  where messages fall due in about the order in which they were sent (a fixed delay) and few share a tick.
 - *packed*: one ascending sequence of numbers (tick, ledger, entry), Elias–Fano coded. Smallest where due times are scattered: it needs
   2 + log2(range / messages) bits a message, where bitmaps of one message take 18 bytes.
 
@@ -13,6 +15,7 @@ Everything is little-endian, a CRC-32C of all before it ends the entry.
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,14 +31,14 @@ Array = np.ndarray[Any, Any]  # a column; i64 unless stated
 
 MAGIC = b"\x89PDI"  # no message begins so: as a metadata size it is negative
 FORMAT = 1
-ROARING, PACKED = 0, 1
+ROARING, PACKED, STEPS = 0, 1, 2
 ENTRY_MESSAGES_MAX = 1 << 18
 _KEY_BITS = 62
 _HEADER = struct.Struct(
     "<4s"  # magic
     "B"  # format
-    "B"  # body: 0 Roaring, 1 packed
-    "B"  # packed: bits of an entry id in a number
+    "B"  # body: 0 Roaring, 1 packed, 2 steps
+    "B"  # packed and steps: bits of an entry id in a number
     "B"  # packed: low bits stored plainly
     "q"  # tick in ms
     "q"  # first tick: first due time // tick
@@ -114,12 +117,17 @@ def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]
         yield from _encode_piece(rows.take(slice(0, middle)), tick_ms)
         yield from _encode_piece(rows.take(slice(middle, None)), tick_ms)
         return
+    places = places.reshape(-1)
+    offsets = ticks - ticks[0]
     if not fits or _is_roaring_smaller(rows, ticks, universe):
-        form, low_bits, body = ROARING, 0, _roaring_body(ticks - ticks[0], places, rows.entry_ids)
+        form, low_bits, body = ROARING, 0, _roaring_body(offsets, places, rows.entry_ids)
     else:
-        keys = (((ticks - ticks[0]) * len(ledgers) + places) << entry_bits) | rows.entry_ids
-        form, low_bits = PACKED, max((universe // len(rows)).bit_length() - 1, 0)
-        body = _packed_body(keys, low_bits)
+        keys = ((offsets * len(ledgers) + places) << entry_bits) | rows.entry_ids
+        low_bits = max((universe // len(rows)).bit_length() - 1, 0)
+        form, body = PACKED, _packed_body(keys, low_bits)
+    steps = _steps_body((places << entry_bits) | rows.entry_ids, offsets) if fits else None
+    if steps is not None and len(steps) < len(body):
+        form, low_bits, body = STEPS, 0, steps
     header = _HEADER.pack(MAGIC, FORMAT, form, entry_bits, low_bits, tick_ms, int(ticks[0]), len(rows), len(ledgers))
     whole = header + _varints(np.diff(ledgers, prepend=0)) + body
     yield whole + _CRC.pack(google_crc32c.value(whole)), len(rows)
@@ -160,6 +168,19 @@ def _packed_body(keys: Array, low_bits: int) -> bytes:
     return b"".join([*planes, np.packbits(high, bitorder="little").tobytes()])
 
 
+def _steps_body(places: Array, ticks: Array) -> bytes | None:
+    """Return a column of distances (u8) and one of steps in ticks (i8), deflated; None where a byte cannot hold them.
+
+    The first message stands at its place of the topic and its tick: varints in front.
+    """
+    order = np.argsort(places, kind="stable")
+    forward, along = np.diff(places[order]), np.diff(ticks[order])
+    if len(forward) and (int(forward.max()) > 255 or int(np.abs(along).max()) > 127):
+        return None
+    columns = forward.astype(np.uint8).tobytes() + along.astype(np.int8).tobytes()
+    return _varint(int(places[order[0]])) + _varint(int(ticks[order[0]])) + zlib.compress(columns, 6)
+
+
 def _varints(values: Array) -> bytes:
     return b"".join(map(_varint, values.tolist()))
 
@@ -189,13 +210,15 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
             f"{where}: delayed index of format {written}, this toolkit knows up to {FORMAT}",
             hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build --rebuild",
         )
-    if form not in (ROARING, PACKED) or tick_ms <= 0 or not 0 < ledgers <= messages <= ENTRY_MESSAGES_MAX:
+    if form not in (ROARING, PACKED, STEPS) or tick_ms <= 0 or not 0 < ledgers <= messages <= ENTRY_MESSAGES_MAX:
         raise _corrupt(where, "its header contradicts itself")
     taken = Reader(data[_HEADER.size : -_CRC.size], where, EntryCorrupt)
     table = np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
     rest = data[_HEADER.size + taken.pos : -_CRC.size]
     if form == ROARING:
         ticks, places, entry_ids = _read_roaring(rest, ledgers, where)
+    elif form == STEPS:
+        ticks, places, entry_ids = _read_steps(rest, (messages, ledgers, entry_bits), where)
     else:
         ticks, places, entry_ids = _read_packed(rest, (messages, ledgers, entry_bits, low_bits), where)
     if len(ticks) != messages:
@@ -241,6 +264,26 @@ def _read_packed(body: bytes, shape: tuple[int, int, int, int], where: str) -> t
         keys |= np.unpackbits(plane, count=messages, bitorder="little").astype(np.int64) << bit
     cells = keys >> entry_bits
     return cells // ledgers, cells % ledgers, keys & ((1 << entry_bits) - 1)
+
+
+def _read_steps(body: bytes, shape: tuple[int, int, int], where: str) -> tuple[Array, Array, Array]:
+    messages, ledgers, entry_bits = shape
+    taken = Reader(body, where, EntryCorrupt)
+    place, tick = taken.varint(), taken.varint()
+    inflate = zlib.decompressobj()
+    try:
+        columns = np.frombuffer(inflate.decompress(body[taken.pos :], 2 * messages + 1), np.uint8)
+    except zlib.error as cause:
+        raise _corrupt(where, f"its steps cannot be inflated: {cause}") from cause
+    if len(columns) != 2 * (messages - 1) or entry_bits > 32 or max(place, tick) >> _KEY_BITS:
+        raise _corrupt(where, "its steps contradict its header")
+    places = place + np.append(0, np.cumsum(columns[: messages - 1].astype(np.int64)))
+    ticks = tick + np.append(0, np.cumsum(columns[messages - 1 :].view(np.int8).astype(np.int64)))
+    if int(places[-1]) >> entry_bits >= ledgers or int(ticks.min()) < 0:
+        raise _corrupt(where, "its steps lead out of its ledgers")
+    order = np.lexsort((places, ticks))
+    places = places[order]
+    return ticks[order], places >> entry_bits, places & ((1 << entry_bits) - 1)
 
 
 def _corrupt(where: str, what: str) -> EntryCorrupt:

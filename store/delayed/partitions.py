@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,18 +24,23 @@ class PartitionSource:
         self._reader = reader
         self._index = index
         self._partitions = sorted(index.partitions, key=lambda partition: partition.start_ms)
+        self._starts = [partition.start_ms for partition in self._partitions]
+        self._widest_ms = max((partition.width_ms for partition in self._partitions), default=0)
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
         """Return what is due from START_MS on, before END_MS, in order; raises IndexCorrupt for a ledger lost or damaged."""
-        chosen = [part for part in self._partitions if part.start_ms < end_ms and part.end_ms > start_ms]
+        low, high = bisect_left(self._starts, start_ms - self._widest_ms), bisect_left(self._starts, end_ms)
+        chosen = [part for part in self._partitions[low:high] if part.end_ms > start_ms]
         rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
-        low, high = np.searchsorted(rows.times_ms, [max(start_ms, -(2**63)), min(end_ms, 2**63 - 1)])
-        return rows.take(slice(int(low), int(high)))
+        edges = np.searchsorted(rows.times_ms, [max(start_ms, -(2**63)), min(end_ms, 2**63 - 1)]).tolist()
+        return rows.take(slice(*edges))
 
     def next_time_ms(self, start_ms: int) -> int | None:
         """Return when the first partition that ends behind START_MS begins, but not before START_MS; None: none does."""
-        found = min((part.start_ms for part in self._partitions if part.end_ms > start_ms), default=None)
-        return None if found is None else max(found, start_ms)
+        for index in range(bisect_left(self._starts, start_ms - self._widest_ms), len(self._starts)):
+            if self._partitions[index].end_ms > start_ms:
+                return max(self._starts[index], start_ms)
+        return None
 
     def read(self, partition: Partition) -> Iterator[DelayedRows]:
         """Yield the rows of each entry of PARTITION; raises IndexCorrupt."""

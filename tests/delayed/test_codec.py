@@ -59,17 +59,20 @@ def test_round_trip(seed: int) -> None:
         }
     else:
         start = draw.randrange(2**31)
-        wanted = {(n // 40 * TICK_MS, ledgers[0], start + n) for n in range(draw.choice([1, 41, 1000]))}
+        together = draw.choice([1, 3, 40, 400])
+        wanted = {(n // together * TICK_MS, ledgers[n // 700 % len(ledgers)], start + n) for n in range(1000)}
     rows = rows_from(wanted)
     limit = draw.choice([1, 7, 1 << 18])
     assert decoded(encoded(rows, limit)) == sorted(wanted)
 
 
-def test_both_bodies_are_used() -> None:
-    runs = encoded(rows_from({(n // 500 * TICK_MS, 7, n) for n in range(5000)}))
+def test_every_body_is_used() -> None:
+    runs = encoded(rows_from({(n // 500 * 200 * TICK_MS, 7, n) for n in range(5000)}))
     scattered = encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(5000)}))
-    assert [entry[5] for entry in runs + scattered] == [0, 1]
+    few = encoded(rows_from({(n // 3 * TICK_MS, 7 + n // 2000, n % 2000) for n in range(5000)}))
+    assert [entry[5] for entry in runs + scattered + few] == [0, 1, 2]
     assert len(runs[0]) < 5000 * 0.1
+    assert len(few[0]) < 5000 * 0.1
     assert len(scattered[0]) < 5000 * 1.7
 
 
@@ -98,8 +101,9 @@ def test_wrong_bytes_with_a_right_checksum() -> None:
     draw = random.Random(5)
     entries = encoded(rows_from({(n // 9 * TICK_MS, 7, n) for n in range(90)}))
     entries += encoded(rows_from({(n * 7919 % 300 * TICK_MS, 7 + n % 3, n) for n in range(50)}))
+    entries += encoded(rows_from({(n // 3 * TICK_MS, 7, n) for n in range(90)}))
     for number in range(1500):
-        whole = bytearray(entries[number % 2][:-4])
+        whole = bytearray(entries[number % 3][:-4])
         for _ in range(draw.randrange(1, 4)):
             whole[draw.randrange(8, len(whole))] = draw.randrange(256)
         try:

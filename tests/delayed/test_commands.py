@@ -1,0 +1,272 @@
+"""The commands on delayed messages, on the recorded worlds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.codec.cursor import decode_cursor_info, encode_cursor_info
+from store.cursors import read_cursor
+from store.delayed.buckets import iter_buckets
+from store.delayed.waiting import open_waiting
+from store.ledgers import open_reader
+from store.meta import open_store
+from store.names import parse_topic
+from store.plans.base import Plan, apply_plan, put_value_step
+from store.topics import read_topic
+from store.tree import find_node
+from tests.conftest import Cli
+from tests.delayed.world import TOPIC, held, sent, waiting
+from tests.stores import copied, imported
+
+FAR = "2100-01-01T00:00:00Z"
+SHORT = "acme/delayed/reminders"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+def rows(cli: Cli, path: Path, *arguments: object) -> list[Any]:
+    result = cli("--store", path, "delayed", *arguments, "-o", "jsonl")
+    assert result.exit_code == 0, result.stderr
+    return result.json_lines
+
+
+def place(row: Any) -> tuple[int, int]:
+    return row["messageId"]["ledgerId"], row["messageId"]["entryId"]
+
+
+def test_due_with_and_without_an_index(cli: Cli, path: Path) -> None:
+    """In order of time, the same messages from the entries and from the index: those sent that wait and are due by then."""
+    wanted = sent("small")
+    with open_store(path) as store:
+        still = waiting(store, "workers")
+    until = sorted(wanted.values())[60]
+    before = rows(cli, path, "due", SHORT, "-s", "workers", "--until", f"@{until}")
+    rows(cli, path, "build", SHORT)
+    after = rows(cli, path, "due", SHORT, "-s", "workers", "--until", f"@{until}")
+    assert before == after
+    times = [row["deliverAt"] for row in after]
+    assert times == sorted(times)
+    # A tick begins before what is due in it: what lies in the last tick may be due up to a second later.
+    found = {place(row) for row in after}
+    assert {position for position, due in wanted.items() if due <= until and position in still} <= found
+    assert all(wanted[position] < until + 1000 for position in found)
+
+
+def test_replay_gives_each_message_once_in_order(cli: Cli, path: Path) -> None:
+    rows(cli, path, "build", SHORT)
+    given = rows(cli, path, "replay", SHORT, "--until", FAR)
+    times = [row["deliverAt"] for row in given]
+    assert times == sorted(times)
+    with open_store(path) as store:
+        for subscription in ("workers", "audit"):
+            mine = [(row["deliverAt"], *place(row)) for row in given if row["subscription"] == subscription]
+            assert mine == held(store, subscription)
+
+
+def test_replay_goes_on(cli: Cli, path: Path) -> None:
+    whole = rows(cli, path, "replay", SHORT, "-s", "workers", "--until", FAR)
+    middle = whole[70]["deliverAt"]
+    first = rows(cli, path, "replay", SHORT, "-s", "workers", "--until", f"@{middle - 1}")
+    rest = rows(cli, path, "replay", SHORT, "-s", "workers", "--from-time", f"@{middle}", "--until", FAR)
+    assert first + rest == whole
+
+
+def test_replay_keeps_its_pace(cli: Cli, monkeypatch: Any) -> None:
+    """At ten times the speed: the clock that the wheel waits for moves a tenth of the time between first and last message."""
+    clock = [100.0]
+    monkeypatch.setattr("commands.delayed.replaying.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        "commands.delayed.replaying.time.sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
+    )
+    given = rows(cli, imported("small", "clean"), "replay", SHORT, "-s", "workers", "--until", FAR, "--speed", "10")
+    span = (given[-1]["deliverAt"] - given[0]["deliverAt"]) / 1000
+    assert clock[0] - 100.0 == pytest.approx(span / 10)
+
+
+def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
+    def stop(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("commands.delayed.replaying.time.sleep", stop)
+    result = cli("--store", imported("small", "clean"), "delayed", "replay", SHORT, "--until", FAR, "--speed", "1")
+    assert result.exit_code == 130
+    assert "--from-time 2026-11-21T09:23:" in result.stderr
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf"])
+def test_bad_speed(cli: Cli, speed: str) -> None:
+    store = imported("small", "clean")
+    result = cli("--store", store, "delayed", "replay", SHORT, "--until", FAR, "--speed", speed, "-o", "json")
+    assert result.error["code"] == "invalid-value"
+
+
+def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
+    """Counts by brute force over what the producers sent; a picture is written."""
+    now = 1_795_265_000_000
+    with open_store(path) as store:
+        still = waiting(store, "workers")
+    due = np.array([due for position, due in sent("small").items() if position in still])
+    for _ in range(2):
+        png = tmp_path / f"{len(list(tmp_path.glob('*.png')))}.png"
+        arguments = ("delayed", "histogram", SHORT, "-s", "workers", "--now", f"@{now}", "--png", png, "-o", "json")
+        found = cli("--store", path, *arguments).json
+        for name, ahead in (("now", 0), ("within1h", 3_600_000), ("within1d", 86_400_000)):
+            assert found["due"][name] == int((due <= now + ahead).sum()), name
+        assert found["messages"] == len(due) == found["due"]["later"] + found["due"]["within1d"]
+        partitions = Counter({row["start"]: row["messages"] for row in found["partitions"]})
+        assert partitions == Counter((due // 300_000 * 300_000).tolist())
+        assert png.read_bytes().startswith(b"\x89PNG")
+        rows(cli, path, "build", SHORT)
+    text = cli("--store", path, "delayed", "histogram", SHORT).stdout
+    assert "delayed messages wait" in text
+
+
+# -- the broker's buckets ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["small", "nometa"])
+@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+def test_index_equals_the_brokers_buckets(name: str, state: str) -> None:
+    """What buckets hold and still waits has the same time in both, rounded down to the tick; the rest is of newer ledgers."""
+    with open_store(imported(name, state)) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(TOPIC))
+        cursor = read_cursor(reader.txn, reader, topic, "workers")
+        buckets = list(iter_buckets(reader, cursor))
+        found = open_waiting(reader, topic, cursor).source.load(0, 2**62)
+    assert buckets
+    mine = dict(
+        zip(zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), strict=True), found.times_ms.tolist(), strict=True)
+    )
+    compared = 0
+    for bucket in buckets:
+        assert bucket.rows is not None
+        for time, *position in messages(bucket.rows):
+            if tuple(position) in mine:
+                assert mine.pop((position[0], position[1])) == time // 1000 * 1000
+                compared += 1
+    assert compared >= 90
+    assert all(ledger > max(bucket.last_ledger_id for bucket in buckets) for ledger, _ in mine)
+
+
+def messages(found: Any) -> Any:
+    return zip(found.times_ms.tolist(), found.ledger_ids.tolist(), found.entry_ids.tolist(), strict=True)
+
+
+def verified(cli: Cli, path: Path) -> tuple[int, dict[str, Any], list[str]]:
+    result = cli("--store", path, "delayed", "verify", SHORT, "-s", "workers", "-o", "json")
+    kinds = [finding["kind"] for row in result.json for finding in row["findings"]]
+    return result.exit_code, result.json[0], kinds
+
+
+def test_verify_a_sound_world(cli: Cli, path: Path) -> None:
+    rows(cli, path, "build", SHORT)
+    code, row, kinds = verified(cli, path)
+    assert (code, kinds) == (0, [])
+    assert row["inBuckets"] + row["outside"] == row["waiting"] == row["indexed"] == 142
+    assert row["inBuckets"] == 100
+
+
+def change_bucket(path: Path, make: Any) -> None:
+    """Rewrite the pointers of the cursor's buckets."""
+    node_path = parse_topic(TOPIC).cursor_path("workers")
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            node = find_node(txn, node_path)
+            assert node is not None
+            info = decode_cursor_info(node.value, node_path)
+            from dataclasses import replace
+
+            changed = replace(info, cursor_properties=make(dict(info.cursor_properties)))
+            step = put_value_step(txn, node_path, encode_cursor_info(changed, node.value), 1)
+            plan = Plan("test", txn.id, (step,), ({},))
+        apply_plan(store, plan, 1)
+
+
+def test_verify_names_a_bucket_whose_ledger_is_gone(cli: Cli, path: Path) -> None:
+    change_bucket(path, lambda found: dict.fromkeys(found, "987654321"))
+    code, row, kinds = verified(cli, path)
+    assert code == 1
+    assert kinds == ["bucket-ledger-gone", "bucket-ledger-leaked"]
+    assert row["outside"] == row["waiting"]
+
+
+def test_verify_names_doubles(cli: Cli, path: Path) -> None:
+    def twice(found: dict[str, str]) -> dict[str, str]:
+        (ledger,) = found.values()
+        return {**found, "#pulsar.internal.delayed.bucket_99_100": ledger}
+
+    change_bucket(path, twice)
+    code, _, kinds = verified(cli, path)
+    assert code == 1
+    assert "double" in kinds
+    assert "buckets-overlap" in kinds
+
+
+def test_verify_names_a_leaked_ledger(cli: Cli, path: Path) -> None:
+    change_bucket(path, lambda found: {})
+    code, row, kinds = verified(cli, path)
+    assert (code, kinds) == (1, ["bucket-ledger-leaked"])
+    assert row["buckets"] == 0
+
+
+def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
+    """Delays against publish (or broker) time by brute force over the sent rows; the quota that evicts is named."""
+    before = cli("--store", path, "delayed", "status", SHORT, "-s", "workers", "-o", "json").json[0]
+    assert before["ttlConflict"] is None
+    assert before["evictingQuotas"] == []
+    set_ttl(path, 86_400)
+    rows(cli, path, "build", SHORT)
+    result = cli("--store", path, "delayed", "status", SHORT, "-s", "workers", "-o", "json")
+    found = result.json[0]
+    with open_store(path) as store:
+        still = waiting(store, "workers")
+    # All were sent within a minute of each other, 09:23 to 09:24: none is due within a minute of a day later.
+    begin = 1_795_253_000_000
+    wanted = [due for position, due in sent("small").items() if position in still and due > begin + 86_400_000 + 60_000]
+    assert found["ttlConflict"]["messages"] == len(wanted) > 50
+    assert found["evictingQuotas"] == ["destination_storage"]
+    assert "before they are due" in result.stderr
+    assert found["index"]["current"] is True
+    assert [tracker["name"][:8] for tracker in found["trackers"]] == ["InMemory", "InMemory", "BucketDe"]
+    # What 4.0.8 read again after its restart: everything behind the mark-delete, or what no bucket holds.
+    assert found["trackers"][0]["rebuildEntries"] == 145
+
+
+def set_ttl(path: Path, seconds: int) -> None:
+    from dataclasses import replace
+
+    from store.codec.policies import BacklogQuota
+    from store.names import parse_namespace
+    from store.plans.policies import change_policies
+
+    quota = BacklogQuota(10**12, -1, "consumer_backlog_eviction")
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            changed = change_policies(
+                txn,
+                parse_namespace("acme/delayed"),
+                lambda old: replace(old, message_ttl_seconds=seconds, backlog_quotas={"destination_storage": quota}),
+                1,
+            )
+            plan = Plan("test", txn.id, changed.steps, ({},))
+        apply_plan(store, plan, 1)
+
+
+def test_dry_run_writes_nothing(cli: Cli) -> None:
+    """The fixture that watches stores fails the test when one that was only read changes."""
+    result = cli("--store", imported("small", "clean"), "delayed", "build", SHORT, "--dry-run", "-o", "json")
+    assert [row["added"] for row in result.json] == [146, 142]
+    assert all(row["dryRun"] for row in result.json)
+
+
+def test_unknown_subscription(cli: Cli) -> None:
+    result = cli("--store", imported("small", "clean"), "delayed", "due", SHORT, "-s", "nobody", "-o", "json")
+    assert result.error["code"] == "subscription-not-found"
