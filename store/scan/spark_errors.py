@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
 
-_CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
+_CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
 _LEFT_BEHIND = ("worker exited unexpectedly", "ExecutorLostFailure", "Job aborted", "Python worker failed")
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ArrowMemoryError", "exit code 137", "Container killed by YARN")
