@@ -42,6 +42,10 @@ step "Two entries sooner" \
     pulsar-admin nacks add public/default/plain -s half --delay 10m 29:20 29:21
 step "Take out what is due by then; store log keeps it" \
     pulsar-admin nacks due --now +20m --pop
+step "Which delayed messages fall due when?" \
+    pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z
+step "What would be dispatched by noon" \
+    pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-21T12:00:00Z
 step "Once more, and out again: a directory a real broker starts on" \
     pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-21T09:23:13Z
 step "Export" \
