@@ -1,0 +1,214 @@
+"""Full and read-only disks: one clear message, the right exit code, the old state intact, and the work can be finished later.
+
+Two ways to a full disk: a limit on the size of files, which works for everybody, and a small tmpfs in a mount namespace of its
+own where the kernel lets us make one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.meta import open_store
+from tests.conftest import Cli
+from tests.soundness import bytes_of_store
+from tests.stores import copied, imported
+from tests.worlds import copy_tree, world
+
+ROOT = Path(__file__).resolve().parent.parent
+_LIMITED = """
+import resource, sys
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+from pulsar_admin.cli import main
+main(sys.argv[1:])
+"""
+
+
+def run_limited(limit_bytes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command line that cannot make a file longer than LIMIT_BYTES."""
+    command = [sys.executable, "-B", "-c", _LIMITED, str(limit_bytes), *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@cache
+def mount_command() -> tuple[str, ...] | None:
+    """How to get a mount namespace of one's own here, or None."""
+    for command in (("unshare", "--mount"), ("unshare", "--user", "--map-root-user", "--mount")):
+        if shutil.which("unshare") is None:
+            return None
+        probe = subprocess.run([*command, "sh", "-c", "mount -t tmpfs tmpfs /tmp"], capture_output=True, check=False)
+        if probe.returncode == 0:
+            return command
+    return None
+
+
+def assert_full(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 8, done.stderr
+    assert done.stdout == ""
+    message, hint = done.stderr.splitlines()
+    assert message.startswith("error: no space left")
+    assert hint.startswith("hint: free")
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 4096, 30_000, 50_000, 100_000, 200_000])
+def test_import_when_files_cannot_grow(limit_bytes: int, tmp_path: Path, cli: Cli) -> None:
+    arguments = ["--store", tmp_path / "s", "store", "import", "standalone", world("small") / "crashed"]
+    assert_full(run_limited(limit_bytes, *arguments))
+    done = cli(*arguments, "-o", "json")
+    assert (done.exit_code, done.json["entries"]) == (0, 3346)
+
+
+def test_copying_import_when_files_cannot_grow(tmp_path: Path, cli: Cli) -> None:
+    arguments = ["--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean", "--copy"]
+    assert_full(run_limited(400_000, *arguments))
+    assert list((tmp_path / "s" / "entries").iterdir()) == []
+    assert cli(*arguments).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3"),
+        ("store", "index", "--rebuild"),
+    ],
+)
+def test_a_change_when_files_cannot_grow(change: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
+    path = copied("small", "clean", tmp_path)
+    before = bytes_of_store(path)
+    assert_full(run_limited(70_000, "--store", path, *change))
+    assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
+    with open_store(path) as store, store.read() as txn:
+        assert txn.count("changes") == 0
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    assert cli("--store", path, *change).exit_code == 0
+    assert bytes_of_store(path) != before or change[1] == "index"
+
+
+def in_namespace(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a shell script as root of a mount namespace; ``$ADMIN`` is the program."""
+    command = mount_command()
+    assert command is not None
+    environment = {**os.environ, "ADMIN": f"{sys.executable} -B -m pulsar_admin"}
+    return subprocess.run(
+        [*command, "sh", "-c", script, "sh", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+_FILL = """
+mount -t tmpfs -o size=$1 tmpfs "$2" || exit 99
+$ADMIN --store "$2/s" store import standalone "$3" > /dev/null; echo "import $?"
+mount -o remount,size=200m "$2"
+$ADMIN --store "$2/s" -q store import standalone "$3" > /dev/null; echo "again $?"
+head -c 300m /dev/zero > "$2/fill" 2> /dev/null
+$ADMIN --store "$2/s" store info > /dev/null; echo "info $?"
+$ADMIN --store "$2/s" store index --rebuild > /dev/null; echo "rebuild $?"
+rm "$2/fill"
+$ADMIN --store "$2/s" store check --deep > /dev/null; echo "check $?"
+"""
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """Where no mount is to be had the limits above are all there is."""
+    if mount_command() is None:
+        assert_full(run_limited(4096, "--store", tmp_path / "s", "store", "init"))
+        return
+    for size in ("8k", "44k", "64k", "128k"):
+        done = in_namespace(_FILL, size, tmp_path, world("small") / "clean")
+        assert done.stdout.split("\n") == ["import 8", "again 0", "info 0", "rebuild 8", "check 0", ""], (
+            size,
+            done.stderr,
+        )
+        assert "Traceback" not in done.stderr
+
+
+_READ_ONLY = """
+mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" || exit 99
+shift
+$ADMIN "$@"
+"""
+_READS: tuple[tuple[str, ...], ...] = (
+    ("store", "info"),
+    ("store", "check", "--deep"),
+    ("topics", "stats", "public/default/plain"),
+    ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3", "--dry-run"),
+)
+_WRITES: tuple[tuple[str, ...], ...] = (
+    ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3"),
+    ("store", "refresh"),
+    ("store", "index", "--rebuild"),
+)
+
+
+def _deny_writing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make the operating system refuse to write below FOLDER, as root is not refused by permissions."""
+    really_open, really_access = os.open, os.access
+
+    def open_(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and Path(os.fsdecode(path)).is_relative_to(folder):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return really_open(path, flags, *more, **named)
+
+    def access(path: Any, mode: int) -> bool:
+        return really_access(path, mode) and not (mode & os.W_OK and Path(path).is_relative_to(folder))
+
+    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr(os, "access", access)
+
+
+@pytest.mark.parametrize("arguments", _READS + _WRITES, ids=" ".join)
+def test_read_only_disk(arguments: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "disk" / "s"
+    copy_tree(imported("small", "clean"), path)
+    before = bytes_of_store(path)
+    if mount_command() is None:
+        _deny_writing(monkeypatch, tmp_path / "disk")
+        answer = cli("--store", path, *arguments)
+        code, errors = answer.exit_code, answer.stderr
+    else:
+        done = in_namespace(_READ_ONLY, tmp_path / "disk", "--store", path, *arguments)
+        code, errors = done.returncode, done.stderr
+    if arguments in _READS:
+        assert (code, errors) == (0, "")
+    else:
+        assert code == 3
+        assert errors.startswith("error: cannot write ")
+        assert "Read-only file system" in errors
+    assert bytes_of_store(path) == before
+
+
+@pytest.mark.parametrize("arguments", _READS + _WRITES, ids=" ".join)
+def test_read_only_disk_without_a_mount(
+    arguments: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s"
+    copy_tree(imported("small", "clean"), path)
+    _deny_writing(monkeypatch, path)
+    answer = cli("--store", path, *arguments)
+    assert (answer.exit_code, "Read-only file system" in answer.stderr) == (
+        (0, False) if arguments in _READS else (3, True)
+    )
+
+
+def test_new_store_on_a_read_only_disk(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkdir(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    for arguments in (("store", "init"), ("store", "import", "standalone", str(world("small") / "clean"))):
+        answer = cli("--store", tmp_path / "s", *arguments, "-o", "json")
+        assert (answer.exit_code, answer.error["code"]) == (3, "not-writable")
+        assert "Read-only file system" in answer.error["message"]
