@@ -59,7 +59,8 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
         before = disk_bytes(folder / "store")
         begin = time.perf_counter()
         # What a build does once the topic's entries are read: in order, cut, encoded, written, indexed, all durable.
-        ordered = sorted_rows(rows.times_ms, rows.ledger_ids, rows.entry_ids).floored(DEFAULT_RULES.tick_ms)
+        times = rows.times_ms // DEFAULT_RULES.tick_ms * DEFAULT_RULES.tick_ms
+        ordered = sorted_rows(times, rows.ledger_ids, rows.entry_ids)
         writes = dict(cut(ordered, DEFAULT_RULES.granularity_ms))
         new = Index(parse_topic(TOPIC), "s", DEFAULT_RULES, Position(0, 0), NOW_MS)
         with open_reader(store) as reader:

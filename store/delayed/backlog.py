@@ -28,9 +28,13 @@ class DelayScan:
     missing: int = 0
     unreadable: int = 0
 
-    def rows(self, parts: Iterable[Part]) -> DelayedRows:
-        """Return the delayed messages in PARTS in order, with the exact times they are to be delivered at."""
-        return join_rows(list(self.batches(parts)))
+    def rows(self, parts: Iterable[Part], tick_ms: int = 1) -> DelayedRows:
+        """Return the delayed messages in PARTS in order, with the times they are to be delivered at, rounded down to TICK_MS."""
+        found = [
+            DelayedRows(rows.times_ms // tick_ms * tick_ms, rows.ledger_ids, rows.entry_ids)
+            for rows in self.batches(parts)
+        ]
+        return join_rows(found) if len(found) != 1 else found[0].floored(tick_ms)
 
     def batches(self, parts: Iterable[Part]) -> Iterator[DelayedRows]:
         """Yield the same batch by batch."""

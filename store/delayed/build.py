@@ -85,11 +85,11 @@ def draft_index(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int, 
     end = topic.last_confirmed
     index = Index(topic.name, cursor.name, rules, end, now_ms, parts_of(topic, pending))
     draft = Draft(index, DelayScan(reader), reader.txn.id)
-    fresh = draft.scan.rows(parts_of(topic, subtract(pending, covered)))
+    fresh = draft.scan.rows(parts_of(topic, subtract(pending, covered)), rules.tick_ms)
     draft.added = len(fresh)
     if old is not None:
         _take_over(draft, PartitionSource(reader, old), old, (topic, pending))
-    for start_ms, rows in cut(fresh.floored(rules.tick_ms), rules.granularity_ms):
+    for start_ms, rows in cut(fresh, rules.granularity_ms):
         draft.writes[start_ms] = join_rows([draft.writes[start_ms], rows]) if start_ms in draft.writes else rows
     _merge_small(draft, PartitionSource(reader, old) if old is not None else None)
     return draft

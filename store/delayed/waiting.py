@@ -91,7 +91,7 @@ def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor) -> Waiting:
     if index is not None and is_current(topic, cursor, index):
         loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in index.partitions)
         return Waiting(str(topic.name), cursor.name, index.rules, PartitionSource(reader, index), loads, index)
-    rows = DelayScan(reader).rows(parts_of(topic, pending_intervals(topic, cursor.state))).floored(rules.tick_ms)
+    rows = DelayScan(reader).rows(parts_of(topic, pending_intervals(topic, cursor.state)), rules.tick_ms)
     width = rules.granularity_ms
     found = tuple(Load(start_ms, width, len(part)) for start_ms, part in cut(rows, width))
     return Waiting(str(topic.name), cursor.name, rules, RowsSource(rows), found)
