@@ -7,6 +7,7 @@ rows too, markers and entries that are no message are left out. So the rows do n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from store.scan.kernel import BAD_DIGEST, UNFRAMED
 from store.scan.messages import MessageColumns
 from store.scan.operations import LATEST_MS, TIME, ScanOptions, scan_records
 from store.scan.slices import FileRange
+from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
 
 _TIMES = {
@@ -81,18 +83,15 @@ class ReadMessages:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order."""
         schema = self.schema
-        files = PlainFiles({0: piece.path})
-        try:
-            for entries in self._entries(piece, files):
+        with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
+            for entries in self._entries(piece, source, files):
                 reader = MessageColumns(_SliceReader(_Bodies(entries)), "payload" in schema.names)
                 for batch in reader.convert(entries):
                     columns = [self._column(name, batch, piece) for name in schema.names]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        finally:
-            files.close()
 
-    def _entries(self, piece: FileRange, files: PlainFiles) -> Iterator[EntryBatch]:
-        for records in scan_records(piece, self.options, []):
+    def _entries(self, piece: FileRange, source: Source, files: PlainFiles) -> Iterator[EntryBatch]:
+        for records in scan_records(piece, self.options, [], source):
             good = records[records["flags"] & (UNFRAMED | BAD_DIGEST) == 0]
             total = np.cumsum(good["size"], dtype=np.int64)
             groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from store.scan import kernel
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.slices import FileRange
+from store.scan.sources import Source, open_source
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 
@@ -75,13 +75,11 @@ class ScanOptions:
     end_ms: int | None = None
 
 
-def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]) -> Iterator[Records]:
-    """Yield the records of a slice that pass the filters; damage goes to PROBLEMS."""
-    size = os.stat(piece.path).st_size
-    part = Slice(piece.path, piece.kind, piece.start, min(piece.end, size), piece.seek)
-    scan = FileScan(part, options.digests, options.verify)
+def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
+    """Yield the records of a slice, whose bytes are SOURCE, that pass the filters; damage goes to PROBLEMS."""
+    part = Slice(source.path, piece.kind, piece.start, min(piece.end, source.size_bytes), piece.seek)
     wanted = np.array(sorted(options.ledgers or (options.topics if options.only_topics else ())), np.int64)
-    for batch in scan.batches():
+    for batch in _scan(part, options, problems, source):
         chosen = batch
         if len(wanted) or options.only_topics:
             chosen = chosen[np.isin(chosen["ledger_id"], wanted)]
@@ -89,7 +87,26 @@ def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]
             chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
         if len(chosen):
             yield chosen
-    problems += scan.problems
+
+
+def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
+    """Yield all records of a slice; where its last one reaches over what was fetched, more is fetched."""
+    last_offset = -1
+    while True:
+        scan = FileScan(part, options.digests, options.verify)
+        for batch in scan.batches():
+            fresh = batch[batch["offset"] > last_offset]
+            if len(fresh):
+                last_offset = int(fresh["offset"][-1])
+                yield fresh
+        nothing = part.seek and not scan.records
+        if source.end >= source.size_bytes or not (nothing or scan.torn or scan.next_offset >= source.end):
+            problems += scan.problems
+            return
+        source.extend(part.end + 2 * (source.end - part.end))
+        if not nothing:
+            problems += [problem for problem in scan.problems if problem.offset < scan.resume_offset]
+            part = replace(part, start=scan.resume_offset, seek=False)
 
 
 def automatic_times(records: Records) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -121,9 +138,10 @@ class ReadEntries:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         schema = self.schema
-        for records in scan_records(piece, self.options, []):
-            columns = [self._column(name, records, piece) for name in schema.names]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        with open_source(piece) as source:
+            for records in scan_records(piece, self.options, [], source):
+                columns = [self._column(name, records, piece) for name in schema.names]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
         if name in _FLAGS:

@@ -1,25 +1,176 @@
-"""Which files a path means: a file, a directory of logs, or a glob."""
+"""Which files a path means, a local one or a URL, and the bytes of a slice of one.
+
+A local file is a path, a directory of logs, or a glob. A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs,
+file): of an object, a prefix, or with ``*`` in its last part. A query, such as ``?region=…&endpoint_override=…``, goes along.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from store.codec.entrylog import log_id_of
-from store.errors import SourceNotFound
+from store.errors import EntryLogCorrupt, SourceChanged, SourceNotFound
+
+if TYPE_CHECKING:
+    from store.scan.slices import FileRange
+
+READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach over it
+_REQUEST_BYTES = 8 << 20
+
+
+def is_url(path: str) -> bool:
+    """Whether PATH is for pyarrow's file systems."""
+    return "://" in path
 
 
 def expand_paths(pattern: str) -> list[str]:
-    """Return the files that PATTERN (comma-separated paths, directories or globs) means; raises SourceNotFound."""
-    found: list[str] = []
+    """Return the files that PATTERN (comma-separated paths, directories, globs, URLs) means; raises SourceNotFound."""
+    return [path for path, _, _ in source_files(pattern)]
+
+
+def source_files(pattern: str) -> list[tuple[str, int, int]]:
+    """Return (path or URL, −1, bytes) of the files that PATTERN means, empty ones left out; raises SourceNotFound."""
+    found: list[tuple[str, int]] = []
     for part in (text.strip() for text in pattern.split(",")):
-        path = Path(part)
-        if path.is_dir():
-            found += sorted(str(file) for file in path.iterdir() if log_id_of(file.name) is not None)
-        else:
-            found += sorted(glob(part))
+        found += _list_url(part) if is_url(part) else ((path, os.stat(path).st_size) for path in _list_local(part))
     if not found:
         raise SourceNotFound(
             f"no entry log at {pattern}", hint="name files, a directory that holds N.log files, or a glob"
         )
-    return found
+    return [(path, -1, size) for path, size in found if size]
+
+
+def _list_local(part: str) -> list[str]:
+    path = Path(part)
+    if path.is_dir():
+        return sorted(str(file) for file in path.iterdir() if log_id_of(file.name) is not None)
+    return sorted(glob(part))
+
+
+def _list_url(part: str) -> list[tuple[str, int]]:
+    from pyarrow import fs
+
+    base, mark, query = part.partition("?")
+    folder, _, name = base.rpartition("/")
+    with _translated(part):
+        if "*" not in name:
+            system, path = fs.FileSystem.from_uri(part)
+            info = system.get_file_info(path)
+            if info.type == fs.FileType.File:
+                return [(part, info.size)]
+            folder, name = base.rstrip("/"), ""
+        system, path = fs.FileSystem.from_uri(folder + mark + query)
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    files = [info for info in infos if info.type == fs.FileType.File]
+    chosen = [info for info in files if (fnmatchcase(info.base_name, name) if name else _is_log(info.base_name))]
+    return sorted((f"{folder}/{info.base_name}{mark}{query}", info.size) for info in chosen)
+
+
+def _is_log(name: str) -> bool:
+    return log_id_of(name) is not None
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
+    except (OSError, ValueError) as error:
+        raise EntryLogCorrupt(f"{where} cannot be read: {error}", hint="check address and credentials") from error
+
+
+class Source(Protocol):
+    """The bytes of a slice: a file of this machine at ``path``, complete up to ``end``, of ``size_bytes`` in all."""
+
+    path: str
+    end: int
+    size_bytes: int
+
+    def extend(self, end: int) -> None:
+        """Make it complete up to END."""
+
+
+class LocalFile:
+    """A whole local file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.end = self.size_bytes = os.stat(path).st_size
+
+    def extend(self, end: int) -> None:
+        """Nothing is missing."""
+
+
+class Fetched:
+    """Bytes of an object in memory as a file of this machine, at the same offsets; ``path`` opens it.
+
+    What lies in front of ``start`` is a hole. ``end`` grows with ``extend``; ``size_bytes`` is the whole object's.
+    """
+
+    def __init__(self, piece: FileRange, file: Any, size_bytes: int) -> None:  # Any: pyarrow's NativeFile
+        self._file = file
+        self._url = piece.path
+        self.size_bytes = size_bytes
+        self.end = piece.start
+        self._descriptor = os.memfd_create("slice")
+        self.path = f"/proc/self/fd/{self._descriptor}"
+        self.extend(min(piece.end + READ_AHEAD_BYTES, size_bytes))
+
+    def extend(self, end: int) -> None:
+        """Read on to END; raises SourceChanged for an object that is shorter than it said."""
+        end = min(end, self.size_bytes)
+        while self.end < end:
+            with _translated(self._url):
+                raw = self._file.read_at(min(_REQUEST_BYTES, end - self.end), self.end)
+            if not raw:
+                raise SourceChanged(
+                    f"{self._url} is truncated: expected {self.size_bytes} bytes, found {self.end}",
+                    hint="copy the file there again",
+                    path=self._url,
+                )
+            self.end += os.pwrite(self._descriptor, raw, self.end)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@contextmanager
+def open_source(piece: FileRange) -> Iterator[Source]:
+    """Open what a slice lies in: a local file, or the slice's bytes of a URL, read into memory.
+
+    Raises SourceChanged, SourceNotFound, EntryLogCorrupt; OSError for a local file.
+    """
+    if is_url(piece.path):
+        with _fetch(piece) as fetched:
+            yield fetched
+    else:
+        yield LocalFile(piece.path)
+
+
+@contextmanager
+def _fetch(piece: FileRange) -> Iterator[Fetched]:
+    from pyarrow import fs
+
+    with _translated(piece.path):
+        system, path = fs.FileSystem.from_uri(piece.path)
+        file = system.open_input_file(path)
+        size_bytes = file.size()
+    with file:
+        if size_bytes < piece.end:
+            raise SourceChanged(
+                f"{piece.path} became shorter: expected {piece.end} bytes or more, found {size_bytes}",
+                hint="copy the file there again",
+                path=piece.path,
+            )
+        fetched = Fetched(piece, file, size_bytes)
+        try:
+            yield fetched
+        finally:
+            fetched.close()

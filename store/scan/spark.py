@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from store.scan.local import FailedSlice, Finished
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, Operation, ReadEntries, ScanOptions
-from store.scan.slices import Cut, FileRange, local_files, plan_slices
-from store.scan.sources import expand_paths
+from store.scan.slices import Cut, FileRange, plan_slices
+from store.scan.sources import source_files
 from store.scan.spark_errors import job_error
 from store.timespec import parse_time
 
@@ -145,8 +145,9 @@ class PulsarEntries(DataSource):
             raise ValueError(
                 'pulsar_entries: name entry logs with .option("path", "/pulsar/data/bookkeeper/current/*.log")'
             )
-        files = local_files(expand_paths(self.options["path"]))
-        return plan_slices(files, Cut(int(self.options.get("sliceBytes", Cut().slice_bytes))))
+        return plan_slices(
+            source_files(self.options["path"]), Cut(int(self.options.get("sliceBytes", Cut().slice_bytes)))
+        )
 
 
 class _Reader(DataSourceReader):
