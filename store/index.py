@@ -31,10 +31,10 @@ from store.codec.index import (
     ledger_key,
 )
 from store.meta import Txn
-from store.scan.blocks import RUN, sum_blocks
-from store.scan.kernel import BAD_DIGEST
+from store.scan.native import sum_blocks
+from store.scan.record import BAD_DIGEST, RUN
 
-Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
+Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.record.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
