@@ -236,8 +236,8 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "nacks": {
         "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
-        "due": Row("commands.nacks.keeping:due", "List the kept negative acks that are due, and pop them."),
-        "stats": Row("commands.nacks.keeping:stats", "Show how many negative acks are kept for which subscription."),
+        "due": Row("commands.nacks.due:due", "List the kept negative acks that are due, and pop them."),
+        "stats": Row("commands.nacks.due:stats", "Show how many negative acks are kept for which subscription."),
         "plan": Row(
             "commands.nacks.planning:plan",
             "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",

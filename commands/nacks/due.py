@@ -1,0 +1,213 @@
+"""``nacks due`` and ``nacks stats``: what is kept for scripts, and what is due of it.
+
+A cron job asks every minute: what only changes need is imported by what changes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
+from store.errors import (
+    ChangeNotFound,
+    IndexCorrupt,
+    NothingMatches,
+    StalePlan,
+    StoreBusy,
+    TopicNotFound,
+)
+from store.names import TopicName
+
+if TYPE_CHECKING:
+    from store.codec.nackrow import TrackerRow
+    from store.meta import Txn
+    from store.nacks.kept import KeptGroup
+    from store.plans.base import Plan
+
+_RETRY_SECONDS = 0.05
+WAIT = click.option(
+    "--wait", "wait_ms", type=DURATION, default="0s", show_default=True, help="Wait for another writer so long."
+)
+DUE_COLUMNS = (
+    Column("DUE", "dueTime", "time"),
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("LEDGER", "ledgerId", "number"),
+    Column("ENTRY", "entryId", "number"),
+)
+STATS_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("BITS", "precision_bits", "number"),
+    Column("ENTRIES", "entries", "number"),
+    Column("DUE", "due_entries", "number"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("BUCKETS", "buckets", "number"),
+    Column("BITMAPS", "bitmaps", "number"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("NEXT", "next_deadline_ms", "time"),
+    Column("LAST", "last_deadline_ms", "time"),
+)
+
+
+def apply_waiting(app: App, make_plan: Callable[[], Plan], wait_ms: int) -> tuple[Plan, Any]:  # Any: JSON
+    """Make, confirm and apply a plan; while another process writes, make it again for up to WAIT_MS.
+
+    Returns the plan and its report, None when there was nothing to do. Raises StoreBusy, StalePlan.
+    """
+    last = time.monotonic() + wait_ms / 1000
+    while True:
+        plan = make_plan()
+        app.confirm(plan)
+        if not plan.steps:
+            return plan, None
+        try:
+            return plan, app.apply(plan)
+        except (StoreBusy, StalePlan):
+            if time.monotonic() >= last:
+                raise
+            time.sleep(_RETRY_SECONDS)
+
+
+# -- due --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DueRequest:
+    """Whose nacks, and what to do with them."""
+
+    topics: tuple[TopicName, ...]
+    subscription: str | None
+    pop: bool
+    popped: int | None
+    wait_ms: int
+
+
+@command(
+    "due",
+    changes=True,
+    uses=["now"],
+    examples=[],
+    elsewhere=[
+        "pulsar-admin nacks due",
+        "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s",
+        "pulsar-admin nacks due --popped 17",
+    ],
+    output="JSON lines, one an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
+    errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option("-s", "--subscription", help="Of this subscription only.")
+@click.option("--pop", is_flag=True, help="Also remove them, as one change that keeps them.")
+@click.option("--popped", type=click.IntRange(1), metavar="CHANGE", help="Show again what that change popped.")
+@WAIT
+@gather(DueRequest)
+@pass_app
+def due(app: App, options: DueRequest) -> None:
+    """List the kept negative acks that are due, and pop them.
+
+    Whole buckets, of all subscriptions or of those named; what is not due is not read. --pop removes what it lists in the one
+    transaction that also records it: when a job is killed before it used its list, `nacks due --popped CHANGE` gives it
+    again, and `store undo CHANGE` puts it back. Nothing due is no error.
+    """
+    if options.popped is not None:
+        _show_popped(app, options.popped)
+    elif options.pop:
+        _pop(app, options)
+    elif app.settings.plan is not None:
+        raise click.UsageError("--plan: only with --pop", click.get_current_context())
+    else:
+        with app.store.read() as txn:
+            _emit_due(app, due_rows(_due_groups(app, txn, options), None))
+
+
+def _show_popped(app: App, change: int) -> None:
+    from store.plans.base import read_change
+    from store.plans.nacks import popped_groups
+
+    with app.store.read() as txn:
+        _emit_due(app, due_rows(popped_groups(read_change(txn, change)), change))
+
+
+def _pop(app: App, options: DueRequest) -> None:
+    from store.plans.nacks import plan_pop
+
+    groups: list[KeptGroup] = []
+
+    def plan() -> Plan:
+        with app.store.read() as txn:
+            groups[:] = _due_groups(app, txn, options)
+            return plan_pop(txn, groups, app.now_ms)
+
+    _, report = apply_waiting(app, plan, options.wait_ms)
+    change = None if report is None else (report[0] if isinstance(report, list) else report)["change"]
+    _emit_due(app, due_rows(groups, change))
+
+
+def _due_groups(app: App, txn: Txn, options: DueRequest) -> Iterator[KeptGroup]:
+    from store.nacks.kept import iter_due
+
+    return iter_due(txn, _trackers(txn, options.topics, options.subscription), app.now_ms)
+
+
+def _trackers(txn: Txn, topics: tuple[TopicName, ...], subscription: str | None) -> list[TrackerRow]:
+    """Return the trackers meant; raises TopicNotFound for a topic that neither the trackers nor the store know."""
+    from store.nacks.kept import iter_trackers
+
+    found = [row for row in iter_trackers(txn) if subscription in (None, row.subscription)]
+    if not topics:
+        return found
+    # Imported here: a job that names no topic needs no metadata.
+    from store.topics import expand_topic
+
+    names = {str(topic) for topic in topics}
+    for topic in topics:
+        if not any(row.topic == str(topic) for row in found):
+            names |= {str(name) for name in expand_topic(txn, topic)}
+    return [row for row in found if row.topic in names]
+
+
+def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
+    """Yield one row an entry; CHANGE is the change that popped it."""
+    for group in groups:
+        head = {"topic": group.topic, "subscription": group.subscription, "ledgerId": group.ledger_id}
+        tail: dict[str, Any] = {"dueTime": group.due_ms} | ({} if change is None else {"change": change})
+        for entry_id in group.entry_ids:
+            yield head | {"entryId": entry_id} | tail
+
+
+def _emit_due(app: App, rows: Iterable[dict[str, Any]]) -> None:  # Any: JSON
+    from pulsar_admin.output import Style, emit_records
+
+    emit_records(app.writer, rows, Style(app.settings.output or "jsonl", app.settings.color, DUE_COLUMNS))
+
+
+# -- stats ------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "stats",
+    uses=["now"],
+    examples=[],
+    elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
+    output="One row a subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
+    errors=[TopicNotFound, IndexCorrupt],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option("-s", "--subscription", help="Of this subscription only.")
+@pass_app
+def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
+    """Show how many negative acks are kept for which subscription."""
+    from store.nacks.kept import read_stats
+
+    with app.store.read() as txn:
+        rows = [read_stats(txn, row, app.now_ms) for row in _trackers(txn, topics, subscription)]
+    rows.sort(key=lambda row: (row.topic, row.subscription))
+    app.emit_rows(rows, STATS_COLUMNS)
