@@ -121,10 +121,12 @@ def _link(about: dict[str, Any], code: bytes) -> Entry:  # Any: JSON
     from llvmlite import binding
 
     # What numba's helpers would do only after an error inside a kernel, which has none: it checks nothing and allocates nothing.
-    stop = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
+    # Python's own functions get their true addresses: what is said of a name here holds for numba too, should it start later.
+    process = ctypes.CDLL(None)
     for name in about["undefined"]:
         if binding.address_of_symbol(name) is None:
-            binding.add_symbol(name, stop)
+            function = getattr(process, name, process.abort)
+            binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine(opt=0))
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
