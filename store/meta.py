@@ -130,7 +130,10 @@ class Store:
             "subdir": True,
             "max_readers": _MAX_READERS,
         }
-        data_bytes = (self.path / "meta" / "data.mdb").stat().st_size if (self.path / "meta").is_dir() else 0
+        data = self.path / "meta" / "data.mdb"
+        if not data.is_file():
+            raise IndexCorrupt(f"{self.path} lacks {data}", hint="import again into a new store", path=str(data))
+        data_bytes = data.stat().st_size
         options["map_size"] = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
         # A read-only disk has no room for LMDB's reader table; nobody can write there either.
         lock = self.writable or _is_writable(self.path / "meta" / "lock.mdb")
@@ -211,7 +214,8 @@ def read_store_info(path: Path) -> StoreInfo:
     file = path / "store.json"
     try:
         fields = json.loads(file.read_bytes())
-        info = StoreInfo(fields["formatVersion"], fields["created"], fields["state"], tuple(fields["sources"]))
+        sources = tuple({**source} for source in fields["sources"])
+        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), str(fields["state"]), sources)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StoreNotFound(
             f"{path} is not a store (no store.json there)",
