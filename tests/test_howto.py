@@ -14,7 +14,7 @@ from commands.topics.resets_file import iter_reset_rows
 from tests.conftest import Cli
 
 HOWTO = Path(__file__).resolve().parent.parent / "docs" / "howto"
-PAGES = ("delayed-messages.md", "expire.md", "negative-acks.md", "reset-a-cursor.md")
+PAGES = ("clocks.md", "delayed-messages.md", "dump-and-load.md", "expire.md", "negative-acks.md", "reset-a-cursor.md")
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
