@@ -199,7 +199,7 @@ def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Co
     from store.codec.digest import DigestType
     from store.compaction.view import COMPACTED_COMPONENT
     from store.compactor.prepare import compacted_claims
-    from store.logwriter import LedgerSpec, apply_written, write_ledgers
+    from store.logwriter import LedgerSpec, PayloadColumns, apply_written, write_ledgers
     from store.plans.compaction import plan_swap
 
     store, reader = opened
@@ -207,7 +207,11 @@ def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Co
     claims = compacted_claims(prepared.topic.name, prepared.horizon)
     spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
     with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
-        written = write_ledgers(store, [(spec, compaction.payloads(bar.advance))])
+        payloads = (
+            found if isinstance(found, bytes) else PayloadColumns(found.data, found.starts, found.sizes)
+            for found in compaction.payloads(bar.advance)
+        )
+        written = write_ledgers(store, [(spec, payloads)])
     swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
     plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, app.now_ms), app.now_ms)
     return _object(apply_written(written, plan, app.now_ms))

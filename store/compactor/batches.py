@@ -6,7 +6,7 @@ trimmed since are not missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,15 @@ from store.codec.compression import LIMIT_BYTES, NONE, decompress
 from store.compaction.tail import Transactions
 from store.compaction.view import CompactedView
 from store.compactor import kernel, slot_kernel
-from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, LimitExceeded, StoreError, Unsupported
+from store.errors import (
+    EntryCorrupt,
+    EntryLogCorrupt,
+    EntryNotFound,
+    LimitExceeded,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
 from store.ledgers import EntryReader
 from store.names import Position
 from store.scan.entries import EntryBatch, EntryScan, Part
@@ -33,9 +41,12 @@ class MessageBatch:
     """Some entries in order and the messages in them. Spans are offsets into ``data`` or, IN_SCRATCH, into ``scratch``.
 
     ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more for the end.
+    ``stored_ledgers``, ``stored_entries``: where the entries were read, which in a compacted ledger is not their position.
     """
 
     compacted: bool
+    stored_ledgers: Array  # i64
+    stored_entries: Array  # i64
     data: Array  # u8
     scratch: Array  # u8
     rows: Array
@@ -54,8 +65,9 @@ class MessageBatch:
     def head(self, count: int) -> MessageBatch:
         """Return the first COUNT entries and their messages."""
         firsts = self.firsts[: count + 1]
+        places = (self.stored_ledgers[:count], self.stored_entries[:count])
         return MessageBatch(
-            self.compacted, self.data, self.scratch, self.rows[:count], self.slots[: firsts[-1]], firsts
+            self.compacted, *places, self.data, self.scratch, self.rows[:count], self.slots[: firsts[-1]], firsts
         )
 
     def position(self, index: int) -> Position:
@@ -90,18 +102,35 @@ class MessageSource:
             yield from self._scan(parts if self.view.last_entry_id >= 0 else (), compacted=True)
         yield from self._scan(self.parts, compacted=False)
 
+    def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
+        """Yield the messages of PARTS, all of which ``batches`` yielded; taken as they are asked for.
+
+        Raises SourceChanged when one of them can no longer be read.
+        """
+        scan = EntryScan(self.reader, parts)
+        for entries in scan.batches():
+            if scan.unreadable:
+                raise SourceChanged(
+                    f"{scan.unreadable[0].message}: it was sound a moment ago",
+                    hint="something changed the entry logs meanwhile: run it again",
+                )
+            yield from self._exploded(entries, compacted)
+
+    def _exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
+        kept, rows = self._rows(entries, compacted)
+        for low, high in _cuts(rows):
+            yield _explode(kept, rows, (low, high), compacted)
+
     def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[MessageBatch]:
         scan = EntryScan(self.reader, parts)
         for entries in scan.batches():
-            rows = self._rows(entries, compacted)
-            for low, high in _cuts(rows):
-                yield _explode(entries.data, rows[low:high], compacted)
+            yield from self._exploded(entries, compacted)
         self.lost += scan.missing
         self.damaged += scan.unreadable
         if not self.skip_damaged:
             _check_whole(self.reader, scan, parts)
 
-    def _rows(self, entries: EntryBatch, compacted: bool) -> Array:
+    def _rows(self, entries: EntryBatch, compacted: bool) -> tuple[EntryBatch, Array]:
         rows = np.empty(len(entries), kernel.ENTRY)
         rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
         begins = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
@@ -112,9 +141,9 @@ class MessageSource:
         if compacted:
             return self._without_broken(entries, rows, (begins, ends))
         self._drop_uncommitted(rows)
-        return rows
+        return entries, rows
 
-    def _without_broken(self, entries: EntryBatch, rows: Array, spans: tuple[Array, Array]) -> Array:
+    def _without_broken(self, entries: EntryBatch, rows: Array, spans: tuple[Array, Array]) -> tuple[EntryBatch, Array]:
         """Leave out entries of a compacted ledger that do not say whose they are."""
         broken = rows["kind"] == kernel.BROKEN
         for index in np.flatnonzero(broken).tolist():
@@ -126,7 +155,7 @@ class MessageSource:
                 if not self.skip_damaged:
                     raise
                 self.damaged.append(error)
-        return rows[~broken] if broken.any() else rows
+        return (entries.take(~broken), rows[~broken]) if broken.any() else (entries, rows)
 
     def _drop_uncommitted(self, rows: Array) -> None:
         """Mark the entries of transactions that readers never get."""
@@ -165,14 +194,17 @@ def _cuts(rows: Array) -> Iterator[tuple[int, int]]:
     yield from zip([0, *cuts], [*cuts, len(rows)], strict=True)
 
 
-def _explode(data: Array, rows: Array, compacted: bool) -> MessageBatch:
+def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compacted: bool) -> MessageBatch:
+    low, high = part
+    data, rows = entries.data, all_rows[low:high]
     scratch = _decompress(data, rows)
     is_batch = rows["kind"] == kernel.BATCH
     most = np.where(is_batch, (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1, 1)
     slots = np.empty(int(most.sum()), slot_kernel.SLOT)
     firsts = np.empty(len(rows) + 1, np.int64)
     count = slot_kernel.read_slots(data, scratch, rows, slots, firsts)
-    return MessageBatch(compacted, data, scratch, rows, slots[:count], firsts)
+    places = (entries.ledger_ids[low:high], entries.entry_ids[low:high])
+    return MessageBatch(compacted, *places, data, scratch, rows, slots[:count], firsts)
 
 
 def _decompress(data: Array, rows: Array) -> Array:

@@ -226,3 +226,58 @@ def _kind(row):
     if row.kind == ENCRYPTED_BATCH:
         return ENCRYPTED_BATCH
     return BATCH if row.messages >= 0 else STRANGE
+
+
+# -- entries kept whole -----------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, boundscheck=False)
+def frame_whole(data, rows, chosen, partition, out, starts):
+    """Write ``u32 a | MessageIdData(a) | u32 b | entry(b)`` of every entry of CHOSEN into OUT; fills STARTS, one more for the end.
+
+    An entry of a compacted ledger keeps the id it has, another gets one with PARTITION.
+    """
+    at = 0
+    for k in range(chosen.shape[0]):
+        row = rows[chosen[k]]
+        starts[k] = at
+        id_start = at + 4
+        if row.id_end > row.id_start:
+            end = _copy(data, row.id_start, row.id_end, out, id_start)
+        else:
+            end = _put_number(out, id_start, 8, row.ledger_id)
+            end = _put_number(out, end, 16, row.entry_id)
+            end = _put_number(out, end, 24, partition)
+        _put_u32(out, at, end - id_start)
+        _put_u32(out, end, row.end - row.start)
+        at = _copy(data, row.start, row.end, out, end + 4)
+    starts[chosen.shape[0]] = at
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _copy(data, start, end, out, at):
+    for i in range(end - start):
+        out[at + i] = data[start + i]
+    return at + end - start
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _put_u32(out, at, value):
+    out[at] = value >> 24 & 0xFF
+    out[at + 1] = value >> 16 & 0xFF
+    out[at + 2] = value >> 8 & 0xFF
+    out[at + 3] = value & 0xFF
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _put_number(out, at, tag, value):
+    """Write TAG and VALUE as varints; a negative one as ten bytes."""
+    out[at] = tag
+    at += 1
+    rest = np.uint64(value)
+    while rest >= np.uint64(0x80):
+        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1

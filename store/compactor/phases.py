@@ -1,12 +1,13 @@
 """The two phases of compaction (upstream ``PublishingOrderCompactor``, 4.0.8, and PIP-429).
 
-Phase one finds the latest message of every key; a null value (size 0) deletes its key. Phase two reads the same messages again
-and yields the entries that stay. Entries that cannot be opened, encrypted batches and those that are no message, are kept whole
-and take no part in phase one. Chunks of one message stay or go together: a broker keeps the last of them only.
+Phase one finds the latest message of every key; a null value (size 0) deletes its key. Phase two reads what stays again and yields
+the new entries. Entries that cannot be opened, encrypted batches and those that are no message, are kept whole and take no part in
+phase one. Chunks of one message stay or go together: a broker keeps the last of them only.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +16,13 @@ import numpy as np
 
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
+from store.compactor.inventory import WHOLE, Inventory
 from store.compactor.keys import LIMIT_KEYS, Latest, LatestKeys
-from store.compactor.rewrite import NEW, Rewriter
+from store.compactor.rewrite import NEW, EntryColumns, Rewriter
+from store.scan.entries import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Advance = Callable[[int], None]  # told how many more entries are done
-
-_WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class MessageCounts:
 
 @dataclass(slots=True)
 class CompactionResult:
-    """The numbers of phase two. ``is_changed``: something else than the compacted ledger that was read came out.
+    """The numbers of a compaction. ``is_changed``: something else than the compacted ledger that was read came out.
 
     Bytes are payload bytes of ledger entries, ``message_bytes…`` the stored payloads of messages alone.
     """
@@ -67,7 +68,7 @@ class CompactionResult:
 
 
 class Compaction:
-    """One compaction of one topic: ``find_latest``, then ``payloads``, which may run more than once."""
+    """One compaction of one topic: ``find_latest``, then ``payloads``; with the rule ``everything`` the second alone."""
 
     def __init__(self, source: MessageSource, rules: CompactionRules, partition: int) -> None:
         self.source = source
@@ -75,99 +76,143 @@ class Compaction:
         self.latest: Latest | None = None
         self.result = CompactionResult()
         self._rewriter = Rewriter(rules.form, partition)
+        self._inventory = Inventory(rules.retain_keyless)
         self._chunked: dict[bytes, int] = {}  # uuid → ordinal of the message, known at its last chunk
         self._bits = np.zeros(1, np.uint8)
+
+    # -- phase one ----------------------------------------------------------------------------------------------------
 
     def find_latest(self, advance: Advance = lambda entries: None) -> Latest:
         """Phase one."""
         with LatestKeys(self.rules.limit_keys) as keys:
-            ordinal = 0
             for batch in self.source.batches():
                 keys.add(batch)
-                self._note_chunks(batch, ordinal)
-                ordinal += len(batch.slots)
+                self._note_chunks(batch)
+                self._inventory.add(batch)
+                self._survey(batch)
                 advance(len(batch.rows))
             self.latest = keys.finish()
         self._bits = self.latest.bits
+        counts = self.result.messages
+        counts.retained = self.latest.keys
+        counts.superseded -= self.latest.keys
+        if self.rules.retain_keyless:
+            counts.retained, counts.keyless = counts.retained + counts.keyless, 0
         return self.latest
 
-    def _note_chunks(self, batch: MessageBatch, ordinal: int) -> None:
+    def _note_chunks(self, batch: MessageBatch) -> None:
         rows = batch.rows
         ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
         for index in np.flatnonzero(ends).tolist():
-            self._chunked[uuid_of(batch, index)] = ordinal + int(batch.firsts[index])
+            self._chunked[uuid_of(batch, index)] = self._inventory.messages + int(batch.firsts[index])
 
-    def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes]:
-        """Phase two: yield the payload of every entry of the new ledger; ``result`` is complete at the end."""
-        self.result = CompactionResult()
-        ordinal = 0
-        for batch in self.source.batches():
-            fates = self._fates(batch, ordinal)
-            self._count(batch, fates)
-            yield from self._kept(batch, fates)
-            ordinal += len(batch.slots)
+    def _survey(self, batch: MessageBatch) -> None:
+        """Count what is read; ``superseded`` counts every value with a key until it is known how many are the latest."""
+        result, rows, slots = self.result, batch.rows, batch.slots
+        is_there = slots["flags"] & slot_kernel.COMPACTED_OUT == 0
+        has_key = is_there & (slots["key_length"] >= 0)
+        nulls = int((has_key & (slots["value_bytes"] <= 0)).sum())
+        counts, kinds, sizes = result.messages, rows["kind"], np.maximum(rows["messages"], 1)
+        counts.null_values += nulls
+        counts.superseded += int(has_key.sum()) - nulls
+        counts.keyless += int(is_there.sum()) - int(has_key.sum())
+        counts.encrypted += int(sizes[kinds == kernel.ENCRYPTED_BATCH].sum())
+        counts.uncommitted += int(sizes[kinds == kernel.UNCOMMITTED].sum())
+        counts.undecodable += int((kinds == kernel.STRANGE).sum())
+        counts.markers += int((kinds == kernel.MARKER).sum())
+        overhead = np.where(rows["id_end"] > 0, 8 + rows["id_end"] - rows["id_start"], 0)
+        result.entries_read += len(rows)
+        result.bytes_read += int((rows["end"] - rows["start"] + overhead).sum())
+        result.message_bytes_read += int((rows["end"] - rows["meta_end"]).sum())
+        result.is_changed |= not batch.compacted
+
+    # -- phase two ----------------------------------------------------------------------------------------------------
+
+    def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes | EntryColumns]:
+        """Phase two: yield the payloads of the new ledger's entries; ``result`` is complete at the end."""
+        result = self.result
+        result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.new_format_batches = 0
+        for batch, ordinals in self._everything() if self.rules.everything else self._wanted():
+            yield from self._kept(batch, self._fates(batch, ordinals))
             advance(len(batch.rows))
+        result.is_changed |= result.entries_kept < result.entries_read
 
     def measure(self, advance: Advance = lambda entries: None) -> CompactionResult:
         """Run phase two for its numbers alone."""
-        for _ in self.payloads(advance):
-            pass
+        deque(self.payloads(advance), maxlen=0)
         return self.result
 
-    def _fates(self, batch: MessageBatch, ordinal: int) -> Array:
+    def _everything(self) -> Iterator[tuple[MessageBatch, Array]]:
+        self.result = CompactionResult()
+        for batch in self.source.batches():
+            self._survey(batch)
+            yield batch, batch.firsts[:-1]
+        counts = self.result.messages
+        counts.retained = counts.superseded + counts.null_values + counts.keyless
+        counts.superseded = counts.null_values = counts.keyless = 0
+
+    def _wanted(self) -> Iterator[tuple[MessageBatch, Array]]:
+        """Yield the entries that phase one did not rule out, and the ordinal of the first message of each."""
+        for compacted in (True, False):
+            ordinals: deque[Array] = deque()
+            parts = self._noting(self._inventory.wanted(self._bits, compacted=compacted), ordinals)
+            for batch in self.source.read_again(parts, compacted=compacted):
+                yield batch, _take(ordinals, len(batch.rows))
+
+    def _noting(self, wanted: Iterator[tuple[Part, Array]], ordinals: deque[Array]) -> Iterator[Part]:
+        for part, found in wanted:
+            ordinals.append(found)
+            yield part
+
+    def _fates(self, batch: MessageBatch, ordinals: Array) -> Array:
         """Return what becomes of each message, one of the kernel's fates."""
         fates = np.empty(len(batch.slots), np.uint8)
         if self.rules.everything:
             out = batch.slots["flags"] & slot_kernel.COMPACTED_OUT != 0
             fates[:] = np.where(out, slot_kernel.OUT_BEFORE, slot_kernel.RETAINED)
         else:
-            slot_kernel.judge(batch.slots, ordinal, self._bits, self.rules.retain_keyless, fates)
+            slot_kernel.judge(batch.slots, batch.firsts, ordinals, self._bits, self.rules.retain_keyless, fates)
         return fates
 
-    def _count(self, batch: MessageBatch, fates: Array) -> None:
-        result, rows = self.result, batch.rows
-        by_fate = np.bincount(fates, minlength=5).tolist()
-        counts = result.messages
-        counts.retained += by_fate[slot_kernel.RETAINED]
-        counts.superseded += by_fate[slot_kernel.SUPERSEDED]
-        counts.null_values += by_fate[slot_kernel.NULLED]
-        counts.keyless += by_fate[slot_kernel.KEYLESS]
-        sizes = np.maximum(rows["messages"], 1)
-        counts.encrypted += int(sizes[rows["kind"] == kernel.ENCRYPTED_BATCH].sum())
-        counts.uncommitted += int(sizes[rows["kind"] == kernel.UNCOMMITTED].sum())
-        counts.undecodable += int((rows["kind"] == kernel.STRANGE).sum())
-        counts.markers += int((rows["kind"] == kernel.MARKER).sum())
-        result.entries_read += len(rows)
-        overhead = np.where(rows["id_end"] > 0, 8 + rows["id_end"] - rows["id_start"], 0)
-        result.bytes_read += int((rows["end"] - rows["start"] + overhead).sum())
-        result.message_bytes_read += int((rows["end"] - np.minimum(rows["meta_end"], rows["end"])).sum())
-
-    def _kept(self, batch: MessageBatch, fates: Array) -> Iterator[bytes]:
+    def _kept(self, batch: MessageBatch, fates: Array) -> Iterator[bytes | EntryColumns]:
+        """Yield what stays of BATCH in order: runs of entries as they are, and batches written anew."""
         kept = fates == slot_kernel.RETAINED
         rows, firsts = batch.rows, batch.firsts
         totals = np.concatenate([[0], np.cumsum(kept)])
-        per_entry = totals[firsts[1:]] - totals[firsts[:-1]]
-        stays = (per_entry > 0) | np.isin(rows["kind"], _WHOLE) | (rows["kind"] == kernel.CHUNK)
-        dropped = len(rows) - int(stays.sum())
-        self.result.is_changed |= dropped > 0 or not batch.compacted
+        stays = (totals[firsts[1:]] > totals[firsts[:-1]]) | np.isin(rows["kind"], WHOLE)
         kinds = rows["kind"].tolist()
+        whole: list[int] = []
         for index in np.flatnonzero(stays).tolist():
             if kinds[index] == kernel.CHUNK and not self._keeps_chunk(batch, index):
-                self.result.is_changed = True
                 continue
-            mine = kept[firsts[index] : firsts[index + 1]]
-            if kinds[index] != kernel.BATCH or self._rewriter.is_as_wanted(batch, index, mine):
-                payload = self._rewriter.whole(batch, index)
-                stored = int(rows["end"][index] - rows["meta_end"][index])
-            else:
-                payload = self._rewriter.rebatched(batch, index, mine)
-                stored = self._rewriter.stored_bytes
-                self.result.is_changed = True
-            self.result.entries_kept += 1
-            self.result.new_format_batches += kinds[index] == kernel.BATCH and self.rules.form == NEW
-            self.result.bytes_kept += len(payload)
-            self.result.message_bytes_kept += stored
-            yield payload
+            if kinds[index] == kernel.BATCH:
+                mine = kept[firsts[index] : firsts[index + 1]]
+                self.result.new_format_batches += self.rules.form == NEW
+                if not self._rewriter.is_as_wanted(batch, index, mine):
+                    yield from self._whole(batch, whole)
+                    whole = []
+                    yield self._rebatched(batch, index, mine)
+                    continue
+            whole.append(index)
+        yield from self._whole(batch, whole)
+
+    def _whole(self, batch: MessageBatch, chosen: list[int]) -> Iterator[EntryColumns]:
+        if not chosen:
+            return
+        indexes = np.array(chosen, np.int64)
+        columns, rows = self._rewriter.whole(batch, indexes), batch.rows[indexes]
+        self.result.entries_kept += len(chosen)
+        self.result.bytes_kept += int(columns.sizes.sum())
+        self.result.message_bytes_kept += int((rows["end"] - rows["meta_end"]).sum())
+        yield columns
+
+    def _rebatched(self, batch: MessageBatch, index: int, kept: Array) -> bytes:
+        payload = self._rewriter.rebatched(batch, index, kept)
+        self.result.entries_kept += 1
+        self.result.bytes_kept += len(payload)
+        self.result.message_bytes_kept += self._rewriter.stored_bytes
+        self.result.is_changed = True
+        return payload
 
     def _keeps_chunk(self, batch: MessageBatch, index: int) -> bool:
         """Whether the message of chunk INDEX stays; one whose last chunk is not here may still become whole: it does."""
@@ -179,6 +224,18 @@ class Compaction:
         if batch.rows[index]["key_length"] < 0:
             return self.rules.retain_keyless
         return bool(self._bits[ordinal >> 3] >> (ordinal & 7) & 1)
+
+
+def _take(ordinals: deque[Array], count: int) -> Array:
+    """Take the ordinals of the next COUNT entries off ORDINALS."""
+    taken: list[Array] = []
+    while count:
+        first = ordinals.popleft()
+        taken.append(first[:count])
+        if len(first) > count:
+            ordinals.appendleft(first[count:])
+        count -= len(taken[-1])
+    return np.concatenate(taken) if taken else np.empty(0, np.int64)
 
 
 def uuid_of(batch: MessageBatch, index: int) -> bytes:

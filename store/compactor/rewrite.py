@@ -8,6 +8,8 @@ messages in the batch stays what it was, the codec too; the entry's checksum is 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from store.codec.batch import encode_batch, placeholder
 from store.codec.compression import LIMIT_BYTES, compress
 from store.codec.message import encode_message_entry
-from store.compactor import slot_kernel
+from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch
 from store.errors import LimitExceeded
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -27,6 +29,22 @@ _SIZE = struct.Struct(">I")
 _PLACEHOLDER = encode_batch([placeholder()])
 
 
+_MOST_FRAMING_BYTES = 4 + 3 * 11 + 4
+
+
+@dataclass(frozen=True, slots=True)
+class EntryColumns:
+    """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; u8, i64, i64."""
+
+    data: Array
+    starts: Array
+    sizes: Array
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True):
+            yield bytes(self.data.data[start : start + size])
+
+
 class Rewriter:
     """Builds entries in one format; ``partition``: of the topic, −1 for none."""
 
@@ -35,9 +53,14 @@ class Rewriter:
         self._partition = partition
         self.stored_bytes = 0  # payload of the entry rebatched last, as it is stored
 
-    def whole(self, batch: MessageBatch, index: int) -> bytes:
-        """Return the compacted entry that holds entry INDEX as it is."""
-        return self._framed(batch, index, batch.stored(index))
+    def whole(self, batch: MessageBatch, chosen: Array) -> EntryColumns:
+        """Return the compacted entries that hold the entries CHOSEN as they are."""
+        rows = batch.rows[chosen]
+        sizes = rows["end"] - rows["start"] + rows["id_end"] - rows["id_start"] + _MOST_FRAMING_BYTES
+        data = np.empty(int(sizes.sum()), np.uint8)
+        starts = np.empty(len(chosen) + 1, np.int64)
+        kernel.frame_whole(batch.data, batch.rows, chosen, self._partition, data, starts)
+        return EntryColumns(data, starts[:-1], np.diff(starts))
 
     def is_as_wanted(self, batch: MessageBatch, index: int, kept: Array) -> bool:
         """Whether batch INDEX is a compacted one of the wanted format and loses no message; KEPT: bool, a message.

@@ -213,16 +213,17 @@ def mark_last(last, bits):
 
 
 @njit(cache=True, boundscheck=False)
-def judge(slots, base, bits, retain_keyless, fates):
-    """Fill fates[s] with what becomes of message BASE + s."""
-    for s in range(slots.shape[0]):
-        slot = slots[s]
-        ordinal = base + s
-        if slot.flags & COMPACTED_OUT:
-            fates[s] = OUT_BEFORE
-        elif slot.key_length < 0:
-            fates[s] = RETAINED if retain_keyless else KEYLESS
-        elif bits[ordinal >> 3] >> (ordinal & 7) & 1:
-            fates[s] = RETAINED
-        else:
-            fates[s] = NULLED if slot.value_bytes <= 0 else SUPERSEDED
+def judge(slots, firsts, ordinals, bits, retain_keyless, fates):
+    """Fill fates[s] with what becomes of message s; ordinals[i]: that of the first message of entry i."""
+    for i in range(ordinals.shape[0]):
+        for s in range(firsts[i], firsts[i + 1]):
+            slot = slots[s]
+            ordinal = ordinals[i] + s - firsts[i]
+            if slot.flags & COMPACTED_OUT:
+                fates[s] = OUT_BEFORE
+            elif slot.key_length < 0:
+                fates[s] = RETAINED if retain_keyless else KEYLESS
+            elif bits[ordinal >> 3] >> (ordinal & 7) & 1:
+                fates[s] = RETAINED
+            else:
+                fates[s] = NULLED if slot.value_bytes <= 0 else SUPERSEDED

@@ -212,7 +212,7 @@ class _Comparison:
 
     def _fates(self, batch: MessageBatch) -> Array:
         fates = np.empty(len(batch.slots), np.uint8)
-        slot_kernel.judge(batch.slots, self._ordinal, self._bits, False, fates)
+        slot_kernel.judge(batch.slots, batch.firsts, self._ordinal + batch.firsts[:-1], self._bits, False, fates)
         self._ordinal += len(batch.slots)
         return fates
 

@@ -74,7 +74,9 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -
         latest = compaction.find_latest()
         if limit_keys == 3 and latest.keys + latest.nulls > 8:
             assert latest.spilled_runs > 1
-        assert list(compaction.payloads()) == _payloads(reader, name)
+        written = [found if isinstance(found, bytes) else list(found) for found in compaction.payloads()]
+        flat = [payload for found in written for payload in ([found] if isinstance(found, bytes) else found)]
+        assert flat == _payloads(reader, name)
 
 
 @pytest.mark.parametrize(("world", "name"), COMPACTED)
