@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
-from store.errors import SourceNotFound
+from store.errors import SourceNotFound, StoreError
 from store.scan import sources
 from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
@@ -67,3 +73,65 @@ def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
     assert [failed.piece for failed in engine.failed] == [pieces[-1]]
     assert "became shorter" in engine.failed[0].reason
     assert set(found) == set(pieces[:-1])
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a bucket with the entry logs, on a server of its own on loopback; ``{}`` stands for the object."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    url = f"s3://key:secret@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+    try:
+        _wait(port)
+        system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
+        system.create_dir("logs")
+        for log in FOLDER.glob("*.log"):
+            with system.open_output_stream(f"logs/current/{log.name}") as out:
+                out.write(log.read_bytes())
+        yield url
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _wait(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError("the server does not start")
+
+
+def test_s3(bucket: str) -> None:
+    local = _rows(ReadEntries(columns=COLUMNS), plan_slices(source_files(str(FOLDER)), Cut()))
+    for pattern in ("current", "current/*.log"):
+        files = source_files(bucket.format(pattern))
+        assert sum(size for _, _, size in files) == sum(log.stat().st_size for log in FOLDER.glob("*.log"))
+        assert _rows(ReadEntries(columns=COLUMNS), plan_slices(files, Cut(2 << 20))) == local
+
+
+def test_a_truncated_object_on_s3(bucket: str) -> None:
+    path = bucket.format("cut/0.log")
+    system, key = fs.FileSystem.from_uri(path)
+    whole = (FOLDER / "0.log").read_bytes()
+    with system.open_output_stream(key) as out:
+        out.write(whole)
+    pieces = plan_slices(source_files(path), Cut(2 << 20))
+    with system.open_output_stream(key) as out:
+        out.write(whole[:-1000])
+    engine = LocalEngine(1)
+    found = dict(engine.run(ReadEntries(columns=COLUMNS), pieces, lambda _: None))
+    assert [failed.piece for failed in engine.failed] == [pieces[-1]]
+    assert set(found) == set(pieces[:-1])
+    assert "became shorter" in engine.failed[0].reason
+
+
+def test_nothing_in_the_bucket(bucket: str) -> None:
+    with pytest.raises(StoreError):
+        source_files(bucket.format("nothing/*.log"))
