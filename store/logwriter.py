@@ -2,7 +2,7 @@
 
 Order: the logs' bytes are durable first (``write_ledgers``); then one transaction catalogues and indexes them, keeps their ids
 taken and applies the change that points at them (``apply_written``). A process killed in between leaves a file under
-``entries/`` that no catalogue row names: ``iter_orphan_files`` names it. Undoing the change takes the pointers away and leaves
+``entries/`` that no catalogue row names: ``store check`` does. Undoing the change takes the pointers away and leaves
 the entries in the index, so that the undo can itself be undone.
 
 Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1. Log format: docs/formats/entry-log.md.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -369,11 +369,3 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 def find_bookie(txn: Txn) -> str:
     """Return the id of a bookie that the metadata knows: the one that will hold what is written here."""
     return next(iter_children(txn, f"{LEDGERS_ROOT}/cookies"), DEFAULT_BOOKIE)
-
-
-def iter_orphan_files(store: Store, txn: Txn) -> Iterator[Path]:
-    """Yield the files under ``entries/`` that no catalogue row names: left by a process that was killed while it wrote."""
-    known = {log.path for log in iter_logs(txn)}
-    for path in sorted((store.path / "entries").iterdir()):
-        if path.is_file() and str(path.relative_to(store.path)) not in known:
-            yield path
