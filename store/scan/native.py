@@ -121,12 +121,10 @@ def _link(about: dict[str, Any], code: bytes) -> Entry:  # Any: JSON
     from llvmlite import binding
 
     # What numba's helpers would do only after an error inside a kernel, which has none: it checks nothing and allocates nothing.
-    # Python's own functions get their true addresses: what is said of a name here holds for numba too, should it start later.
-    process = ctypes.CDLL(None)
+    stop = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in about["undefined"]:
         if binding.address_of_symbol(name) is None:
-            function = getattr(process, name, process.abort)
-            binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+            binding.add_symbol(name, stop)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine(opt=0))
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -88,17 +88,6 @@ def test_another_process_loads_it_without_numba(made: Path) -> None:
     assert done.stdout.split() == [str(count), str(at), str(why), "False"]
 
 
-def test_numba_still_works_behind_it(made: Path) -> None:
-    """What the image leaves undefined is no function of Python's: numba calls those to take its arguments."""
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        f"from pathlib import Path; from store.scan import native; assert native.load(Path({str(made)!r}))\n"
-        "from numba import njit; print(njit(lambda number: number + 1)(41))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["42"]
-
-
 @pytest.mark.parametrize("damage", ["absent", "empty", "cut", "flipped"])
 def test_an_image_that_is_not_whole_is_not_loaded(damage: str, made: Path, tmp_path: Path) -> None:
     path, raw = tmp_path / "kernels-1.image", bytearray(made.read_bytes())
