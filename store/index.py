@@ -31,10 +31,10 @@ from store.codec.index import (
     ledger_key,
 )
 from store.meta import Txn
-from store.scan.native import sum_blocks
-from store.scan.record import BAD_DIGEST, RUN
+from store.scan.blocks import RUN, sum_blocks
+from store.scan.kernel import BAD_DIGEST
 
-Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.record.RECORD
+Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 

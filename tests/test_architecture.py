@@ -31,11 +31,9 @@ PARAMETERS = 6
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 LARGER: dict[str, str] = {
     "store/generate/kernel.py:_put_metadata": _KERNEL,
-    "store/generate/kernel.py:_put_batched": _KERNEL,
     "store/generate/kernel.py:_put_body": _KERNEL,
     "store/generate/kernel.py:_put_entry": _KERNEL,
     "store/generate/kernel.py:write_entries": _KERNEL,
-    "store/scan/image.py:_call": _KERNEL,
     "store/scan/kernel.py:_read_metadata": _KERNEL,
     "store/scan/kernel.py:_read_payload": _KERNEL,
     "store/scan/kernel.py:scan_log": _KERNEL,

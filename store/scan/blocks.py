@@ -6,7 +6,28 @@ import numpy as np
 from numba import njit
 
 from store.codec.index import BLOCK_BITS, NO_MAX, NO_MIN
-from store.scan.record import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.scan.kernel import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+
+RUN = np.dtype(
+    [
+        ("start", np.int64),
+        ("end", np.int64),
+        ("ledger_id", np.int64),
+        ("block", np.int64),
+        ("messages", np.int64),
+        ("payload_bytes", np.int64),
+        ("publish_min_ms", np.int64),
+        ("publish_max_ms", np.int64),
+        ("broker_min_ms", np.int64),
+        ("broker_max_ms", np.int64),
+        ("auto_min_ms", np.int64),
+        ("auto_max_ms", np.int64),
+        ("broker_count", np.int64),
+        ("unframed", np.int64),
+        ("others", np.int64),  # records that do not hold exactly one message
+        ("max_lac", np.int64),
+    ]
+)
 
 
 @njit(cache=True, boundscheck=False)

@@ -22,7 +22,7 @@ from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_candidates, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
-from store.scan import native, record
+from store.scan import kernel
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int16]]]
@@ -115,7 +115,7 @@ class FileScan:
         self.resume_offset, self.tail_records = offset, 0
 
     def _scan(self, window: _Window) -> Iterator[Records]:
-        rows = np.zeros(BATCH_RECORDS, record.RECORD)
+        rows = np.zeros(BATCH_RECORDS, kernel.RECORD)
         while self.next_offset < window.stop:
             window.move_to(self.next_offset)
             start = self.next_offset
@@ -124,25 +124,25 @@ class FileScan:
             batch["offset"] += window.base
             self.next_offset = window.base + at
             self._note_bad_digests(batch, window)
-            if why == record.END and self._is_torn_journal(batch):
-                why = record.STRANGE
-            if why == record.STRANGE:
+            if why == kernel.END and self._is_torn_journal(batch):
+                why = kernel.STRANGE
+            if why == kernel.STRANGE:
                 batch = self._look_again(batch)
             self._count(batch, start)
-            if why == record.STRANGE:
+            if why == kernel.STRANGE:
                 self._step_over(window)
             batch = self._without_impossible(batch)
             if len(batch):
                 yield batch
-            if why == record.MORE:
+            if why == kernel.MORE:
                 window.widen(self.next_offset)
-            elif why == record.END and self.slice.kind == "journal" and not self._goes_on(window):
+            elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(window):
                 return
 
     def _count(self, batch: Records, start: int) -> None:
         """Count BATCH, which was read from START on, and move ``resume_offset`` behind what is good of it."""
         self.records += len(batch)
-        good = np.flatnonzero(batch["flags"] & record.BAD_DIGEST == 0)
+        good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         if len(batch) and len(good) and good[-1] == len(batch) - 1:
             self._good_until(self.next_offset)
         elif len(good):
@@ -159,7 +159,7 @@ class FileScan:
         impossible = batch["entry_id"] >= ENTRY_ID_LIMIT
         if not impossible.any():
             return batch
-        for row in batch[impossible & (batch["flags"] & record.BAD_DIGEST == 0)]:
+        for row in batch[impossible & (batch["flags"] & kernel.BAD_DIGEST == 0)]:
             reason = f"entry id {row['entry_id']} is beyond {ENTRY_ID_LIMIT}"
             self.problems.append(
                 Problem(int(row["offset"]), 4 + int(row["size"]), reason, int(row["ledger_id"]), int(row["entry_id"]))
@@ -171,19 +171,20 @@ class FileScan:
         start = self.next_offset - window.base
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
         if self.slice.kind == "journal":
-            result = native.scan_journal(window.data, start, behind, (self.ledgers, self.verify), rows)
+            result = kernel.scan_journal(window.data, start, behind, self.ledgers, self.verify, rows)
         else:
             stop = window.stop - window.base
-            result = native.scan_log(window.data, start, stop, behind, (self.ledgers, self.verify), rows)
-        return result
+            result = kernel.scan_log(window.data, start, stop, behind, self.ledgers, self.verify, rows)
+        count, at, why = result
+        return count, at, why
 
     def _is_torn_journal(self, batch: Records) -> bool:
         """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
-        return self.slice.kind == "journal" and len(batch) > 0 and bool(batch[-1]["flags"] & record.BAD_DIGEST)
+        return self.slice.kind == "journal" and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
 
     def _look_again(self, batch: Records) -> Records:
         """Move back to the last record of BATCH, and leave it out, when its digest is bad: its size may be what is wrong."""
-        if not len(batch) or not batch[-1]["flags"] & record.BAD_DIGEST:
+        if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return batch
         self.next_offset = int(batch[-1]["offset"])
         self.problems.pop()
@@ -260,16 +261,16 @@ class FileScan:
 
     def _note_bad_digests(self, batch: Records, window: _Window) -> None:
         """Give records whose digest is of another type a second chance; note the others as problems."""
-        for index in np.flatnonzero(batch["flags"] & record.BAD_DIGEST).tolist():
+        for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
             row = batch[index]
             at = int(row["offset"]) - window.base
             body = memoryview(window.data.data)[at + 4 : at + 4 + int(row["size"])]
             kind = find_digest_type(body)
             if kind is DigestType.HMAC:
-                from store.scan.kernel import read_bodies  # numba
-
                 known = (row["ledger_id"].reshape(1), np.array([DIGEST_SIZE[kind]], np.int16))
-                read_bodies(window.data, np.array([at]), np.array([len(body)]), known, False, batch[index : index + 1])
+                kernel.read_bodies(
+                    window.data, np.array([at]), np.array([len(body)]), known, False, batch[index : index + 1]
+                )
                 batch[index]["offset"] = at + window.base
                 continue
             self.problems.append(
