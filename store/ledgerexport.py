@@ -159,15 +159,20 @@ class _Record:
 def _place_records(txn: Txn, ledger_ids: tuple[int, ...], log_id: int) -> Iterator[_Record]:
     """Yield the entries of the ledgers, one log after the other from LOG_ID on; the same ones every time."""
     position = HEADER_BYTES
+    for ledger_id, entry_id, place in _iter_places(txn, ledger_ids):
+        if position + _SIZE_BYTES + place[2] > LOG_LIMIT_BYTES:
+            log_id, position = log_id + 1, HEADER_BYTES
+        yield _Record(ledger_id, entry_id, place, log_id, position)
+        position += _SIZE_BYTES + place[2]
+
+
+def _iter_places(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
+    """Yield (ledger id, entry id, place) of every entry up to the ledgers' ends."""
     for ledger_id in ledger_ids:
         last = read_ledger(txn, ledger_id).last_entry_id
         for block in iter_blocks(txn, ledger_id):
             for index in range(block.index_of(last + 1)):
-                place = block.place(index)
-                if position + _SIZE_BYTES + place[2] > LOG_LIMIT_BYTES:
-                    log_id, position = log_id + 1, HEADER_BYTES
-                yield _Record(ledger_id, block.entry_id(index), place, log_id, position)
-                position += _SIZE_BYTES + place[2]
+                yield ledger_id, block.entry_id(index), block.place(index)
 
 
 def _write_log(files: EntryFiles, records: Iterable[_Record], path: Path) -> None:

@@ -31,6 +31,7 @@ PARAMETERS = 6
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 LARGER: dict[str, str] = {
     "store/generate/kernel.py:_put_metadata": _KERNEL,
+    "store/generate/kernel.py:_put_batched": _KERNEL,
     "store/generate/kernel.py:_put_body": _KERNEL,
     "store/generate/kernel.py:_put_entry": _KERNEL,
     "store/generate/kernel.py:write_entries": _KERNEL,
@@ -65,6 +66,7 @@ RANKS = {
     "atomic": 2,
     "meta": 2,
     "catalog": 2,
+    "tree": 2,
     "entrylogs": 2,
     "sources": 2,
     "plans": 4,

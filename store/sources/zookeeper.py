@@ -40,13 +40,12 @@ def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKe
     logs = _numbered(directory, "log")
     # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
     first = max((index for index, (zxid, _) in enumerate(logs) if zxid <= base + 1), default=0)
-    for index, (_, file) in enumerate(logs[first:], first):
+    for _, file in logs[first:]:
         for item in _read_log(file):
-            if isinstance(item, TornLog):
-                if index < len(logs) - 1:
-                    problems.append(f"{file} @ {item.offset:#x}: {item.reason}; the rest of this log is lost")
-            elif item.zxid > base:
+            if isinstance(item, Transaction) and item.zxid > base:
                 _apply(nodes, item)
+            elif isinstance(item, TornLog) and file != logs[-1][1]:
+                problems.append(f"{file} @ {item.offset:#x}: {item.reason}; the rest of this log is lost")
     yield from (nodes[path] for path in sorted(nodes) if not nodes[path].ephemeral)
 
 
