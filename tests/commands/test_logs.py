@@ -1,0 +1,150 @@
+"""``logs`` against BookKeeper's own readlog, and on damaged, torn, sealed and foreign files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+from store.codec.digest import DigestType
+from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from tests.conftest import Cli
+from tests.scan.test_files import entry_record
+from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
+
+LOGS = [("clean", "0.log"), ("clean", "1.log"), ("crashed", "3.log"), ("crashed", "5.log")]
+
+
+@pytest.mark.parametrize(("state", "name"), LOGS)
+def test_dump_equals_readlog(state: str, name: str, cli: Cli) -> None:
+    with gzip.open(GOLDEN / "readlog-small.csv.gz", "rt", newline="") as stream:
+        golden = [row for row in csv.DictReader(stream) if (row["state"], row["log"]) == (state, name)]
+    expected = [tuple(int(row[key]) for key in ("ledger", "entry", "ByteOffset", "EntrySize")) for row in golden]
+    path = world("small") / state / "bookkeeper/current" / name
+    with assert_unchanged(path):
+        answer = cli("logs", "dump", path, "-o", "jsonl")
+    assert answer.exit_code == 0
+    rows = answer.json_lines
+    assert [(row["ledgerId"], row["entryId"], row["offset"], row["size"]) for row in rows] == expected
+    assert {row["state"] for row in rows} == {"ok"}
+    assert {row["digestType"] for row in rows} <= {"CRC32C", "CRC32"}
+
+
+def test_dump_of_one_ledger_and_as_csv(cli: Cli) -> None:
+    path = world("small") / "clean/bookkeeper/current/0.log"
+    rows = cli("logs", "dump", path, "--ledger", "9", "-o", "jsonl").json_lines
+    assert [row["entryId"] for row in rows] == list(range(25))
+    assert [row["length"] for row in rows[:3]] == [222, 310, 436]
+    table = list(csv.DictReader(io.StringIO(cli("logs", "dump", path, "--ledger", "9", "-o", "csv").stdout)))
+    assert [int(row["ENTRY"]) for row in table] == list(range(25))
+    unverified = cli("logs", "dump", path, "--ledger", "9", "--no-checksums", "-o", "jsonl").json_lines
+    assert {row["state"] for row in unverified} == {"unverified"}
+
+
+def test_dump_of_a_journal(cli: Cli) -> None:
+    (path,) = (world("small") / "clean/bookkeeper/current").glob("*.txn")
+    answer = cli("logs", "dump", path, "-o", "jsonl")
+    assert (answer.exit_code, len(answer.json_lines)) == (0, 2569)
+
+
+def test_dump_shows_damage_in_its_place(tmp_path: Path, cli: Cli) -> None:
+    parts = [entry_record(3, entry_id) for entry_id in range(6)]
+    bad = bytearray(parts[2])
+    bad[-1] ^= 1
+    path = tmp_path / "0.log"
+    path.write_bytes(
+        encode_header(EntryLogHeader(1, 0, 0))
+        + b"".join((*parts[:2], bytes(bad), parts[3], b"\x07" * 99, *parts[4:], parts[0][:20]))
+    )
+    answer = cli("logs", "dump", path, "-o", "jsonl")
+    assert answer.exit_code == 1
+    rows = answer.json_lines
+    assert [row["state"].split(":")[0] for row in rows] == [
+        "ok",
+        "ok",
+        "bad",
+        "ok",
+        "unreadable bytes",
+        "ok",
+        "ok",
+        "torn tail",
+    ]
+    assert [row["entryId"] for row in rows] == [0, 1, 2, 3, -1, 4, 5, -1]
+    assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+    assert (rows[4]["size"], rows[7]["size"]) == (99, 20)
+
+
+@pytest.mark.parametrize("kind", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
+def test_digest_types(kind: DigestType, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(encode_header(EntryLogHeader(1, 0, 0)) + entry_record(1, 0, kind))
+    (row,) = cli("logs", "dump", path, "-o", "jsonl").json_lines
+    assert row["digestType"] == kind.name
+
+
+def test_list(cli: Cli) -> None:
+    folder = world("small") / "crashed/bookkeeper"
+    rows = {Path(row["path"]).name: row for row in cli("logs", "list", folder, "-o", "json").json}
+    assert set(rows) == {"0.log", "1.log", "3.log", "5.log", "1a1fd6a8c5d.txn", "1a1fd6a8c5e.txn", "1a1fd6a8c5f.txn"}
+    assert (rows["0.log"]["sealed"], rows["0.log"]["ledgers"], rows["0.log"]["version"]) == (True, 64, 1)
+    assert (rows["1.log"]["sealed"], rows["1.log"]["ledgers"]) == (False, None)
+    assert (rows["1a1fd6a8c5f.txn"]["kind"], rows["1a1fd6a8c5f.txn"]["version"]) == ("journal", 6)
+    assert cli("logs", "list", folder / "current", "-o", "json").json == cli("logs", "list", folder, "-o", "json").json
+
+
+def test_verify_recorded(cli: Cli) -> None:
+    folder = world("small") / "crashed/bookkeeper/current"
+    with assert_unchanged(folder):
+        answer = cli("logs", "verify", folder, "-o", "json")
+    assert answer.exit_code == 0
+    rows = {Path(row["path"]).name: row for row in answer.json}
+    assert {name: row["records"] for name, row in rows.items() if name.endswith(".log")} == {
+        "0.log": 1087, "1.log": 1479, "3.log": 28, "5.log": 1,
+    }  # fmt: skip
+    assert (rows["0.log"]["map"], rows["1.log"]["map"]) == ("ok", "absent")
+    assert all((row["problems"], row["torn"]) == (0, False) for row in rows.values())
+
+
+def test_verify_finds_a_lying_map(tmp_path: Path, cli: Cli) -> None:
+    records = entry_record(1, 0) + entry_record(2, 0)
+    head_bytes, true = 1024, len(entry_record(1, 0))
+    for sizes, good in (
+        ({1: true, 2: true}, True),
+        ({1: true, 2: true + 1}, False),
+        ({1: true}, False),
+        ({1: true, 9: true}, False),
+    ):
+        path = tmp_path / "0.log"
+        header = encode_header(EntryLogHeader(1, head_bytes + len(records), len(sizes)))
+        path.write_bytes(header + records + encode_ledgers_map(sizes))
+        answer = cli("logs", "verify", path, "-o", "json")
+        (row,) = answer.json
+        assert (answer.exit_code, row["map"] == "ok") == (0 if good else 1, good), sizes
+
+
+def test_verify_finds_a_flipped_bit(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    log = source / "bookkeeper/current/0.log"
+    data = bytearray(log.read_bytes())
+    data[143_010 + 100] ^= 4  # the payload of entry 9:0
+    log.write_bytes(data)
+    answer = cli("logs", "verify", log, "-o", "json")
+    (row,) = answer.json
+    assert (answer.exit_code, row["problems"], row["records"]) == (1, 1, 1087)
+    assert "digest mismatch, entry 9:0" in row["details"][0]
+    assert cli("logs", "dump", log).exit_code == 1
+
+
+def test_dump_wants_one_file(cli: Cli) -> None:
+    answer = cli("logs", "dump", world("small") / "clean/bookkeeper/current", "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (2, "invalid-value")
+
+
+def test_not_a_bookie(tmp_path: Path, cli: Cli) -> None:
+    for command in ("list", "verify"):
+        answer = cli("logs", command, tmp_path, "-o", "json")
+        assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
+        assert "found none" in answer.error["message"]

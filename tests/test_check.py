@@ -1,0 +1,220 @@
+"""``store check``: sound stores have no problem; each kind of contradiction is found and named with its code."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from store.catalog import Damage, iter_logs, put_damage, put_log
+from store.check import Finding, check_store
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.index import BLOCK_HEADER, block_key, ledger_key
+from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
+from store.meta import Store, Txn, open_store
+from store.names import Position
+from store.owners import Owner, put_owners
+from store.tree import Node, put_node, read_node, tree_key
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.worlds import STATES, WORLD_NAMES
+
+PLAIN = "/managed-ledgers/public/default/persistent/plain"
+
+
+def findings(path: Path, *, deep: bool = False) -> list[Finding]:
+    with open_store(path) as store:
+        return list(check_store(store, deep=deep))
+
+
+def codes(path: Path, *, deep: bool = False) -> set[str]:
+    return {finding.code for finding in findings(path, deep=deep) if finding.severity == "problem"}
+
+
+@pytest.mark.parametrize("name", WORLD_NAMES)
+@pytest.mark.parametrize("state", STATES)
+def test_recorded_worlds_have_no_problem(name: str, state: str) -> None:
+    found = findings(imported(name, state), deep=True)
+    assert {finding.code for finding in found} == {"ledgers-unreferenced", "ledgers-deleted"}
+    assert {finding.severity for finding in found} == {"note"}
+
+
+def test_progress_of_a_deep_check() -> None:
+    told: list[int] = []
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        list(check_store(store, deep=True, advance=told.append))
+        assert sum(told) == sum(log.size_bytes for log in iter_logs(txn))
+
+
+Change = Callable[[Txn], object]
+
+
+def _flip(database: str, key: bytes, at: int) -> Change:
+    def work(txn: Txn) -> None:
+        row = bytearray(txn.get(database, key) or b"")
+        row[at] ^= 1
+        txn.put(database, key, bytes(row))
+
+    return work
+
+
+def _set_value(path: str, make: Callable[[bytes], bytes]) -> Change:
+    def work(txn: Txn) -> None:
+        node = read_node(txn, path)
+        put_node(txn, Node(path, node.stat, make(node.value)))
+
+    return work
+
+
+def _shorter_ledger(value: bytes) -> bytes:
+    metadata = decode_ledger_metadata(value, "test")
+    return encode_ledger_metadata(replace(metadata, length=metadata.length + 1), value)
+
+
+def _longer_ledger(value: bytes) -> bytes:
+    metadata = decode_ledger_metadata(value, "test")
+    return encode_ledger_metadata(replace(metadata, last_entry_id=metadata.last_entry_id + 3), value)
+
+
+def _other_list(value: bytes) -> bytes:
+    managed = decode_managed_ledger(value, "test")
+    first, *rest = managed.ledgers
+    return encode_managed_ledger(replace(managed, ledgers=(replace(first, entries=first.entries + 1), *rest)), value)
+
+
+def _stranger_in_list(value: bytes) -> bytes:
+    managed = decode_managed_ledger(value, "test")
+    first, *rest = managed.ledgers
+    return encode_managed_ledger(replace(managed, ledgers=(replace(first, ledger_id=1_000_000), *rest)), value)
+
+
+def _drop(database: str, key: bytes) -> Change:
+    return lambda txn: txn.delete(database, key)
+
+
+def _uncatalogue(txn: Txn) -> None:
+    txn.delete("logs", (1).to_bytes(4, "big"))
+
+
+def _shrink(txn: Txn) -> None:
+    log = next(iter(iter_logs(txn)))
+    put_log(txn, replace(log, size_bytes=5000))
+
+
+BLOCK, TIMES = block_key(9, 0), ledger_key(9)
+CASES: dict[str, tuple[Change, set[str]]] = {
+    "messages of a block": (_flip("entries", BLOCK, 8), {"block-inconsistent", "times-differ"}),
+    "bytes of a block": (_flip("entries", BLOCK, 16), {"block-inconsistent", "times-differ"}),
+    "time of a block": (_flip("entries", BLOCK, 24), {"times-differ"}),
+    "count of a block": (_flip("entries", BLOCK, 0), {"block-damaged"}),
+    "file of a block": (_flip("entries", BLOCK, 7), {"block-inconsistent"}),
+    "far offset": (_flip("entries", BLOCK, BLOCK_HEADER.size + 3), {"block-inconsistent"}),
+    "sum of a ledger": (_flip("times", TIMES, 16), {"times-differ"}),
+    "running time": (_flip("times", TIMES, 112), {"times-differ"}),
+    "version of a time row": (_flip("times", TIMES, 0), {"times-damaged"}),
+    "no time row": (_drop("times", TIMES), {"times-missing"}),
+    "no block": (_drop("entries", BLOCK), {"times-surplus"}),
+    "no owner": (_drop("owners", TIMES), {"owners-differ"}),
+    "other owner": (lambda txn: put_owners(txn, 9, (Owner("cursor", "x", "y"),)), {"owners-differ"}),
+    "owner of nothing": (lambda txn: put_owners(txn, 12345, (Owner("cursor", "x", "y"),)), {"owners-differ"}),
+    "no such file": (_uncatalogue, {"block-inconsistent"}),
+    "file too short": (_shrink, {"block-inconsistent"}),
+    "damage of no file": (lambda txn: put_damage(txn, Damage(77, 5, 5, "x", -1, -1)), {"damage-without-file"}),
+    "rubbish in the audit log": (lambda txn: txn.put("changes", bytes(8), b"x"), {"changes-damaged"}),
+    "rubbish kept for export": (lambda txn: txn.put("base", tree_key("/x"), b"x"), {"base-damaged"}),
+    "rubbish in the tree": (lambda txn: txn.put("tree", tree_key("/x"), b"x"), {"node-damaged"}),
+    "value of a topic": (_set_value(PLAIN, lambda _: b"\xff"), {"value-undecodable", "topic-unreadable", "owners-differ"}),
+    "value of a cursor": (_set_value(f"{PLAIN}/half", lambda _: b"\xff"), {"value-undecodable", "cursor-unreadable"}),
+    "list against metadata": (_set_value(PLAIN, _other_list), {"ledger-list-differs"}),
+    "list against nothing": (_set_value(PLAIN, _stranger_in_list), {"ledger-missing", "owners-differ"}),
+    "lost entries": (_set_value(ledger_path(9), _longer_ledger), {"entries-missing", "ledger-list-differs"}),
+    "no metadata of a ledger": (_drop("tree", tree_key(ledger_path(9))), {"ledger-without-metadata"}),
+    "lost cursor ledger": (
+        _set_value(f"{PLAIN}/half", lambda _: encode_cursor_info(CursorInfo(777, Position(9, 3)))),
+        {"cursor-ledger-lost", "owners-differ"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_contradiction_is_found(case: str, tmp_path: Path, damages_stores: None) -> None:
+    change, expected = CASES[case]
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        store.write(change)
+    found = findings(path)
+    assert expected <= {finding.code for finding in found if finding.severity == "problem"}, found
+    for finding in found:
+        assert finding.where
+        assert finding.message
+        assert finding.scope in ("store", "data")
+
+
+DEEP: dict[str, tuple[Change, set[str]]] = {
+    "near offset": (_flip("entries", BLOCK, BLOCK_HEADER.size), {"index-differs"}),
+    "largest LAC": (_flip("times", TIMES, 104), {"index-differs"}),
+    "length of a ledger": (_set_value(ledger_path(9), _shorter_ledger), {"length-differs"}),
+}
+
+
+@pytest.mark.parametrize("case", DEEP)
+def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None) -> None:
+    change, expected = DEEP[case]
+    path = copied("small", "clean", tmp_path)
+    with open_store(path, writable=True) as store:
+        store.write(change)
+    assert not expected & codes(path)
+    assert expected <= codes(path, deep=True)
+
+
+def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
+    from store.importer import ImportOptions, import_standalone
+    from tests.worlds import scratch_copy
+
+    source = scratch_copy("small", "clean", tmp_path)
+    import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), lambda count: None)
+    log = source / "bookkeeper/current/0.log"
+    status, data = log.stat(), bytearray(log.read_bytes())
+    data[143_010 + 100] ^= 4  # the payload of entry 9:0
+    log.write_bytes(data)
+    import os
+
+    os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert codes(tmp_path / "s") == set()
+    found = [finding for finding in findings(tmp_path / "s", deep=True) if finding.severity == "problem"]
+    assert {finding.code for finding in found} == {"entry-damaged", "index-differs"}
+    assert any("entry 9:0" in finding.message and f"{log} @ 0x22ea2" == finding.where for finding in found)
+
+
+def test_files_nobody_names(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    (path / "entries" / "own-9.log").write_bytes(b"x")
+    (stray,) = [finding for finding in findings(path) if finding.code == "stray-file"]
+    assert (stray.severity, stray.where) == ("note", str(path / "entries" / "own-9.log"))
+
+
+def test_command(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    good = cli("--store", path, "store", "check", "-o", "json")
+    assert good.exit_code == 0
+    assert good.json[-1]["message"] == "0 problems and 2 notes in 245 metadata nodes, 3 files, 161 ledgers, 0 changes"
+    with open_store(path, writable=True) as store:
+        store.write(_drop("times", TIMES))
+    bad = cli("--store", path, "store", "check", "-o", "json")
+    assert bad.exit_code == 1
+    (problem,) = [row for row in bad.json if row["severity"] == "problem"]
+    assert (problem["code"], problem["repair"], problem["scope"]) == ("times-missing", "index", "store")
+    assert cli("--store", path, "store", "index", "--rebuild").exit_code == 0
+    assert cli("--store", path, "store", "check").exit_code == 0
+
+
+def test_check_only_reads(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(imported("small", "crashed"), tmp_path / "s"))
+    before = (path / "meta" / "data.mdb").read_bytes()
+    assert isinstance(findings(path, deep=True), list)
+    assert (path / "meta" / "data.mdb").read_bytes() == before
+    assert Store

@@ -1,0 +1,236 @@
+"""``store refresh`` and ``store index``: recorded states of one cluster one after the other, files that grow, vanish and change."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.catalog import iter_damage, iter_logs
+from store.codec.index import Block
+from store.codec.managedledger import decode_managed_ledger
+from store.importer import ImportOptions, import_standalone
+from store.meta import open_store
+from store.plans.base import Plan, apply_plan, put_value_step
+from store.refresh import RefreshOptions, RefreshResult, refresh_store
+from store.tree import find_node
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
+
+DATABASES = ("tree", "entries", "times", "owners", "damage")
+PLAIN = "/managed-ledgers/public/default/persistent/plain"
+
+
+def contents_of(path: Path) -> dict[str, Any]:
+    """Return what a store holds, with the names of files in place of their ids, which follow the order they were met in."""
+    with open_store(path) as store, store.read() as txn:
+        names = {log.file_id: Path(log.origin).name for log in iter_logs(txn)}
+        found: dict[str, Any] = {
+            name: [(key, bytes(value)) for key, value in txn.items(name)] for name in ("tree", "times", "owners")
+        }
+        blocks = [Block(key, bytes(value)) for key, value in txn.items("entries")]
+        found["places"] = {
+            (block.ledger_id, block.entry_id(index)): (
+                names[block.place(index)[0]],
+                *block.place(index)[1:],
+                block.messages(index),
+            )
+            for block in blocks
+            for index in range(len(block))
+        }
+        found["damage"] = [(names[damage.file_id], damage.offset) for damage in iter_damage(txn)]
+        found["files"] = sorted(
+            (names[log.file_id], log.records, log.problems, log.torn, log.next_offset) for log in iter_logs(txn)
+        )
+        return found
+
+
+def rows_of(path: Path, *names: str) -> dict[str, list[tuple[bytes, bytes]]]:
+    with open_store(path) as store, store.read() as txn:
+        return {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in names or DATABASES}
+
+
+def refresh(path: Path, *, forget: bool = False) -> RefreshResult:
+    with open_store(path, writable=True) as store:
+        return refresh_store(store, RefreshOptions(forget=forget, now_ms=5))
+
+
+def make(source: Path, path: Path, mode: str = "referenced") -> Path:
+    import_standalone(source, path, ImportOptions(mode, now_ms=1), lambda count: None)
+    return path
+
+
+def become(source: Path, other: Path) -> None:
+    """Let the data directory SOURCE be what OTHER is."""
+    shutil.rmtree(source)
+    copy_tree(other, source)
+
+
+@pytest.mark.parametrize("mode", ["referenced", "linked", "copied"])
+def test_one_cluster_over_time(mode: str, tmp_path: Path, cli: Cli) -> None:
+    """Clean, then mutated by its broker, then crashed: the refreshed store is the one a new import makes."""
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s", mode)
+    for state, new_files in (("mutated", 2), ("crashed", 2)):
+        become(source, world("small") / state)
+        with assert_unchanged(source):
+            result = refresh(path)
+        assert (result.problems, result.lost, result.conflicts) == (0, {}, [])
+        assert len(result.new_files) == new_files
+        assert contents_of(path) == contents_of(imported("small", state))
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    again = refresh(path)
+    assert (again.changes, again.bytes) == (0, 0)
+    assert len(cli("--store", path, "store", "log", "-o", "json").json) == 2
+
+
+def test_files_that_grow(tmp_path: Path, cli: Cli) -> None:
+    """Logs and journal cut at many places, then whole again: the same rows as an import of the whole."""
+    whole = world("small") / "crashed"
+    for number, share in enumerate((0.0, 0.01, 0.3, 0.501, 0.77, 0.999)):
+        source = tmp_path / f"source{number}"
+        copy_tree(whole, source)
+        for file in (source / "bookkeeper/current").iterdir():
+            if file.suffix == ".log" and file.stat().st_size:
+                with file.open("r+b") as stream:
+                    stream.truncate(int(file.stat().st_size * share) or 1)
+            elif file.suffix == ".txn":
+                data = file.read_bytes()
+                written = int(len(data.rstrip(b"\0")) * share)
+                file.write_bytes(data[:written] + bytes(len(data) - written))
+        path = make(source, tmp_path / f"s{number}")
+        become(source, whole)
+        result = refresh(path)
+        assert result.problems == 0
+        assert len(result.grown_files) >= 1
+        assert result.bytes < sum(
+            file.stat().st_size for file in (source / "bookkeeper/current").iterdir() if file.is_file()
+        )
+        assert contents_of(path) == contents_of(imported("small", "crashed")), share
+        assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def test_flushed_journals_are_forgotten_in_silence(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    (journal,) = (source / "bookkeeper/current").glob("*.txn")
+    journal.unlink()
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.json["forgottenFiles"], answer.json["lost"]) == (0, [str(journal)], {})
+    assert answer.json["entriesBefore"] == answer.json["entries"] == 2566
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    before = rows_of(path, "entries", "times")
+    (source / "bookkeeper/current/0.log").unlink()
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert answer.exit_code == 1
+    assert answer.json["lost"] == {str(source / "bookkeeper/current/0.log"): 1087}
+    assert "LOST" in cli("--store", path, "store", "refresh").stdout
+    assert rows_of(path, "entries", "times") == before
+    forgotten = cli("--store", path, "store", "refresh", "--forget", "-o", "json")
+    assert forgotten.exit_code == 0
+    # The journal still holds most of them.
+    expected = make(source, tmp_path / "fresh")
+    assert rows_of(path, "entries", "times").keys() == rows_of(expected, "entries", "times").keys()
+    assert [key for key, _ in rows_of(path, "entries")["entries"]] == [
+        key for key, _ in rows_of(expected, "entries")["entries"]
+    ]
+    assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["entries"]
+    with open_store(path) as store, store.read() as txn:
+        assert [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"] == [1]
+
+
+def test_a_changed_log_is_read_anew_only_when_told(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    current = source / "bookkeeper/current"
+    shutil.copyfile(current / "0.log", current / "1.log")
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.json["changedFiles"]) == (1, [str(current / "1.log")])
+    assert cli("--store", path, "store", "refresh", "--forget").exit_code == 0
+    assert rows_of(path, "entries", "times", "owners") == rows_of(
+        make(source, tmp_path / "fresh"), "entries", "times", "owners"
+    )
+    assert cli("--store", path, "store", "index").exit_code == 0
+
+
+def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    nodes = {
+        f"{PLAIN}/half": b"ours",  # the broker changes it, too
+        "/admin/policies/public/default": b"{}",  # it does not
+        "/new/node": b"ours",
+    }
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            steps = tuple(put_value_step(txn, node, value, 7) for node, value in nodes.items())
+            plan = Plan("test", txn.id, steps, ({},))
+        apply_plan(store, plan, 7)
+    become(source, world("small") / "mutated")
+    with open_store(imported("small", "mutated")) as mutated, mutated.read() as txn:
+        theirs = find_node(txn, f"{PLAIN}/half")
+    with open_store(imported("small", "clean")) as clean, clean.read() as txn:
+        old = find_node(txn, f"{PLAIN}/half")
+    assert theirs is not None
+    assert old is not None
+    result = refresh(path)
+    assert result.conflicts == ([f"{PLAIN}/half"] if theirs.value != old.value else [])
+    assert result.problems == len(result.conflicts)
+    with open_store(path) as store, store.read() as txn:
+        for node, value in nodes.items():
+            found = find_node(txn, node)
+            assert found is not None
+            assert found.value == value
+        managed = find_node(txn, PLAIN)
+        assert managed is not None
+        assert decode_managed_ledger(managed.value, PLAIN)
+
+
+def test_nodes_that_the_source_removed(tmp_path: Path) -> None:
+    source = scratch_copy("small", "crashed", tmp_path)
+    path = make(source, tmp_path / "s")
+    become(source, world("small") / "clean")
+    result = refresh(path)
+    assert result.nodes_removed > 0
+    assert rows_of(path, "tree", "owners") == rows_of(imported("small", "clean"), "tree", "owners")
+
+
+def test_dry_run(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    become(source, world("small") / "crashed")
+    answer = cli("--store", path, "store", "refresh", "--dry-run", "-o", "json")
+    assert (answer.exit_code, len(answer.json["newFiles"]), answer.json["dryRun"]) == (0, 4, True)
+    assert answer.json["bytes"] > 0
+    assert rows_of(path) == rows_of(imported("small", "clean"))
+
+
+def test_no_source(tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "init").exit_code == 0
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    source = scratch_copy("small", "clean", tmp_path)
+    make(source, tmp_path / "t")
+    source.rename(tmp_path / "away")
+    answer = cli("--store", tmp_path / "t", "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
+
+
+@pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
+def test_a_rebuilt_index_is_the_imported_one(state: str, tmp_path: Path, cli: Cli) -> None:
+    path = Path(shutil.copytree(imported("nometa", state), tmp_path / "s"))
+    compared = cli("--store", path, "store", "index", "-o", "json").json
+    assert (compared["changedRows"], compared["dryRun"]) == (0, True)
+    rebuilt = cli("--store", path, "store", "index", "--rebuild", "-o", "json").json
+    assert (rebuilt["changedRows"], rebuilt["problems"], rebuilt["dryRun"]) == (0, 0, False)
+    assert rows_of(path) == rows_of(imported("nometa", state))
+    assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
