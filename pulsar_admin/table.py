@@ -122,9 +122,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "find-by-index": Row(
             "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."
         ),
-        "dump": Row(
-            "commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."
-        ),
+        "dump": Row("commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
         "load": Row("commands.topics.dumping:load", "Add the entries of a dump to the end of their topics."),
         "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
         "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),
@@ -213,9 +211,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "delayed": {
-        "build": Row(
-            "commands.delayed.building:build", "Build the index of delayed messages, or bring it up to date."
-        ),
+        "build": Row("commands.delayed.building:build", "Build the index of delayed messages, or bring it up to date."),
         "due": Row(
             "commands.delayed.listing:due",
             "List the delayed messages that a broker would dispatch up to a point in time.",

@@ -28,7 +28,7 @@ from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
-PLAIN_BYTES_MAX = 64 << 20  # of payloads decompressed at once
+PLAIN_BYTES_MAX = 16 << 20  # of payloads decompressed at once
 _PROPERTIES = pa.map_(pa.string(), pa.string())
 _FIELDS = (
     ("ledgerId", pa.int64()),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,14 @@ def test_a_wrong_value_names_its_option(cli: Cli) -> None:
     assert result.exit_code == 2
     assert "--clocks" in result.stderr
     assert "jumping" in result.stderr
+
+
+def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "generate.md").read_text()
+    (topics,) = re.findall(r"^```json\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    Path("topics.jsonl").write_text(topics)
+    blocks = re.findall(r"^```console\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = [line.removeprefix("$ pulsar-admin ") for block in blocks for line in block.splitlines()]
+    assert len(lines) >= 9
+    for line in lines:
+        assert cli("-q", *shlex.split(line)).exit_code == 0, line
