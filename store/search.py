@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from store.codec.index import BLOCK_BITS, Block, LedgerTimes
+from store.codec.index import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
 from store.codec.message import decode_entry_times
 from store.errors import EntryCorrupt, EntryNotFound, InvalidValue
-from store.ledgers import EntryReader, find_block, find_times, iter_blocks
+from store.ledgers import EntryReader, find_block, iter_blocks
 from store.names import Position
 from store.topics import Topic
 
@@ -51,14 +51,15 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
     for ledger in topic.ledgers:
         if not ledger.entries:
             continue
-        times = find_times(reader.txn, ledger.ledger_id)
-        if times is None:
+        row = reader.txn.view("times", ledger_key(ledger.ledger_id))
+        if row is None:
             without.append(ledger.ledger_id)
             continue
-        first_block = first_candidate(times, time_ms, clock)
-        if first_block is None:
+        if decode_latest(ledger.ledger_id, row, clock) < time_ms:
             pruned += 1
             continue
+        first_block = first_candidate(decode_times(ledger.ledger_id, row), time_ms, clock)
+        assert first_block is not None  # the largest time is not before TIME_MS
         scanned += 1
         found, look = None, _Look(reader, time_ms, clock)
         for block in iter_blocks(reader.txn, ledger.ledger_id, first_block << BLOCK_BITS):

@@ -198,6 +198,9 @@ def _damaged(ledger_id: int, block: int, found: str) -> IndexCorrupt:
 _TIMES = struct.Struct("<HHI13q")
 _PUBLISH_BOUNDS = struct.Struct("<HHI48xqq")  # the two of them alone
 TIMES_VERSION = 1
+_ROW_HEAD = struct.Struct("<HHI")
+_ONE = struct.Struct("<q")
+_BROKER_MAX_PLACE = _ROW_HEAD.size + 8 * 9  # broker_max_ms is the tenth of LedgerSums
 HAS_AUTO = 1
 
 
@@ -260,6 +263,25 @@ def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int,
     if version != TIMES_VERSION:
         raise _damaged(ledger_id, -1, f"time row version {version}")
     return (smallest, largest) if smallest <= largest else None
+
+
+def decode_latest(ledger_id: int, row: memoryview, clock: str) -> int:
+    """Return the largest time in a time row on CLOCK (auto, publish, broker), NO_MAX when it has none; raises IndexCorrupt.
+
+    What a search needs of a ledger that it passes by: ``decode_times`` costs ten times as much.
+    """
+    if len(row) < _TIMES.size:
+        raise _damaged(ledger_id, -1, f"time row of {len(row)} bytes")
+    version, flags, blocks = _ROW_HEAD.unpack_from(row)
+    if version != TIMES_VERSION or blocks < 1 or len(row) < _TIMES.size + 8 * blocks * (4 if flags & HAS_AUTO else 2):
+        raise _damaged(ledger_id, -1, f"time row version {version}, {len(row)} bytes for {blocks} blocks")
+    if clock == "broker":
+        place = _BROKER_MAX_PLACE
+    elif clock == "auto" and flags & HAS_AUTO:
+        place = _TIMES.size + 8 * (3 * blocks - 1)  # the last of the third column, a running maximum
+    else:
+        place = _TIMES.size + 8 * (blocks - 1)
+    return int(_ONE.unpack_from(row, place)[0])
 
 
 def decode_times(ledger_id: int, row: bytes | memoryview) -> LedgerTimes:

@@ -26,6 +26,7 @@ LIMIT_KEYS = 2 << 20
 """Keys in memory: a table twice as large, and the smaller one it grew out of, take 150 MiB; so does sorting it."""
 
 _FIRST_PLACES = 1 << 16
+_RUN_ROWS = 1 << 16  # rows of a run that are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class LatestKeys:
         self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
         self._keys = 0
         self._messages = 0
-        self._runs: list[Path] = []
+        self._runs: list[_Run] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def add(self, batch: MessageBatch) -> None:
@@ -83,8 +84,8 @@ class LatestKeys:
         path = Path(self._folder.name) / f"{len(self._runs)}.arrow"
         columns = pa.table(list(_sorted(self._table)), names=["first", "second", "last"])
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, columns.schema) as writer:
-            writer.write_table(columns)
-        self._runs.append(path)
+            writer.write_table(columns, max_chunksize=_RUN_ROWS)
+        self._runs.append(_Run(path, columns["first"].to_numpy()[::_RUN_ROWS].copy(), len(columns)))
         self._table[2][:] = slot_kernel.EMPTY
         self._keys = 0
 
@@ -103,12 +104,11 @@ class LatestKeys:
             yield self._table[2]
             return
         self._spill()
-        runs = [_open_run(path) for path in self._runs]
-        total = sum(len(run[0]) for run in runs)
-        parts = -(-total // self._limit_keys)
+        self._table = _empty_table(1)
+        parts = -(-sum(run.rows for run in self._runs) // self._limit_keys)
         edges = [np.uint64((2**64 * part) // parts) for part in range(parts)]
         for part, edge in enumerate(edges):
-            merged = [_between(run, edge, edges[part + 1] if part + 1 < parts else None) for run in runs]
+            merged = [run.between(edge, edges[part + 1] if part + 1 < parts else None) for run in self._runs]
             yield _newest(tuple(np.concatenate([run[column] for run in merged]) for column in range(3)))  # type: ignore[arg-type]
 
     def __enter__(self) -> LatestKeys:
@@ -133,18 +133,35 @@ def _sorted(table: Table) -> Table:
     return first[order], second[order], last[order]
 
 
-def _open_run(path: Path) -> Table:
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Keys in a file, in the order of their hashes. ``firsts``: the first hash of every ``_RUN_ROWS`` rows."""
 
-    columns = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
-    first, second, last = (columns.column(name).to_numpy() for name in ("first", "second", "last"))
-    return first, second, last
+    path: Path
+    firsts: Array  # u64
+    rows: int
+
+    def between(self, low: np.uint64, high: np.uint64 | None) -> Table:
+        """Return the keys whose first hash is LOW or more and below HIGH (None: no end); reads no more than holds them."""
+        import pyarrow as pa
+
+        # The rows before one that begins with LOW may end with it.
+        begin = max(int(np.searchsorted(self.firsts, low, "left")) - 1, 0)
+        end = len(self.firsts) if high is None else int(np.searchsorted(self.firsts, high, "left"))
+        with pa.OSFile(str(self.path)) as source:
+            reader = pa.ipc.open_file(source)
+            parts = [_cut(reader.get_batch(number), low, high) for number in range(begin, end)]
+        first, second, last = (
+            np.concatenate([np.empty(0, np.uint64), *(part[column] for part in parts)]) for column in range(3)
+        )
+        return first, second, last
 
 
-def _between(run: Table, low: np.uint64, high: np.uint64 | None) -> Table:
-    start = int(np.searchsorted(run[0], low, "left"))
-    end = len(run[0]) if high is None else int(np.searchsorted(run[0], high, "left"))
-    return run[0][start:end], run[1][start:end], run[2][start:end]
+def _cut(rows: Any, low: np.uint64, high: np.uint64 | None) -> Table:  # Any: pyarrow.RecordBatch
+    first, second, last = (rows.column(number).to_numpy() for number in range(3))
+    start = int(np.searchsorted(first, low, "left"))
+    end = len(first) if high is None else int(np.searchsorted(first, high, "left"))
+    return first[start:end], second[start:end], last[start:end]
 
 
 def _newest(keys: Table) -> Array:
