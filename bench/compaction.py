@@ -1,9 +1,9 @@
 """Measure compaction: ``last-id`` while the last entry grows, ``run`` on keyed messages beside a real broker's, payload bytes.
 
-``python -m bench.compaction [--messages N] [--runs N] [--broker] [--json FILE] [--plot FILE.png]``. ``--broker`` starts the Pulsar
+``python -m bench.compaction [--messages N] [--runs N] [--broker] [--json FILE] [--plots FOLDER]``. ``--broker`` starts the Pulsar
 that the live tests use on the very directories that were generated, and lets it compact each topic twice, a copy first: what is
 compared is a warm broker. Whole processes, medians; seconds of processor time beside those on the clock, since other work on the
-machine changes only the latter.
+machine changes only the latter. ``python -m bench --only compaction`` takes its rows from ``measure``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import measuring
 from bench.measuring import ADMIN, CLICK, Run, machine, median, run, side_by_side
 
 Row = dict[str, Any]
@@ -70,7 +71,17 @@ def measure_last_id(folder: Path, runs: int) -> Iterator[Row]:
             made = MadeCompacted(77, [compacted(10, 0, raw)], Position(10, 0))
             store = folder / "last-id"
             make_store(store, {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw[:200])]], compacted=made)})
-            command = [ADMIN, "--store", store, "compaction", "last-id", TOPIC, "--explain", "-o", "json"]
+            command: list[str | Path] = [
+                ADMIN,
+                "--store",
+                store,
+                "compaction",
+                "last-id",
+                TOPIC,
+                "--explain",
+                "-o",
+                "json",
+            ]
             said = json.loads(subprocess.run(list(map(str, command)), capture_output=True, check=True).stdout)
             ours, theirs = side_by_side(command, CLICK, runs)
             yield {
@@ -148,7 +159,7 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
 
 def _run_ours(store: Path, form: str, runs: int) -> tuple[Run, Row, float]:
     """Compact the topic RUNS + 1 times, each time undone; the medians, the last report, seconds of a cold ``last-id`` on it."""
-    words = [ADMIN, "--store", store, "-o", "json", "compaction", "run", TOPIC, "--format", form]
+    words: list[str | Path] = [ADMIN, "--store", store, "-o", "json", "compaction", "run", TOPIC, "--format", form]
     taken = []
     for _ in range(runs):
         taken.append(run(words))
@@ -236,30 +247,76 @@ def chart(rows: list[Row]) -> Any:
     return Chart("compaction last-id, cold process, by size of the last entry", tuple(SIZES), series, "ms")
 
 
+def save_plots(rows: list[Row], folder: Path) -> None:
+    """Write ``compaction-last-id.png`` and ``.svg`` into FOLDER."""
+    from pulsar_admin.plot import save_chart
+
+    for form in ("png", "svg"):
+        path = folder / f"compaction-last-id.{form}"
+        path.unlink(missing_ok=True)
+        save_chart(path, [chart(rows)])
+
+
+def measure_all(runs: int, messages: int, *, broker: bool, plots: Path | None) -> Iterator[Row]:
+    """Yield every row: ``last-id``, its plot into the folder PLOTS, and ``run`` of MESSAGES (0: none), beside a broker if BROKER."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
+        for row in measure_last_id(Path(name), runs):
+            rows.append(row)
+            yield row
+        if plots is not None:
+            save_plots(rows, plots)
+        if messages:
+            yield from measure_run(Path(name), messages, runs, broker=broker)
+
+
+def measure(
+    runs: int, sizes: Sequence[str], *, broker: bool = False, plots: Path | None = None
+) -> Iterator[measuring.Row]:
+    """Yield the rows of ``measure_all`` as ``python -m bench`` shows them; the largest of SIZES says how many messages."""
+    from store.generate.spec import parse_count
+
+    for row in measure_all(runs, parse_count(sizes[-1]), broker=broker, plots=plots):
+        yield _last_id_row(row, runs) if row["what"] == "last-id" else _run_row(row, runs)
+
+
+def _last_id_row(row: Row, runs: int) -> measuring.Row:
+    return measuring.Row(
+        f"compaction last-id, last entry {row['size']}, {row['kind']}", row["seconds"], row["processorSeconds"],
+        'python -c "import click"', row["clickSeconds"], "≤ 0.100 s and ≤ 4 × the peer",
+        f"{row['bytesRead']:,} bytes read, rule {row['rule']}", runs,
+    )  # fmt: skip
+
+
+def _run_row(row: Row, runs: int) -> measuring.Row:
+    payload = row["payloadBytes"]
+    note = (
+        f"peak {row['peakBytes'] >> 20} MiB, payload {payload['before']:,} → new {payload['new']:,}, legacy"
+        f" {payload['legacy']:,} bytes, last-id then {row['lastIdSeconds'] * 1000:.0f} ms"
+    )
+    if "brokerError" in row:
+        note += f"; the broker fails: {row['brokerError']}"
+    return measuring.Row(
+        f"compaction run, {row['messages']:,} messages {row['layout']}", row["seconds"], row["processorSeconds"],
+        f"Pulsar {row['broker']}, warm" if "broker" in row else "", row.get("brokerSeconds", 0.0), "≥ 2 × faster", note, runs,
+    )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--broker", action="store_true", help="measure a real broker too")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plots", type=Path, help="folder for the plot, as PNG and SVG")
     options = parser.parse_args()
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
-        folder = Path(name)
-        for row in measure_last_id(folder, options.runs):
-            rows.append(row)
-            show(row)
-        if options.messages:
-            for row in measure_run(folder, options.messages, options.runs, broker=options.broker):
-                rows.append(row)
-                show(row)
-    from pulsar_admin.plot import line_chart, save_chart
+    for row in measure_all(options.runs, options.messages, broker=options.broker, plots=options.plots):
+        rows.append(row)
+        show(row)
+    from pulsar_admin.plot import line_chart
 
     print(line_chart(chart(rows)))
-    if options.plot:
-        options.plot.unlink(missing_ok=True)
-        save_chart(options.plot, [chart(rows)])
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
 
