@@ -424,6 +424,15 @@ def test_not_a_pulsar_directory(what: str, tmp_path: Path, cli: Cli) -> None:
     assert not (tmp_path / "s").exists()
 
 
+def test_a_directory_of_standalone_directories(tmp_path: Path) -> None:
+    """The directory above the one that is meant: the hint names those that would do."""
+    (tmp_path / "above").mkdir()
+    scratch_copy("small", "clean", tmp_path / "above").rename(tmp_path / "above" / "data")
+    with pytest.raises(SourceNotFound) as caught:
+        import_into(tmp_path / "s", tmp_path / "above")
+    assert "data" in str(caught.value.hint)
+
+
 def test_an_empty_zookeeper_is_half_a_directory(tmp_path: Path) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     (source / "metadata").rename(tmp_path / "away")

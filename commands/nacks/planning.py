@@ -38,7 +38,7 @@ COLUMNS = (
     Column("EARLY MAX", "worstEarly", "duration"),
     Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number"),
     Column("BUCKETS", "buckets", "number"),
-    Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.4g}", "number"),
+    Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.1f}", "number"),
     Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number"),
     Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number"),
     Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number"),

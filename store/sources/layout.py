@@ -53,6 +53,14 @@ def is_rocksdb(directory: Path) -> bool:
     return (directory / "CURRENT").is_file()
 
 
+def _nearest_hint(root: Path) -> str:
+    """Return what to name instead of ROOT: a directory below it that is one, where there is one."""
+    inside = [below.name for below in sorted(root.iterdir()) if is_rocksdb(below / "metadata")]
+    if inside:
+        return f"name one of the directories in it that are: {', '.join(inside[:3])}"
+    return "name the directory given to `pulsar standalone` (by default PULSAR/data/standalone or PULSAR/data)"
+
+
 def read_standalone_layout(root: Path) -> StandaloneLayout:
     """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing."""
     if not root.is_dir():
@@ -65,7 +73,7 @@ def read_standalone_layout(root: Path) -> StandaloneLayout:
     if not has_metadata and not currents:
         raise SourceNotFound(
             f"{root} is not a Pulsar standalone directory: expected metadata/CURRENT and bookkeeper/current, found neither",
-            hint="name the directory given to `pulsar standalone` (by default PULSAR/data/standalone or PULSAR/data)",
+            hint=_nearest_hint(root),
             path=str(root),
         )
     if not has_metadata:
