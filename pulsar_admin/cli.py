@@ -21,7 +21,7 @@ from pulsar_admin.owners import check_owners
 check_owners()  # before any import from packages that may not be ours
 
 from pulsar_admin import table  # noqa: E402
-from pulsar_admin.config import completion_instruction, preset_output  # noqa: E402
+from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
 from pulsar_admin.options import Command, app_of, global_options  # noqa: E402
 
@@ -130,6 +130,7 @@ def _invoke(arguments: Sequence[str], program: str) -> int:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console script: run the command line and end the process with its exit code."""
     gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
+    limit_library_threads()
     name = os.path.basename(sys.argv[0])
     code = run(argv, program=name if name in PROGRAMS else PROGRAMS[0])
     if "pyspark" in sys.modules:

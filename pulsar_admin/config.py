@@ -189,3 +189,8 @@ def completion_instruction(program: str) -> tuple[str, str]:
 def java_home() -> str | None:
     """Return where the environment says that Java is."""
     return os.environ.get("JAVA_HOME")
+
+
+def limit_library_threads() -> None:
+    """Keep numpy from starting a thread a core for linear algebra, which nothing here does, before it is imported."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -421,3 +421,15 @@ def test_completion_script(cli: Cli, shell: str) -> None:
     result = cli("completion", shell)
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"_PULSAR_ADMIN_COMPLETE={shell}_complete" in result.stdout
+
+
+def test_numpy_starts_no_threads_for_linear_algebra() -> None:
+    code = (
+        "import os\nfrom pulsar_admin.config import limit_library_threads\nlimit_library_threads()\n"
+        "import numpy\nprint(len(os.listdir('/proc/self/task')))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, check=True, env=environment
+    )
+    assert done.stdout.split() == [b"1"]
