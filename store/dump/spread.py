@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from store.dump.tables import ENTRY_SCHEMA, entry_batch
 from store.names import Position
+from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, doubtful
 from store.scan.messages import MessageColumns, message_runs, message_schema
 from store.scan.slices import FileRange
@@ -48,7 +49,7 @@ class MakeRows:
             for places in piece.batches:
                 batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
                 row = (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
-                yield pa.RecordBatch.from_arrays([[value] for value in row], schema=_SCHEMA)
+                yield packed_row(_SCHEMA, *row)
         finally:
             files.close()
 

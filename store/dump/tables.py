@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store.scan.arrow import nullable, spans_array
+from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
 from store.scan.message_kernel import HEAD, read_heads
@@ -57,14 +57,16 @@ def entry_batch(entries: EntryBatch, closed: Callable[[int], int | None]) -> pa.
     framed = entries.rows["flags"] & UNFRAMED == 0
     times = [closed(ledger_id) for ledger_id in entries.ledger_ids.tolist()]
     columns = [
-        pa.array(np.ascontiguousarray(entries.ledger_ids)),
-        pa.array(np.ascontiguousarray(entries.entry_ids)),
-        nullable(np.ascontiguousarray(entries.rows["publish_ms"]), framed),
-        nullable(np.ascontiguousarray(entries.rows["broker_ms"]), entries.rows["flags"] & HAS_BROKER_TIME != 0),
-        nullable(np.ascontiguousarray(heads["broker_index"]), heads["broker_index"] >= 0),
-        pa.array(np.ascontiguousarray(entries.rows["messages"])),
-        pa.array(times, pa.int64()),
-        pa.array(sizes),
+        column(entries.ledger_ids),
+        column(entries.entry_ids),
+        nullable(entries.rows["publish_ms"], framed),
+        nullable(entries.rows["broker_ms"], entries.rows["flags"] & HAS_BROKER_TIME != 0),
+        nullable(heads["broker_index"], heads["broker_index"] >= 0),
+        column(entries.rows["messages"]),
+        nullable(
+            np.array([time or 0 for time in times], np.int64), np.array([time is not None for time in times], bool)
+        ),
+        column(sizes),
         pa.Array.from_buffers(
             pa.binary(20), len(entries), [None, pa.py_buffer(sha1_spans(entries.data, starts, sizes))]
         ),
@@ -75,17 +77,14 @@ def entry_batch(entries: EntryBatch, closed: Callable[[int], int | None]) -> pa.
 
 def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:
     """Return the day (since 1970, UTC) of each row on CLOCK; NO_DAY where it has no time there."""
-    publish, broker = batch.column("publishTime"), batch.column("brokerTime")
-    times = {"publish": publish, "broker": broker, "auto": None}[clock]
-    if times is None:
-        times = broker if not broker.null_count else publish
-        if 0 < broker.null_count < len(broker):
-            import pyarrow.compute as pc
-
-            times = pc.coalesce(broker, publish)
-    present = np.asarray(times.is_valid().to_numpy(zero_copy_only=False), bool)
-    days = times.fill_null(0).to_numpy(zero_copy_only=False) // DAY_MS
-    found: Array = np.where(present, days, NO_DAY)
+    publish, published = numbers_of(batch.column("publishTime"))
+    broker, stamped = numbers_of(batch.column("brokerTime"))
+    times, present = {
+        "publish": (publish, published),
+        "broker": (broker, stamped),
+        "auto": (np.where(stamped, broker, publish), stamped | published),
+    }[clock]
+    found: Array = np.where(present, times // DAY_MS, NO_DAY)
     return found
 
 
@@ -96,7 +95,7 @@ def split_by_day(batch: pa.RecordBatch, clock: Clock) -> Iterator[tuple[int, pa.
         yield int(days[0]), batch
         return
     order = np.argsort(days, kind="stable")
-    batch, days = batch.take(pa.array(order)), days[order]
+    batch, days = batch.take(column(order)), days[order]
     edges = np.append(np.flatnonzero(np.append(True, days[1:] != days[:-1])), len(days))
     for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         yield int(days[start]), batch.slice(start, end - start)

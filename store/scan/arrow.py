@@ -1,4 +1,7 @@
-"""Byte spans and columns as Arrow arrays, built from buffers: no object a value."""
+"""Byte spans and columns as Arrow arrays, built from buffers: no object a value.
+
+``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy`` import pandas, a quarter of a second that nothing here needs.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,40 @@ def bitmap(mask: Array) -> pa.Buffer:
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
+def column(values: Array) -> pa.Array:
+    """Return VALUES, numbers or truth values, none of them null."""
+    return _numbers(values, None)
+
+
 def nullable(values: Array, present: Array) -> pa.Array:
     """Return VALUES, null where PRESENT is false."""
-    if present.all():
-        return pa.array(values)
-    buffers = [bitmap(present), pa.py_buffer(np.ascontiguousarray(values))]
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
+    return _numbers(values, None if present.all() else bitmap(present))
 
 
-def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:  # Any: what the type holds
-    """Return LENGTH times VALUE (None: null)."""
-    return pa.nulls(length, kind) if value is None else pa.repeat(pa.scalar(value, kind), length)
+def _numbers(values: Array, validity: pa.Buffer | None) -> pa.Array:
+    data = bitmap(values) if values.dtype == bool else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, data])
+
+
+def constant(value: int | None, kind: pa.DataType, length: int) -> pa.Array:
+    """Return LENGTH times VALUE, a number or truth value (None: null)."""
+    return pa.nulls(length, kind) if value is None else column(np.full(length, value, kind.to_pandas_dtype()))
+
+
+def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
+    """Return one row of binary or string columns."""
+    columns = []
+    for field, value in zip(schema, values, strict=True):
+        buffers = [None, pa.py_buffer(np.array([0, len(value)], np.int32)), pa.py_buffer(value)]
+        columns.append(pa.Array.from_buffers(field.type, 1, buffers))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def numbers_of(array: pa.Array) -> tuple[Array, Array]:
+    """Return the values of a column of numbers, and which of them are there; what is null has any value."""
+    validity, data = array.buffers()
+    part = slice(array.offset, array.offset + len(array))
+    values = np.frombuffer(data, array.type.to_pandas_dtype())[part]
+    if not array.null_count:
+        return values, np.ones(len(array), bool)
+    return values, np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[part].astype(bool)

@@ -19,7 +19,7 @@ from store.codec.compression import decompress
 from store.messagerow import signed
 from store.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
-from store.scan.arrow import constant, nullable, spans_array
+from store.scan.arrow import column, constant, nullable, spans_array
 from store.scan.clock_kernel import number_spans
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME
@@ -169,16 +169,16 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, pa.Array]:
     entry, batch_index = messages["entry"], messages["batch_index"]
     single = len(entry) == len(part.rows) and bool((batch_index < 0).all())
 
-    def of(column: Array) -> Array:
-        taken: Array = np.ascontiguousarray(column) if single else column[entry]
+    def of(values: Array) -> Array:
+        taken: Array = values if single else values[entry]
         return taken
 
     index, deliver_at = of(part.heads["broker_index"]), of(part.rows["deliver_at_ms"])
     from_last = np.where(batch_index < 0, 0, of(part.heads["messages"]) - 1 - batch_index)
     return {
-        "ledgerId": pa.array(of(part.ledger_ids)),
-        "entryId": pa.array(of(part.entry_ids)),
-        "publishTime": pa.array(of(part.rows["publish_ms"])),
+        "ledgerId": column(of(part.ledger_ids)),
+        "entryId": column(of(part.entry_ids)),
+        "publishTime": column(of(part.rows["publish_ms"])),
         "brokerTime": nullable(of(part.rows["broker_ms"]), of(part.rows["flags"]) & HAS_BROKER_TIME != 0),
         "producer": _producers(part, of),
         "brokerIndex": nullable(index - from_last, index >= 0),
@@ -196,7 +196,7 @@ def _producers(part: _Part, of: Callable[[Array], Array]) -> pa.DictionaryArray:
     count = number_spans(part.data, spans, numbers, firsts, table)
     named = spans[firsts[:count]]
     names = spans_array(part.data, named[:, 0], named[:, 1], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(of(numbers)), names)
+    return pa.DictionaryArray.from_arrays(column(of(numbers)), names)
 
 
 def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa.Array]:
@@ -206,15 +206,15 @@ def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa
     names = spans_array(data, pairs["key_start"], pairs["key_size"], pa.string())
     values = spans_array(data, pairs["value_start"], pairs["value_size"], pa.string())
     return {
-        "batchIndex": pa.array(messages["batch_index"]),
-        "eventTime": pa.array(messages["event_ms"]),
+        "batchIndex": column(messages["batch_index"]),
+        "eventTime": column(messages["event_ms"]),
         "key": spans_array(data, messages["key_start"], messages["key_size"], pa.string()),
         "orderingKey": spans_array(data, messages["ordering_start"], messages["ordering_size"], pa.binary()),
-        "sequenceId": pa.array(messages["sequence_id"]),
-        "properties": pa.MapArray.from_arrays(pa.array(offsets), names, values),
-        "size": pa.array(messages["body_size"]),
+        "sequenceId": column(messages["sequence_id"]),
+        "properties": pa.MapArray.from_arrays(column(offsets), names, values),
+        "size": column(messages["body_size"]),
         "sha1": _digests(data, messages),
-        "nullValue": pa.array(messages["null_value"] != 0),
+        "nullValue": column(messages["null_value"] != 0),
     }
 
 

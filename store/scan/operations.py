@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.scan import kernel
+from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
@@ -146,16 +147,16 @@ class ReadEntries:
     def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
         if name in _FLAGS:
             is_set = records["flags"] & _FLAGS[name] != 0
-            return pa.array(~is_set if name in _INVERTED else is_set)
+            return column(~is_set if name in _INVERTED else is_set)
         if name == "path":
             return pa.array([piece.path]).take(pa.array(np.zeros(len(records), np.int32)))
         if name == "topic":
             return self._topics(records)
         if name == "payload_bytes":
-            return pa.array(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
+            return column(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
         if name in _TIME_COLUMNS:
             return _time_column(records, name)
-        return pa.array(np.ascontiguousarray(records[name]), ENTRY_SCHEMA.field(name).type)
+        return column(records[name].astype(ENTRY_SCHEMA.field(name).type.to_pandas_dtype()))
 
     def _topics(self, records: Records) -> pa.Array:
         ledgers, places = np.unique(records["ledger_id"], return_inverse=True)
@@ -172,7 +173,7 @@ _TIME_COLUMNS = {
 
 def _time_column(records: Records, name: str) -> pa.Array:
     source, flag, wanted = _TIME_COLUMNS[name]
-    values = np.ascontiguousarray(records[source])
+    values = records[source]
     there = (records["flags"] & flag) == wanted if flag else values != 0
     there &= (values >= 0) & (values <= LATEST_MS)
-    return pa.array(np.where(there, values, 0) * 1000, mask=~there).cast(TIME)
+    return nullable(np.where(there, values, 0) * 1000, there).view(TIME)

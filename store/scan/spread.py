@@ -18,6 +18,7 @@ from store.codec.index import Block
 from store.errors import EntryLogCorrupt, SourceChanged
 from store.ledgers import EntryReader
 from store.scan import kernel
+from store.scan.arrow import packed_row
 from store.scan.engine_scan import Engine
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
@@ -89,7 +90,7 @@ class ReadHeads:
             for places in piece.batches:
                 batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
                 kept = _heads_only(batch) if self.heads else _rows_only(batch)
-                yield pa.RecordBatch.from_arrays([[part.tobytes()] for part in kept], schema=_SCHEMA)
+                yield packed_row(_SCHEMA, *(part.tobytes() for part in kept))
         finally:
             files.close()
 
