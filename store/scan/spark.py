@@ -5,7 +5,9 @@ Executors read entry logs only, never LMDB. Works with a classic session and wit
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from store.errors import LimitExceeded
 from store.scan.datasource import register
-from store.scan.local import FailedSlice, Finished
+from store.scan.local import FailedSlice, Finished, Results
 from store.scan.operations import Operation
+from store.scan.packed import Packed, unpack_slice
 from store.scan.slices import FileRange
 from store.scan.spark_errors import job_error
 
@@ -25,65 +29,87 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkEngine", "register"]
 
-GROUP_SLICES = 64  # slices a job: what is in flight on the driver, and what is lost when the job is killed
+JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
+JOBS_IN_FLIGHT = (
+    16  # with JOB_SLICES: what keeps a cluster busy, what waits on the driver, what is lost when it is killed
+)
+_PACKED = pa.schema(
+    [("slice", pa.int64()), ("result", pa.binary()), ("reason", pa.string()), ("out_of_memory", pa.bool_())]
+)
+Answers = list[tuple[FileRange, Packed]]
 
 
 @dataclass(slots=True)
 class SparkEngine:
-    """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run."""
+    """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run.
+
+    ``memory_bytes`` bounds the Python processes of executors.
+    """
 
     session: SparkSession
+    memory_bytes: int | None = None
     failed: list[FailedSlice] = field(default_factory=list)
 
-    def run(
-        self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
-    ) -> Iterator[tuple[FileRange, pa.Table]]:
-        """Yield (slice, its result), a group of slices at a time; FINISHED is told each slice that ended, well or not.
+    def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
+        """Yield (slice, its result) as small jobs end; FINISHED is told each slice that ended, well or not.
 
-        A slice that gave no result is tried twice. Raises MissingComponent (a worker lacks a package), LimitExceeded (workers
-        die), Refused (Spark gave the job up).
+        A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
+        MissingComponent (a worker lacks a package), Refused (Spark gave the job up).
         """
         again: list[FileRange] = []
-        for group in _batched([*pieces], GROUP_SLICES):
-            for piece, table, reason in _run_group(self.session, operation, group):
-                if reason:
-                    again.append(piece)
-                else:
-                    yield piece, table
-                    finished(piece)
-        for group in _batched(again, GROUP_SLICES):
-            for piece, table, reason in _run_group(self.session, operation, group):
-                if reason:
-                    self.failed.append(FailedSlice(piece, reason))
-                else:
-                    yield piece, table
+        for piece, packed in self._run_jobs(operation, pieces, JOB_SLICES):
+            if packed.result is None:
+                again.append(piece)
+            else:
+                yield piece, unpack_slice(operation, packed.result)
                 finished(piece)
+        for piece, packed in self._run_jobs(operation, again, 1):
+            if packed.result is None:
+                self.failed.append(FailedSlice(piece, packed.reason or "", packed.out_of_memory))
+            else:
+                yield piece, unpack_slice(operation, packed.result)
+            finished(piece)
 
+    def _run_jobs(
+        self, operation: Operation, pieces: Sequence[FileRange], size: int
+    ) -> Iterator[tuple[FileRange, Packed]]:
+        """Yield the answers of PIECES, SIZE of them a job, several jobs at once; a stop cancels those that run."""
+        waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
+        running: set[Future[Answers]] = set()
+        pool = ThreadPoolExecutor(JOBS_IN_FLIGHT)
+        try:
+            while waiting or running:
+                while waiting and len(running) < JOBS_IN_FLIGHT:
+                    running.add(pool.submit(self._run_job, operation, waiting.popleft()))
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for job in done:
+                    yield from job.result()
+        finally:
+            if running:
+                self.session.interruptAll()
+            pool.shutdown(wait=False, cancel_futures=True)
 
-def _batched(pieces: Sequence[FileRange], size: int) -> Iterator[Sequence[FileRange]]:
-    """Yield PIECES, SIZE at a time."""
-    return (pieces[start : start + size] for start in range(0, len(pieces), size))
+    def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
+        """Return an answer for every slice of GROUP; a job whose workers died is one without a result for each."""
+        memory_bytes = self.memory_bytes  # not self: what the function below uses travels to executors
 
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from store.scan.memory import bound_process
+            from store.scan.packed import pack_slice
 
-def _run_group(
-    session: SparkSession, operation: Operation, group: Sequence[FileRange]
-) -> Iterator[tuple[FileRange, pa.Table, str]]:
-    schema = operation.schema
-    packed = pa.schema([("slice", pa.int64()), ("reason", pa.string()), ("result", pa.binary())])
+            if memory_bytes is not None:
+                bound_process(memory_bytes)
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    packed = pack_slice(operation, group[index], "lz4")
+                    yield pa.RecordBatch.from_arrays([[index], *([value] for value in packed)], schema=_PACKED)
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from store.scan.packed import pack_slice
-
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                reason, result = pack_slice(operation, group[index])
-                yield pa.RecordBatch.from_arrays([[index], [reason], [result]], schema=packed)
-
-    frame = session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(packed))
-    try:
-        rows = frame.toArrow().to_pylist()
-    except (PySparkException, Py4JError) as error:
-        raise job_error(str(error)) from error
-    for row in rows:
-        table = pa.ipc.open_stream(row["result"]).read_all() if row["result"] else schema.empty_table()
-        yield group[row["slice"]], table, row["reason"] or ""
+        frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(_PACKED))
+        try:
+            rows = frame.toArrow().to_pylist()
+        except (PySparkException, Py4JError) as error:
+            failure = job_error(str(error))
+            if isinstance(failure, LimitExceeded):
+                return [(piece, Packed(None, failure.message)) for piece in group]
+            raise failure from error
+        return [(group[row["slice"]], Packed(row["result"], row["reason"], row["out_of_memory"])) for row in rows]
