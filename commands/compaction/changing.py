@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from store.compactor.phases import Compaction
     from store.compactor.prepare import Prepared
     from store.plans.compaction import LedgerSwap
+    from store.scan.engine_scan import Engine
 
 NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
@@ -69,6 +71,7 @@ class _Job:
 @command(
     "run",
     changes=True,
+    uses=("spark",),
     examples=[
         "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
         "pulsar-admin compaction run acme/orders/compacted-single --format legacy",
@@ -132,7 +135,9 @@ def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
     with _opened(app) as store:
         with store.read() as txn:
             names = selected(txn, selection)
-        reports = list(app.each(names, lambda name: _compact(app, store, name, job)))
+            size_bytes = 0 if job.everything else bytes_of(txn, names)
+        with app.bulk(size_bytes) as engine:
+            reports = list(app.each(names, lambda name: _compact(app, (store, engine), name, job)))
     if len(names) == 1 and reports:
         app.emit(reports[0], plain=None if _is_change(reports[0]) else _render_unchanged)
     else:
@@ -157,12 +162,13 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
     return f"{report['topic']}: nothing to compact"
 
 
-def _compact(app: App, store: Store, name: TopicName, job: _Job) -> Report:
+def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job: _Job) -> Report:
     from store.compactor.phases import Compaction, CompactionRules
     from store.compactor.prepare import SourceOptions, prepare
 
     options = job.options
-    with open_reader(store) as reader:
+    store, engine = opened
+    with open_reader(store, engine) as reader:
         topic = read_topic(reader.txn, name)
         source = SourceOptions(options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything)
         prepared = prepare(reader, topic, source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column, clean_text
 from pulsar_admin.context import App
@@ -31,6 +32,7 @@ _COLUMNS = (
 
 @command(
     "verify",
+    uses=("spark",),
     examples=[
         "pulsar-admin compaction verify acme/orders/compacted",
         "pulsar-admin compaction verify --pattern 'acme/*/compacted*' -o table",
@@ -46,8 +48,10 @@ def verify(app: App, selection: TopicSelection) -> None:
     Every key's latest value is there and the same bytes, nothing replaced or deleted is, entries are in order, batch indexes
     ascend and are in range. What was trimmed from the topic cannot be compared; encrypted batches are compared as bytes only.
     """
-    with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+    with app.store.read() as txn:
+        names = selected(txn, selection)
+        size_bytes = bytes_of(txn, names)
+    with app.bulk(size_bytes) as engine, open_reader(app.store, engine) as reader:
         rows = list(app.each(names, lambda name: _verify(app, reader, name)))
     app.problems(sum(row["problems"] for row in rows))
     if len(names) == 1 and rows:

@@ -6,7 +6,7 @@ trimmed since are not missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,9 +80,9 @@ class MessageBatch:
 class MessageSource:
     """What to compact: the entries of VIEW's ledger (None: no such part), then PARTS of the topic.
 
-    ``transactions`` tells the outcomes for the topic's part, when its entries ask for them. With ``skip_damaged`` what cannot be
-    read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the part. ``encrypted_by_key``: an
-    encrypted batch is one message with the entry's key, as 4.0.8 takes it.
+    ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
+    ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
+    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it.
     """
 
     reader: EntryReader
@@ -91,15 +91,22 @@ class MessageSource:
     transactions: Callable[[], Transactions]
     skip_damaged: bool = False
     encrypted_by_key: bool = False
+    transactional: bool = False
     damaged: list[StoreError] = field(default_factory=list)
     lost: int = 0
 
     def batches(self) -> Iterator[MessageBatch]:
         """Yield the messages in order; the same ones every time."""
+        for scan, compacted in self.scans():
+            for entries in scan.batches():
+                yield from self.exploded(entries, compacted)
+
+    def scans(self) -> Iterator[tuple[EntryScan, bool]]:
+        """Yield (scan, whether it is of the compacted ledger) in order; each is to be read before the next is asked for."""
         self.damaged, self.lost = [], 0
         if self.view is not None:
-            parts: tuple[Part, ...] = ((self.view.ledger_id, 0, self.view.last_entry_id),)
-            yield from self._scan(parts if self.view.last_entry_id >= 0 else (), compacted=True)
+            last = self.view.last_entry_id
+            yield from self._scan(((self.view.ledger_id, 0, last),) if last >= 0 else (), compacted=True)
         yield from self._scan(self.parts, compacted=False)
 
     def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
@@ -114,42 +121,33 @@ class MessageSource:
                     f"{scan.unreadable[0].message}: it was sound a moment ago",
                     hint="something changed the entry logs meanwhile: run it again",
                 )
-            yield from self._exploded(entries, compacted)
+            yield from self.exploded(entries, compacted)
 
-    def _exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
-        kept, rows = self._rows(entries, compacted)
-        for low, high in _cuts(rows):
-            yield _explode(kept, rows, (low, high), compacted)
+    def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
+        """Yield the messages of ENTRIES; a compacted ledger's entry that is none is left out, noted or raised."""
+        rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key)
+        if compacted:
+            entries, rows = self._without_broken(entries, rows)
+        elif transactional(rows).any():
+            drop_uncommitted(rows, self.transactions().committed)
+        yield from explode(entries, rows, compacted=compacted)
 
-    def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[MessageBatch]:
+    def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[tuple[EntryScan, bool]]:
         scan = EntryScan(self.reader, parts)
-        for entries in scan.batches():
-            yield from self._exploded(entries, compacted)
+        yield scan, compacted
         self.lost += scan.missing
         self.damaged += scan.unreadable
         if not self.skip_damaged:
             _check_whole(self.reader, scan, parts)
 
-    def _rows(self, entries: EntryBatch, compacted: bool) -> tuple[EntryBatch, Array]:
-        rows = np.empty(len(entries), kernel.ENTRY)
-        rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
-        begins = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
-        ends = entries.offsets + 4 + entries.rows["size"]
-        kernel.read_entries(entries.data, begins, ends, compacted, True, rows)
-        if self.encrypted_by_key:
-            rows["kind"][rows["kind"] == kernel.ENCRYPTED_BATCH] = kernel.SINGLE
-        if compacted:
-            return self._without_broken(entries, rows, (begins, ends))
-        self._drop_uncommitted(rows)
-        return entries, rows
-
-    def _without_broken(self, entries: EntryBatch, rows: Array, spans: tuple[Array, Array]) -> tuple[EntryBatch, Array]:
+    def _without_broken(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
         """Leave out entries of a compacted ledger that do not say whose they are."""
         broken = rows["kind"] == kernel.BROKEN
+        begins, ends = _spans(entries)
         for index in np.flatnonzero(broken).tolist():
             where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
             try:
-                decode_compacted_entry(entries.data.data[spans[0][index] : spans[1][index]], where)
+                decode_compacted_entry(entries.data.data[begins[index] : ends[index]], where)
                 raise EntryCorrupt(f"{where}: no compacted entry", where=where)
             except EntryCorrupt as error:
                 if not self.skip_damaged:
@@ -157,14 +155,41 @@ class MessageSource:
                 self.damaged.append(error)
         return (entries.take(~broken), rows[~broken]) if broken.any() else (entries, rows)
 
-    def _drop_uncommitted(self, rows: Array) -> None:
-        """Mark the entries of transactions that readers never get."""
-        candidates = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
-        for index in np.flatnonzero(candidates).tolist():
-            row = rows[index]
-            found = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
-            if found not in self.transactions().committed:
-                row["kind"] = kernel.UNCOMMITTED
+
+def _spans(entries: EntryBatch) -> tuple[Array, Array]:
+    """Return where the payload of each entry begins and ends in the data."""
+    return entries.offsets + 4 + 32 + entries.rows["digest_bytes"], entries.offsets + 4 + entries.rows["size"]
+
+
+def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool) -> Array:
+    """Return kernel.ENTRY of ENTRIES; what is no compacted entry in a compacted ledger is BROKEN."""
+    rows = np.empty(len(entries), kernel.ENTRY)
+    rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
+    kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)
+    if encrypted_by_key:
+        rows["kind"][rows["kind"] == kernel.ENCRYPTED_BATCH] = kernel.SINGLE
+    return rows
+
+
+def transactional(rows: Array) -> Array:
+    """Return which of ROWS are messages of a transaction."""
+    found: Array = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
+    return found
+
+
+def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> None:
+    """Mark the entries of transactions that readers never get."""
+    for index in np.flatnonzero(transactional(rows)).tolist():
+        row = rows[index]
+        found = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
+        if found not in committed:
+            row["kind"] = kernel.UNCOMMITTED
+
+
+def explode(entries: EntryBatch, rows: Array, *, compacted: bool) -> Iterator[MessageBatch]:
+    """Yield the messages of ENTRIES, whose ROWS are decoded, as many at a time as memory allows."""
+    for low, high in _cuts(rows):
+        yield _explode(entries, rows, (low, high), compacted)
 
 
 def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) -> None:

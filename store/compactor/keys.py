@@ -7,7 +7,7 @@ anew; at the end the runs are merged range by range of hashes, the latest entry 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,19 +41,22 @@ class Latest:
 
 
 class LatestKeys:
-    """Collects the keys of messages in order. Use in ``with``: runs that were written out go away at its end."""
+    """Collects the keys of messages in order. Use in ``with``: runs that were written out go away at its end.
+
+    ``ordinal``: of the next message; who leaves messages out, or merges their keys, moves it on.
+    """
 
     def __init__(self, limit_keys: int = LIMIT_KEYS) -> None:
         self._limit_keys = max(limit_keys, 1)
         self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
         self._keys = 0
-        self._messages = 0
+        self.ordinal = 0
         self._runs: list[_Run] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def add(self, batch: MessageBatch) -> None:
         """Enter the keyed messages of BATCH; its messages come behind all those before."""
-        progress = np.array([0, self._messages, self._keys], np.int64)
+        progress = np.array([0, self.ordinal, self._keys], np.int64)
         while not slot_kernel.add_keys(
             (batch.data, batch.scratch), batch.rows, batch.slots, batch.firsts, progress, self._table
         ):
@@ -61,7 +64,35 @@ class LatestKeys:
             self._make_room(int(np.diff(batch.firsts[progress[0] : progress[0] + 2])[0]))
             progress[2] = self._keys
         self._keys = int(progress[2])
-        self._messages += len(batch.slots)
+        self.ordinal += len(batch.slots)
+
+    def adding(self, batches: Iterable[MessageBatch]) -> Iterator[MessageBatch]:
+        """Yield BATCHES, each once its keys are entered."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    @property
+    def held(self) -> int:
+        """Keys in memory."""
+        return self._keys
+
+    def merge(self, keys: Table) -> None:
+        """Enter KEYS, hashes and ``last``, each the latest of its key among some messages."""
+        progress = np.array([0, self._keys], np.int64)
+        while not slot_kernel.merge_keys(keys, progress, self._table):
+            self._keys = int(progress[1])
+            self._make_room(1)
+            progress[1] = self._keys
+        self._keys = int(progress[1])
+
+    def take(self) -> Table:
+        """Return the keys in memory, in no order, and forget them."""
+        used = self._table[2] != slot_kernel.EMPTY
+        taken = self._table[0][used], self._table[1][used], self._table[2][used]
+        self._table[2][:] = slot_kernel.EMPTY
+        self._keys = 0
+        return taken
 
     def _make_room(self, wanted: int) -> None:
         """Make room for WANTED more keys: a larger table, or an empty one when the limit is reached."""
@@ -91,12 +122,12 @@ class LatestKeys:
 
     def finish(self) -> Latest:
         """Return which messages are the latest of their keys."""
-        bits = np.zeros(self._messages // 8 + 1, np.uint8)
+        bits = np.zeros(self.ordinal // 8 + 1, np.uint8)
         kept = nulls = 0
         for last in self._latest():
             some_kept, some_nulls = slot_kernel.mark_last(last, bits)
             kept, nulls = kept + some_kept, nulls + some_nulls
-        return Latest(bits, self._messages, kept, nulls, len(self._runs))
+        return Latest(bits, self.ordinal, kept, nulls, len(self._runs))
 
     def _latest(self) -> Iterator[Array]:
         """Yield the ``last`` column, one row a key."""

@@ -16,9 +16,11 @@ import numpy as np
 
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
-from store.compactor.inventory import WHOLE, Inventory
+from store.compactor.facts import WHOLE, Survey, survey, uuid_of
+from store.compactor.inventory import Inventory
 from store.compactor.keys import LIMIT_KEYS, Latest, LatestKeys
 from store.compactor.rewrite import NEW, EntryColumns, Rewriter
+from store.compactor.spread import iter_facts
 from store.scan.entries import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -76,7 +78,7 @@ class Compaction:
         self.latest: Latest | None = None
         self.result = CompactionResult()
         self._rewriter = Rewriter(rules.form, partition)
-        self._inventory = Inventory(rules.retain_keyless)
+        self._inventory = Inventory()
         self._chunked: dict[bytes, int] = {}  # uuid → ordinal of the message, known at its last chunk
         self._bits = np.zeros(1, np.uint8)
 
@@ -85,12 +87,11 @@ class Compaction:
     def find_latest(self, advance: Advance = lambda entries: None) -> Latest:
         """Phase one."""
         with LatestKeys(self.rules.limit_keys) as keys:
-            for batch in self.source.batches():
-                keys.add(batch)
-                self._note_chunks(batch)
-                self._inventory.add(batch)
-                self._survey(batch)
-                advance(len(batch.rows))
+            for facts, compacted in iter_facts(self.source, keys, self.rules.retain_keyless):
+                self._chunked.update((uuid, self._inventory.messages + number) for uuid, number in facts.chunk_ends)
+                self._inventory.add(facts, compacted=compacted)
+                self._count(facts.survey, compacted)
+                advance(facts.entries)
             self.latest = keys.finish()
         self._bits = self.latest.bits
         counts = self.result.messages
@@ -100,31 +101,20 @@ class Compaction:
             counts.retained, counts.keyless = counts.retained + counts.keyless, 0
         return self.latest
 
-    def _note_chunks(self, batch: MessageBatch) -> None:
-        rows = batch.rows
-        ends = (rows["kind"] == kernel.CHUNK) & (rows["chunk_id"] == rows["chunks"] - 1)
-        for index in np.flatnonzero(ends).tolist():
-            self._chunked[uuid_of(batch, index)] = self._inventory.messages + int(batch.firsts[index])
-
-    def _survey(self, batch: MessageBatch) -> None:
+    def _count(self, found: Survey, compacted: bool) -> None:
         """Count what is read; ``superseded`` counts every value with a key until it is known how many are the latest."""
-        result, rows, slots = self.result, batch.rows, batch.slots
-        is_there = slots["flags"] & slot_kernel.COMPACTED_OUT == 0
-        has_key = is_there & (slots["key_length"] >= 0)
-        nulls = int((has_key & (slots["value_bytes"] <= 0)).sum())
-        counts, kinds, sizes = result.messages, rows["kind"], np.maximum(rows["messages"], 1)
-        counts.null_values += nulls
-        counts.superseded += int(has_key.sum()) - nulls
-        counts.keyless += int(is_there.sum()) - int(has_key.sum())
-        counts.encrypted += int(sizes[kinds == kernel.ENCRYPTED_BATCH].sum())
-        counts.uncommitted += int(sizes[kinds == kernel.UNCOMMITTED].sum())
-        counts.undecodable += int((kinds == kernel.STRANGE).sum())
-        counts.markers += int((kinds == kernel.MARKER).sum())
-        overhead = np.where(rows["id_end"] > 0, 8 + rows["id_end"] - rows["id_start"], 0)
-        result.entries_read += len(rows)
-        result.bytes_read += int((rows["end"] - rows["start"] + overhead).sum())
-        result.message_bytes_read += int((rows["end"] - rows["meta_end"]).sum())
-        result.is_changed |= not batch.compacted
+        result, counts = self.result, self.result.messages
+        counts.superseded += found.keyed
+        counts.null_values += found.null_values
+        counts.keyless += found.keyless
+        counts.encrypted += found.encrypted
+        counts.uncommitted += found.uncommitted
+        counts.undecodable += found.undecodable
+        counts.markers += found.markers
+        result.entries_read += found.entries
+        result.bytes_read += found.bytes
+        result.message_bytes_read += found.message_bytes
+        result.is_changed |= found.entries > 0 and not compacted
 
     # -- phase two ----------------------------------------------------------------------------------------------------
 
@@ -145,7 +135,7 @@ class Compaction:
     def _everything(self) -> Iterator[tuple[MessageBatch, Array]]:
         self.result = CompactionResult()
         for batch in self.source.batches():
-            self._survey(batch)
+            self._count(survey(batch), batch.compacted)
             yield batch, batch.firsts[:-1]
         counts = self.result.messages
         counts.retained = counts.superseded + counts.null_values + counts.keyless
@@ -236,9 +226,3 @@ def _take(ordinals: deque[Array], count: int) -> Array:
             ordinals.appendleft(first[count:])
         count -= len(taken[-1])
     return np.concatenate(taken) if taken else np.empty(0, np.int64)
-
-
-def uuid_of(batch: MessageBatch, index: int) -> bytes:
-    """Return the uuid that the chunks of one message share."""
-    row = batch.rows[index]
-    return bytes(batch.data.data[row["uuid_start"] : row["uuid_start"] + row["uuid_length"]])

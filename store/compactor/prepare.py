@@ -7,7 +7,7 @@ from functools import cache
 
 from store.codec.compactedentry import decode_compacted_to
 from store.compaction.heads import read_compacted_head
-from store.compaction.tail import find_topic_end, rank_behind, read_transactions
+from store.compaction.tail import find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
 from store.compactor.batches import MessageSource
 from store.cursors import Cursor
@@ -69,6 +69,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
         cache(lambda: read_transactions(reader, topic, floor)),
         options.skip_damaged,
         options.encrypted_by_key,
+        bool(parts) and has_transactions(reader, topic.name),
     )
     horizons = [place for place in (end, None if view is None else view.horizon) if place is not None]
     entries = sum(last - first + 1 for _, first, last in parts) + (0 if view is None else view.last_entry_id + 1)

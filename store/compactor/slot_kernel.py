@@ -183,6 +183,31 @@ def add_keys(buffers, rows, slots, firsts, progress, table):
 
 
 @njit(cache=True, boundscheck=False)
+def merge_keys(keys, progress, table):
+    """Enter KEYS = (hashes, hashes, last) into TABLE, the larger ``last`` wins; returns whether all went in.
+
+    ``progress``: i64 [key to go on with, keys in the table]; stops with a table that is half full.
+    """
+    first_hashes, second_hashes, last = table
+    mask = np.uint64(last.shape[0] - 1)
+    for i in range(progress[0], keys[2].shape[0]):
+        if (progress[1] + 1) * 2 > last.shape[0]:
+            progress[0] = i
+            return False
+        one, two, value = keys[0][i], keys[1][i], keys[2][i]
+        place = one & mask
+        while last[place] != EMPTY and (first_hashes[place] != one or second_hashes[place] != two):
+            place = (place + np.uint64(1)) & mask
+        if last[place] == EMPTY:
+            first_hashes[place], second_hashes[place], last[place] = one, two, value
+            progress[1] += 1
+        elif value > last[place]:
+            last[place] = value
+    progress[0] = keys[2].shape[0]
+    return True
+
+
+@njit(cache=True, boundscheck=False)
 def move_keys(source, target):
     """Enter every key of the table SOURCE into the larger, empty table TARGET."""
     mask = np.uint64(target[2].shape[0] - 1)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from store.codec.message import decode_message_entry
 from store.compaction.last_id import check_indexes
-from store.compaction.tail import read_transactions
+from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
+from store.compactor.facts import uuid_of
 from store.compactor.keys import LIMIT_KEYS, LatestKeys
-from store.compactor.phases import uuid_of
 from store.compactor.prepare import compacted_floor
+from store.compactor.spread import iter_facts
 from store.errors import EntryCorrupt, StoreError
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader
@@ -88,13 +88,15 @@ def verify_view(
     floor = _floor(reader, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.rank(Position(floor.ledger_id, floor.entry_id + 1))))
     transactions = cache(lambda: read_transactions(reader, topic, None))
-    log = MessageSource(reader, None, parts, transactions, skip_damaged=True)
+    known = has_transactions(reader, topic.name)
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known)
     kept = MessageSource(reader, view, (), transactions, skip_damaged=True)
     first = Position(parts[0][0], parts[0][1]) if parts else Position(floor.ledger_id, floor.entry_id + 1)
     with LatestKeys(limit_keys) as keys:
-        for batch in chain(_batches_before(kept, first), log.batches()):
-            keys.add(batch)
+        for batch in keys.adding(_batches_before(kept, first)):
             advance(len(batch.rows))
+        for facts, _ in iter_facts(log, keys, retain_keyless=False):
+            advance(facts.entries)
         latest = keys.finish()
     comparison = _Comparison(found, latest.bits, floor)
     comparison.run((kept, log), first, advance)

@@ -7,7 +7,7 @@ wrong, or could not read at all, is read again here and explained as ever.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,14 +154,17 @@ def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
 
 
 def run_places(
-    engine: Engine, operation: Operation, files: Any, groups: Iterable[Places]
+    engine: Engine, operation: Operation, files: Any, groups: Iterable[Places], weight: Callable[[Places], int] = len
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
-    """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice."""
+    """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice.
+
+    WEIGHT: how many entries' heads a group's row takes on the driver, about.
+    """
     pieces: list[EntryPlaces] = []
     entries = 0
     for piece in _pieces(files, groups):
         pieces.append(piece)
-        entries += sum(len(places) for places in piece.batches)
+        entries += sum(weight(places) for places in piece.batches)
         if entries >= ROUND_ENTRIES:
             yield from _run_round(engine, operation, pieces)
             pieces, entries = [], 0
