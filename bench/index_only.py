@@ -125,12 +125,10 @@ def _write_entries(store: Store, spec: ClusterSpec, wanted: set[tuple[int, int]]
 
 
 def _index(txn: Txn, scanned: list[tuple[int, Any]]) -> None:
-    for log_id in sorted({log_id for log_id, _ in scanned}):
-        indexer = Indexer(txn, log_id + 1, is_journal=False)
-        for place, records in scanned:
-            if place == log_id:
-                indexer.add(records)
-        indexer.finish()
+    indexer = Indexer(txn)
+    for log_id, records in scanned:
+        indexer.add(records, log_id + 1)
+    indexer.finish()
 
 
 def _write_rest(txn: Txn, store: Store, writer: TopicWriter, logs: EntryLogs, spec: ClusterSpec) -> None:

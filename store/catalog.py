@@ -45,6 +45,7 @@ class LogFile:
     sealed: bool
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``next_offset``
     tail_problems: int = 0
+    unfinished: bool = False  # a scan was stopped: it goes on at ``next_offset``
 
     def locate(self, store_path: Path) -> Path:
         """Return where the file lies now."""

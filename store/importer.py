@@ -1,22 +1,21 @@
 """``store import standalone``: a Pulsar data directory → tree, catalogue, location and time index. The source is only read.
 
-An import commits file by file; when it is stopped the same command goes on behind the last file that was finished.
+When an import is stopped the same command goes on behind what was committed last (``store.indexing``).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from store.atomic import copy_file, link_file, remove_file, rename
 from store.catalog import (
-    DAMAGE_MAX,
     METADATA_FILE_ID,
     Damage,
     LogFile,
@@ -27,25 +26,23 @@ from store.catalog import (
     put_damage,
     put_log,
 )
-from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.codec.index import decode_times, ledger_of_key
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
-from store.errors import AlreadyExists, MetadataCorrupt, StoreError
-from store.index import Indexer
+from store.entrylogs import file_state
+from store.errors import AlreadyExists, SourceChanged, StoreError
+from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
 from store.owners import index_owners
-from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
-from store.tree import iter_nodes, put_node
+from store.tree import put_node
 
 if TYPE_CHECKING:
-    from store.scan.engine_scan import Engine, EngineScan
+    from store.scan.engine_scan import Engine
 
 
-Advance = Callable[[int], None]  # told how many more bytes are done
+NewFile = tuple[str, int, Path]  # kind, number, path
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
@@ -212,23 +209,6 @@ def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:
     return store.write(work)
 
 
-def ledger_digests(txn: Txn) -> LedgerDigests:
-    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata names a digest type."""
-    kinds: dict[int, int] = {}
-    for node in iter_nodes(txn, "/ledgers/"):
-        ledger_id = ledger_id_of_path(node.path)
-        if ledger_id is None:
-            continue
-        try:
-            digest_type = decode_ledger_metadata(node.value, node.path).digest_type
-        except MetadataCorrupt:
-            continue  # the scan finds its type by trying
-        if digest_type is not None:
-            kinds[ledger_id] = DIGEST_SIZE[DigestType(digest_type)]
-    ids = np.array(sorted(kinds), np.int64)
-    return ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16)
-
-
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
@@ -248,16 +228,29 @@ def _import_files(
     result, advance = report
     with store.read() as txn:
         digests = ledger_digests(txn)
-        done = {log.origin: log for log in iter_logs(txn)}
-    for kind, number, file in files_of(layout):
-        log = done.get(str(file.resolve()))
-        if log is None:
-            log = scan_new(store, (kind, number, file), options, digests, advance)
-        else:
-            advance(log.size_bytes)
-        result.add(log)
+        known = {log.origin: log for log in iter_logs(txn)}
+    files = [file for file in files_of(layout) if str(file[2].resolve()) not in known]
+    stopped = [log for log in known.values() if log.unfinished]
+    check_unfinished(store, stopped)
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
+    how = Scanning(digests, options.verify, advance, options.engine)
+    index_files(store, chain(stopped, catalogue_new(store, files, options.mode)), how)
     with store.read() as txn:
+        for log in iter_logs(txn):
+            result.add(log)
         result.entries = count_entries(txn)
+
+
+def check_unfinished(store: Store, logs: list[LogFile]) -> None:
+    """Raise SourceChanged unless the scans of LOGS, which were stopped, can go on."""
+    for log in logs:
+        state = file_state(log, store.path)
+        if state not in ("same", "grown"):
+            raise SourceChanged(
+                f"{log.locate(store.path)} is {state} since its scan was stopped at {log.next_offset:,}",
+                hint="bring the file back, or import again into a new store",
+                path=log.path,
+            )
 
 
 def count_entries(txn: Txn) -> int:
@@ -265,31 +258,35 @@ def count_entries(txn: Txn) -> int:
     return sum(decode_times(ledger_of_key(key), row).sums.entries for key, row in txn.items("times"))
 
 
-def scan_new(
-    store: Store, file: tuple[str, int, Path], options: ImportOptions, digests: LedgerDigests, advance: Advance
-) -> LogFile:
-    """Catalogue and index FILE (kind, number, path), which the store does not know; return its row."""
-    kind, number, path = file
-    status = path.stat()
+def catalogue_new(store: Store, files: Sequence[NewFile], mode: str) -> Iterator[LogFile]:
+    """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
+
+    A copy is catalogued at once, so that it is made only once; what is referenced with the first of its entries.
+    """
     with store.read() as txn:
-        file_id = next_file_id(txn)
-    log = LogFile(
-        file_id=file_id,
-        path=str(place(store, path, file_id, options.mode)),
-        kind=kind,
-        log_id=number,
-        origin=str(path.resolve()),
-        mode=options.mode,
-        size_bytes=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        fingerprint="",
-        next_offset=0,
-        records=0,
-        problems=0,
-        torn=False,
-        sealed=kind == "entry-log" and is_sealed(path),
-    )
-    return scan_into(store, log, digests, options.verify, advance, options.engine)
+        first_id = next_file_id(txn)
+    for file_id, (kind, number, path) in enumerate(files, first_id):
+        status = path.stat()
+        log = LogFile(
+            file_id=file_id,
+            path=str(place(store, path, file_id, mode)),
+            kind=kind,
+            log_id=number,
+            origin=str(path.resolve()),
+            mode=mode,
+            size_bytes=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            fingerprint=file_fingerprint(path, 0),
+            next_offset=0,
+            records=0,
+            problems=0,
+            torn=False,
+            sealed=kind == "entry-log" and is_sealed(path),
+            unfinished=True,
+        )
+        if mode != "referenced":
+            store.write(partial(put_log, log=log))
+        yield log
 
 
 def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
@@ -318,54 +315,3 @@ def is_sealed(path: Path) -> bool:
         return 0 < decode_header(head, str(path)).ledgers_map_offset < path.stat().st_size
     except StoreError:
         return False
-
-
-def _scan_of(part: Slice, digests: LedgerDigests, verify: bool, engine: Engine | None) -> FileScan | EngineScan:
-    if engine is None:
-        return FileScan(part, digests, verify)
-    from store.scan.engine_scan import EngineScan  # brings pyarrow, which a scan in this process does without
-
-    return EngineScan(engine, part, digests, verify)
-
-
-def scan_into(
-    store: Store, log: LogFile, digests: LedgerDigests, verify: bool, advance: Advance, engine: Engine | None = None
-) -> LogFile:
-    """Scan LOG from its ``next_offset`` to its end and index what is found, in one transaction; return the new row."""
-    path = log.locate(store.path)
-    told = log.next_offset
-
-    def work(txn: Txn) -> LogFile:
-        nonlocal told
-        part = Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
-        scan = _scan_of(part, digests, verify, engine)
-        index = Indexer(txn, log.file_id, is_journal=log.kind == "journal")
-        for batch in scan.batches():
-            index.add(batch)
-            # On a larger map the work runs again: what was told once is not told twice.
-            advance(max(scan.next_offset - told, 0))
-            told = max(told, scan.next_offset)
-        index.finish()
-        clear_damage(txn, log.file_id, log.next_offset)
-        for problem in scan.problems[:DAMAGE_MAX]:
-            put_damage(txn, _damage(log.file_id, problem))
-        row = replace(
-            log,
-            next_offset=scan.resume_offset,
-            fingerprint=file_fingerprint(path, scan.resume_offset),
-            records=log.records - log.tail_records + scan.records,
-            problems=log.problems - log.tail_problems + len(scan.problems),
-            torn=scan.torn,
-            tail_records=scan.tail_records,
-            tail_problems=scan.tail_problems,
-        )
-        put_log(txn, row)
-        return row
-
-    row = store.write(work)
-    advance(log.size_bytes - told)
-    return row
-
-
-def _damage(file_id: int, problem: Problem) -> Damage:
-    return Damage(file_id, problem.offset, problem.length_bytes, problem.reason, problem.ledger_id, problem.entry_id)

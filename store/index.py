@@ -1,13 +1,13 @@
-"""Writing the location and time index: columns of scanned records → rows. Layout: ``store.codec.index``.
+"""Writing the location and time index: runs of scanned records → rows. Layout: ``store.codec.index``.
 
 Imports numpy; only import, refresh and bulk commands load it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,190 +31,151 @@ from store.codec.index import (
     ledger_key,
 )
 from store.meta import Txn
-from store.scan.blocks import RUN, sum_blocks
-from store.scan.kernel import BAD_DIGEST
+from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
-Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 
 class Indexer:
-    """Indexes the records of one file within TXN: ``add`` every batch, then ``finish``.
+    """Indexes records within TXN: ``add`` or ``merge`` every batch of any catalogued file, then ``finish``.
 
     Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's,
     that of the newest log and of the oldest journal, the last in a log and the first in a journal. Records with a bad digest
-    are left out.
+    are left out. Two records of an entry have the same payload, so the sums of those that came first stay.
     """
 
-    def __init__(self, txn: Txn, file_id: int, *, is_journal: bool) -> None:
+    def __init__(self, txn: Txn, journals: Collection[int] = ()) -> None:
+        """JOURNALS: ids of files that are journals and not in the catalogue yet."""
         self._txn = txn
-        self._file_id = file_id
-        journals = {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
-        self._journals = frozenset(journals | {file_id} if is_journal else journals)
+        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
         self._lacs: dict[int, int] = {}
 
-    def add(self, records: Records) -> None:
-        """Index one batch."""
-        runs = _Runs(records)
-        if not runs.in_order:
-            records = records[records["flags"] & BAD_DIGEST == 0]
-            self._note_lacs(largest_lacs(records).items())
-            runs = _Runs(_sorted(records, keep_first=self._file_id in self._journals))
-        self._note_lacs((run.ledger_id, run.max_lac) for run in runs.rows)
-        for run in runs.rows:
-            key = block_key(run.ledger_id, run.block)
-            before = self._txn.get("entries", key)
-            if before is None:
-                self._txn.put("entries", key, runs.block(run, self._file_id))
-            else:
-                _merge(self._txn, (key, before), (runs, run), self._file_id, self._journals)
+    def add(self, records: Records, file_id: int) -> None:
+        """Index one batch of the file FILE_ID."""
+        self.merge(pack_runs(records, keep_first=file_id in self._journals), file_id)
 
-    def _note_lacs(self, lacs: Iterable[tuple[int, int]]) -> None:
-        for ledger_id, lac in lacs:
-            self._lacs[ledger_id] = max(lac, self._lacs.get(ledger_id, -1))
+    def merge(self, runs: Runs, file_id: int) -> None:
+        """Index the runs of one batch of the file FILE_ID."""
+        for run, starts in zip(runs.rows, runs.starts(), strict=True):
+            self._lacs[run.ledger_id] = max(run.max_lac, self._lacs.get(run.ledger_id, -1))
+            key = block_key(run.ledger_id, run.block)
+            part = _Part(runs, run, starts, file_id)
+            before = self._txn.get("entries", key)
+            value = part.pack() if before is None else _merge(Block(key, before), before, part, self._journals)
+            if value is not None:
+                self._txn.put("entries", key, value)
 
     def finish(self) -> None:
         """Write the time rows of every ledger that got records."""
         index_ledger_times(self._txn, self._lacs)
 
 
-def _sorted(records: Records, *, keep_first: bool) -> Records:
-    """Return RECORDS by ledger and entry, one for each entry: the first or the last of it."""
-    if not len(records):
-        return records
-    order = np.lexsort((np.arange(len(records)), records["entry_id"], records["ledger_id"]))
-    records = records[order]
-    ledgers, entries = records["ledger_id"], records["entry_id"]
-    differs = (ledgers[1:] != ledgers[:-1]) | (entries[1:] != entries[:-1])
-    kept: Records = records[np.append(True, differs) if keep_first else np.append(differs, True)]
-    return kept
+class _Part:
+    """One run of RUNS: records of a block that lie in the file FILE_ID. STARTS: where its optional columns begin."""
 
+    __slots__ = ("_runs", "_starts", "file_id", "offsets", "run", "sizes")
 
-class _Run(NamedTuple):
-    """A row of RUN."""
+    def __init__(self, runs: Runs, run: Run, starts: tuple[int, int, int], file_id: int) -> None:
+        self.run = run
+        self.file_id = file_id
+        self.offsets = runs.offsets[run.start : run.end]
+        self.sizes = runs.sizes[run.start : run.end]
+        self._runs = runs
+        self._starts = starts
 
-    start: int
-    end: int
-    ledger_id: int
-    block: int
-    messages: int
-    payload_bytes: int
-    publish_min_ms: int
-    publish_max_ms: int
-    broker_min_ms: int
-    broker_max_ms: int
-    auto_min_ms: int
-    auto_max_ms: int
-    broker_count: int
-    unframed: int
-    others: int
-    max_lac: int
+    def counts(self) -> Array:
+        """Return the messages of each record (u32)."""
+        if not self.run.others:
+            return np.ones(self.run.length, "<u4")
+        start = self._starts[0]
+        return self._runs.counts[start : start + self.run.length]
 
+    def slots(self) -> Array:
+        """Return the slot of each record (u16)."""
+        if not self.run.has_holes:
+            return np.arange(self.run.first_slot, self.run.last_slot + 1, dtype="<u2")
+        start = self._starts[1]
+        return self._runs.slots[start : start + self.run.length]
 
-class _Runs:
-    """The records of one batch, cut into blocks, with the sums of every block computed at once.
+    def kinds(self) -> Array:
+        """Return the kind of each record: bits of ``store.scan.runs``."""
+        run, start = self.run, self._starts[2]
+        if 0 < run.unframed < run.length or 0 < run.broker_count < run.length:
+            return self._runs.kinds[start : start + run.length]
+        kind = (IS_UNFRAMED if run.unframed else 0) | (HAS_BROKER if run.broker_count else 0)
+        return np.full(run.length, kind, "u1")
 
-    ``in_order`` is false when some have a bad digest or they do not ascend: then there are no ``rows``.
-    """
-
-    def __init__(self, records: Records) -> None:
-        found = np.empty(len(records), RUN)
-        count = sum_blocks(records, found)
-        self.in_order = count >= 0
-        self.rows = [_Run(*row) for row in found[: max(count, 0)].tolist()]
-        self.records = records
-        if self.in_order:
-            self.offsets = records["offset"].astype("<u4")
-            self.sizes = records["size"].astype("<u4")
-            self.slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
-
-    def block(self, run: _Run, file_id: int) -> bytes:
-        """Return the location block of RUN, whose records all lie in FILE_ID."""
-        part = slice(run.start, run.end)
-        first, last = int(self.slots[run.start]), int(self.slots[run.end - 1])
-        flags = (SLOTS if last - first != run.end - run.start - 1 else 0) | (MESSAGES if run.others else 0)
-        header = _header(run, flags, file_id, int(self.records["digest_bytes"][run.start]), first)
-        parts = [header.pack(), self.offsets[part].tobytes(), self.sizes[part].tobytes()]
+    def pack(self) -> bytes:
+        """Return the location block of these records alone."""
+        run = self.run
+        flags = (SLOTS if run.has_holes else 0) | (MESSAGES if run.others else 0)
+        header = BlockHeader(
+            run.length,
+            flags,
+            self.file_id,
+            run.messages,
+            run.payload_bytes,
+            run.publish_min_ms,
+            run.publish_max_ms,
+            run.broker_min_ms,
+            run.broker_max_ms,
+            run.auto_min_ms,
+            run.auto_max_ms,
+            run.broker_count,
+            run.digest_bytes,
+            run.unframed,
+            run.first_slot,
+        )
+        parts = [header.pack(), self.offsets.tobytes(), self.sizes.tobytes()]
         if flags & MESSAGES:
-            parts.append(_message_counts(self.records[part]).tobytes())
+            parts.append(self.counts().tobytes())
         if flags & SLOTS:
-            parts.append(self.slots[part].tobytes())
+            parts.append(self.slots().tobytes())
         return b"".join(parts)
 
 
-def _header(run: _Run, flags: int, file_id: int, digest_bytes: int, first_slot: int) -> BlockHeader:
-    return BlockHeader(
-        run.end - run.start,
-        flags,
-        file_id,
-        run.messages,
-        run.payload_bytes,
-        run.publish_min_ms,
-        run.publish_max_ms,
-        run.broker_min_ms,
-        run.broker_max_ms,
-        run.auto_min_ms,
-        run.auto_max_ms,
-        run.broker_count,
-        digest_bytes,
-        run.unframed,
-        first_slot,
-    )
-
-
-def _message_counts(records: Records) -> Array:
-    """Return the messages of each record as u32; a batch that claims a negative number has none."""
-    counts: Array = np.maximum(records["messages"], 0).astype("<u4")
-    return counts
-
-
-def _append(block: Block, value: bytes, added: tuple[_Runs, _Run], file_id: int) -> bytes | None:
-    """Return block VALUE with the records of ADDED behind its own; None unless that is all it takes.
+def _append(block: Block, value: bytes, part: _Part) -> bytes | None:
+    """Return block VALUE with the records of PART behind its own; None unless that is all it takes.
 
     This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before.
     """
-    (runs, run), header = added, block.header
-    follows = int(runs.slots[run.start]) == header.first_slot + header.count
-    dense = int(runs.slots[run.end - 1]) - int(runs.slots[run.start]) == run.end - run.start - 1
-    if header.flags or run.others or header.file_id != file_id or not (follows and dense):
+    run, header = part.run, block.header
+    follows = run.first_slot == header.first_slot + header.count
+    if header.flags or run.others or run.has_holes or header.file_id != part.file_id or not follows:
         return None
-    grown = _joined(header, run)
-    offsets = BLOCK_HEADER.size
-    sizes = offsets + 4 * header.count
-    part = slice(run.start, run.end)
-    new_offsets, new_sizes = runs.offsets[part].tobytes(), runs.sizes[part].tobytes()
-    return b"".join((grown.pack(), value[offsets:sizes], new_offsets, value[sizes:], new_sizes))
-
-
-def _joined(header: BlockHeader, run: _Run) -> BlockHeader:
-    """Return the header of a block whose records are followed by those of RUN."""
-    return replace(
-        header,
-        count=header.count + run.end - run.start,
+    grown = _joined(header, run, (run.broker_count, run.unframed))
+    grown = replace(
+        grown,
+        count=header.count + run.length,
         messages=header.messages + run.messages,
         payload_bytes=header.payload_bytes + run.payload_bytes,
+    )
+    offsets = BLOCK_HEADER.size
+    sizes = offsets + 4 * header.count
+    return b"".join((grown.pack(), value[offsets:sizes], part.offsets.tobytes(), value[sizes:], part.sizes.tobytes()))
+
+
+def _joined(header: BlockHeader, run: Run, added: tuple[int, int]) -> BlockHeader:
+    """Return HEADER with the time bounds of RUN, and ADDED entries with a broker time and without a message header."""
+    return replace(
+        header,
         publish_min_ms=min(header.publish_min_ms, run.publish_min_ms),
         publish_max_ms=max(header.publish_max_ms, run.publish_max_ms),
         broker_min_ms=min(header.broker_min_ms, run.broker_min_ms),
         broker_max_ms=max(header.broker_max_ms, run.broker_max_ms),
         auto_min_ms=min(header.auto_min_ms, run.auto_min_ms),
         auto_max_ms=max(header.auto_max_ms, run.auto_max_ms),
-        broker_count=header.broker_count + run.broker_count,
-        unframed=header.unframed + run.unframed,
+        broker_count=header.broker_count + added[0],
+        unframed=header.unframed + added[1],
     )
 
 
-def _merge(
-    txn: Txn, row: tuple[bytes, bytes], added: tuple[_Runs, _Run], file_id: int, journals: frozenset[int]
-) -> None:
-    """Merge the records of ADDED (one block, ascending) into the existing block ROW."""
-    (runs, run), (key, value) = added, row
-    block = Block(key, value)
-    grown = _append(block, value, added, file_id)
+def _merge(block: Block, value: bytes, part: _Part, journals: frozenset[int]) -> bytes | None:
+    """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
+    grown = _append(block, value, part)
     if grown is not None:
-        txn.put("entries", key, grown)
-        return
-    records, header = runs.records[run.start : run.end], block.header
+        return grown
+    header = block.header
     there = np.zeros(BLOCK_ENTRIES, bool)
     offsets = np.zeros(BLOCK_ENTRIES, "<u4")
     sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
@@ -222,18 +183,20 @@ def _merge(
     there[slots] = True
     files[slots], offsets[slots], sizes[slots] = block.files(), block.offsets(), block.sizes()
     messages[slots] = block.message_counts()
-    new_slots = (records["entry_id"] & (BLOCK_ENTRIES - 1)).astype("<u2")
+    new_slots = part.slots()
     fresh = ~there[new_slots]
-    wins = fresh | _wins(file_id, files[new_slots], journals)
+    wins = fresh | _wins(part.file_id, files[new_slots], journals)
     if not wins.any():
-        return
-    records, new_slots, fresh = records[wins], new_slots[wins], fresh[wins]
+        return None
+    if fresh.any():
+        kinds = part.kinds()[fresh]
+        added = int(np.count_nonzero(kinds & HAS_BROKER)), int(np.count_nonzero(kinds & IS_UNFRAMED))
+        header = _joined(header, part.run, added)
+    new_slots = new_slots[wins]
     there[new_slots] = True
-    offsets[new_slots], sizes[new_slots] = records["offset"], records["size"]
-    messages[new_slots], files[new_slots] = _message_counts(records), file_id
-    (only_fresh,) = _Runs(records[fresh]).rows if fresh.any() else (None,)
-    joined = header if only_fresh is None else _joined(header, only_fresh)
-    txn.put("entries", key, _pack_merged(joined, (there, offsets, sizes, messages, files)))
+    offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
+    messages[new_slots], files[new_slots] = part.counts()[wins], part.file_id
+    return _pack_merged(header, (there, offsets, sizes, messages, files))
 
 
 def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
@@ -269,14 +232,6 @@ def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array,
     if flags & SLOTS:
         parts.append(slots.tobytes())
     return b"".join(parts)
-
-
-def largest_lacs(records: Records) -> dict[int, int]:
-    """Return ledger → largest last-add-confirmed among RECORDS."""
-    ledgers, inverse = np.unique(records["ledger_id"], return_inverse=True)
-    largest = np.full(len(ledgers), -1, np.int64)
-    np.maximum.at(largest, inverse, records["lac"])
-    return dict(zip(ledgers.tolist(), largest.tolist(), strict=True))
 
 
 def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:

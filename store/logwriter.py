@@ -330,9 +330,9 @@ def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLed
     known = sorted((ledger.ledger_id, DIGEST_SIZE[ledger.spec.digest_type]) for ledger in ledgers)
     digests = (np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
     scan = FileScan(Slice(str(path), "entry-log", 0, log.size_bytes), digests, True)
-    indexer = Indexer(txn, log.file_id, is_journal=False)
+    indexer = Indexer(txn)
     for batch in scan.batches():
-        indexer.add(batch)
+        indexer.add(batch, log.file_id)
     indexer.finish()
     if scan.problems:
         raise IndexCorrupt(f"{path} does not read back: {scan.problems[0].reason} @ {scan.problems[0].offset:#x}")

@@ -11,36 +11,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from store.catalog import METADATA_FILE_ID, Damage, LogFile, clear_damage, delete_log, iter_logs, put_damage
 from store.codec.index import Block
 from store.entrylogs import path_state
 from store.errors import Refused
-from store.importer import (
-    Advance,
-    ImportOptions,
-    Warn,
-    count_entries,
-    files_of,
-    is_sealed,
-    ledger_digests,
-    place,
-    scan_into,
-    scan_new,
-)
+from store.importer import NewFile, Warn, catalogue_new, count_entries, files_of, is_sealed, place
+from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn
 from store.owners import index_owners
 from store.plans.base import append_change
 from store.reindex import read_catalogue, rebuild_index
-from store.scan.engine_scan import Engine
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
 from store.tree import Node, decode_node, encode_node, tree_key
 
-NewFile = tuple[str, int, Path]  # kind, number, path
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
+
+_UNFINISHED = b"unfinished-refresh"
+"""Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,10 @@ class RefreshResult:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How the files of a source are now, compared with the catalogue. ``gone``: with the entries only they hold."""
+    """How the files of a source are now, compared with the catalogue.
+
+    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold.
+    """
 
     new: tuple[NewFile, ...]
     grown: tuple[LogFile, ...]
@@ -104,8 +101,13 @@ class Survey:
     def bytes(self) -> int:
         """Return how many bytes there are to read, for a progress display."""
         return sum(file.stat().st_size for _, _, file in self.new) + sum(
-            max(Path(log.origin).stat().st_size - log.next_offset, 0) for log in self.grown
+            max(_size_now(log) - log.next_offset, 0) for log in self.grown
         )
+
+
+def _size_now(log: LogFile) -> int:
+    origin = Path(log.origin)
+    return origin.stat().st_size if origin.exists() else log.size_bytes
 
 
 def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
@@ -120,10 +122,15 @@ def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
         held = _held_entries(txn, {log.file_id for log in lost})
     return Survey(
         tuple(file for origin, file in found.items() if origin not in known),
-        tuple(log for origin, log in known.items() if states[origin] == "grown"),
+        tuple(log for origin, log in known.items() if states[origin] == "grown" or _goes_on(log, states[origin], lost)),
         tuple(log for origin, log in known.items() if states[origin] == "changed"),
         tuple((log, held[log.file_id]) for log in lost),
     )
+
+
+def _goes_on(log: LogFile, state: str, lost: list[LogFile]) -> bool:
+    """Whether the scan of LOG was stopped and there is a file to go on with."""
+    return log.unfinished and state != "changed" and log not in lost
 
 
 def _held_entries(txn: Txn, file_ids: set[int]) -> dict[int, int]:
@@ -163,14 +170,20 @@ def refresh_store(
     _forget(store, layout, options, result)
     with store.read() as txn:
         result.entries = count_entries(txn)
-    if result.changes:
+        was_stopped = txn.get("state", _UNFINISHED) is not None
+    if result.changes or was_stopped:
         store.write(lambda txn: _finish(store, txn, options, result))
     result.seconds = time.monotonic() - started
     return result
 
 
+def _begin(txn: Txn) -> None:
+    txn.put("state", _UNFINISHED, b"")
+
+
 def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult) -> None:
     index_owners(store, txn)
+    txn.delete("state", _UNFINISHED)
     append_change(txn, options.now_ms, "store refresh", (_report(result),))
 
 
@@ -202,22 +215,25 @@ def _read_files(
     survey = survey_files(store, layout)
     with store.read() as txn:
         digests = ledger_digests(txn)
-    mode = store.info.sources[0]["mode"]
-    for log in survey.grown:
-        row = scan_into(store, _grown(store, log), digests, options.verify, advance, options.engine)
-        result.grown_files.append(row.path)
-        result.bytes += row.size_bytes - log.next_offset
-        result.damaged_places += row.problems - (log.problems - log.tail_problems)
-    for file in survey.new:
-        row = scan_new(store, file, ImportOptions(mode, options.verify, engine=options.engine), digests, advance)
-        result.new_files.append(row.path)
-        result.bytes += row.size_bytes
-        result.damaged_places += row.problems
+    if survey.new or survey.grown:
+        store.write(_begin)
+    grown = {log.file_id: log for log in survey.grown}
+    how = Scanning(digests, options.verify, advance, options.engine)
+    renewed = (_grown(store, log) for log in survey.grown)
+    for row in index_files(
+        store, chain(renewed, catalogue_new(store, survey.new, store.info.sources[0]["mode"])), how
+    ).values():
+        before = grown.get(row.file_id)
+        result.bytes += row.size_bytes - (before.next_offset if before else 0)
+        result.damaged_places += row.problems - (before.problems - before.tail_problems if before else 0)
+        (result.grown_files if before else result.new_files).append(row.path)
 
 
 def _grown(store: Store, log: LogFile) -> LogFile:
     """Return the row of LOG with its size and time of now, its copy in the store renewed."""
     origin = Path(log.origin)
+    if path_state(log, origin) not in ("grown", "changed"):  # its scan was stopped, nothing else
+        return log
     status = origin.stat()
     if log.mode in ("copied", "linked"):
         place(store, origin, log.file_id, log.mode)
@@ -264,6 +280,8 @@ def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> 
     gone = [key for key, _ in txn.items("tree") if key not in seen]
     for key in gone:
         _remove_node(txn, key, result)
+    if result.nodes_added or result.nodes_updated or result.nodes_removed:
+        _begin(txn)
 
 
 def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:

@@ -1,30 +1,33 @@
 """Making the location and time index again from the files, and comparing it with the one that is there.
 
-The index is built in a scratch store first, file by file. ``rebuild_index`` then moves it into the store in one transaction:
-whatever stops it, the store has the old index or the new one.
+The index is built in a scratch store first. ``rebuild_index`` then moves it into the store in one transaction: whatever stops it,
+the store has the old index or the new one. What it had built stays, and the next rebuild of the same files takes it up.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from store.atomic import remove_tree
+from store.atomic import remove_file, remove_tree
 from store.catalog import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
 from store.codec.index import ledger_of_key
 from store.entrylogs import file_state
-from store.errors import SourceChanged
-from store.importer import ledger_digests, scan_into
-from store.meta import Store, Txn, create_store, open_store
-from store.scan.engine_scan import Engine
-from store.scan.files import LedgerDigests
+from store.errors import DiskFull, SourceChanged, StoreError
+from store.indexing import Advance, Scanning, index_files, ledger_digests
+from store.meta import FORMAT_VERSION, Store, Txn, create_store, open_store, read_store_info
 
-Advance = Callable[[int], None]  # told how many more bytes are done
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
+
 DERIVED = ("entries", "times")
-How = tuple[bool, Advance, Engine | None]
+How = tuple[bool, Advance, "Engine | None"]
 """Whether digests are verified, who is told of bytes done, and what scans the files (None: this process)."""
 
 _SCRATCH = "rebuild.unfinished"
@@ -72,31 +75,71 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
 
 
 def build_index(store: Store, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
-    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids."""
+    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays."""
+    verify, advance, engine = how
     with store.read() as txn:
         digests = ledger_digests(txn)
-    for log in logs:
-        build_file(store, scratch, log, digests, how)
+    with scratch.read() as txn:
+        there = {log.file_id: log for log in iter_logs(txn)}
+    rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in there.values()))
+    index_files(scratch, [row for row in rows if row.unfinished], Scanning(digests, verify, advance, engine))
 
 
-def build_file(store: Store, scratch: Store, log: LogFile, digests: LedgerDigests, how: How) -> LogFile:
-    """Index the file LOG of STORE into SCRATCH from its beginning; return its new row."""
-    blank = replace(
-        log, path=str(log.locate(store.path)), next_offset=0, records=0, problems=0, tail_records=0, tail_problems=0
+def _blank(store: Store, log: LogFile) -> LogFile:
+    """Return the row of a file of STORE that is to be scanned from its beginning, its path good elsewhere, too."""
+    return replace(
+        log,
+        path=str(log.locate(store.path)),
+        next_offset=0,
+        records=0,
+        problems=0,
+        tail_records=0,
+        tail_problems=0,
+        unfinished=True,
     )
-    return scan_into(scratch, blank, digests, *how)
 
 
 @contextmanager
-def open_scratch(path: Path) -> Iterator[Store]:
-    """Open an empty store at PATH for the life of the block, then remove it."""
-    remove_tree(path)
+def open_scratch(path: Path, identity: str = "") -> Iterator[Store]:
+    """Open a store at PATH for the life of the block, then remove it: an empty one, or what a stopped block with the same
+    IDENTITY (not "") left there. It stays when the block is stopped, unless the disk is full."""
+    if not identity or _identity_of(path) != identity:
+        _remove_scratch(path)
+        create_store(path, now_ms=0, sources=({"identity": identity},))
     try:
-        create_store(path, now_ms=0)
         with open_store(path, writable=True) as scratch:
             yield scratch
-    finally:
-        remove_tree(path)
+    except DiskFull:
+        _remove_scratch(path)
+        raise
+    _remove_scratch(path)
+
+
+def _remove_scratch(path: Path) -> None:
+    remove_file(path / "store.json")  # first: half a store is nothing to go on with
+    remove_tree(path)
+
+
+def _identity_of(path: Path) -> str | None:
+    """Return the identity of the scratch store at PATH, None when there is none."""
+    try:
+        return str(read_store_info(path).sources[0]["identity"])
+    except StoreError:
+        return None
+
+
+def _identity(store: Store, logs: Sequence[LogFile], verify: bool) -> str:
+    """Return what two rebuilds have in common when one can take up the other: options, ledgers' digests, and the files."""
+    with store.read() as txn:
+        known = [column.tolist() for column in ledger_digests(txn)]
+    files = []
+    for log in logs:
+        status = log.locate(store.path).stat()
+        # What a file grew by is left out, also its time of change then.
+        changed_ns = status.st_mtime_ns if status.st_size == log.size_bytes else 0
+        files.append([log.file_id, log.path, log.kind, log.size_bytes, log.fingerprint, log.next_offset, changed_ns])
+    return sha256(json.dumps([FORMAT_VERSION, verify, known, files]).encode()).hexdigest()
 
 
 def rebuild_index(
@@ -108,11 +151,11 @@ def rebuild_index(
     engine: Engine | None = None,
 ) -> RebuildResult:
     """Make ``entries``, ``times`` and ``damage`` of STORE again from the files of its catalogue, or from LOGS, which then are
-    the catalogue. Raises SourceChanged, DiskFull."""
+    the catalogue. A rebuild that was stopped goes on when it is run again. Raises SourceChanged, DiskFull."""
     if logs is None:
         logs = read_catalogue(store)
     check_files(store, logs)
-    with open_scratch(store.path / _SCRATCH) as scratch:
+    with open_scratch(store.path / _SCRATCH, _identity(store, logs, verify)) as scratch:
         build_index(store, scratch, logs, (verify, advance, engine))
         with scratch.read() as new:
             paths = {log.file_id: log.path for log in logs}

@@ -18,7 +18,7 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, enc
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
-from store.importer import ledger_digests, scan_into
+from store.indexing import Scanning, index_files, ledger_digests
 from store.meta import Txn, create_store, open_store
 from store.names import Position, TopicName, parse_topic
 from store.owners import index_owners
@@ -203,5 +203,5 @@ def _import(path: Path, log: Path, nodes: Sequence[Node]) -> None:
         )
         with store.read() as txn:
             digests = ledger_digests(txn)
-        scan_into(store, row, digests, True, lambda _: None)
+        index_files(store, [row], Scanning(digests))
         store.write(lambda txn: index_owners(store, txn))

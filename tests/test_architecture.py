@@ -74,6 +74,7 @@ RANKS = {
     "check": 4,
     "scan": 4,
     "index": 4,
+    "indexing": 4,
     "importer": 4,
     "reindex": 4,
     "refresh": 4,

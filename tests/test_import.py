@@ -211,11 +211,11 @@ if where == "batch":
             yield batch
     FileScan.batches = batches
 elif where == "file":
-    before = importer.scan_new
-    def scan_new(*arguments):
+    before = importer.place
+    def place(*arguments):
         die()
         return before(*arguments)
-    importer.scan_new = scan_new
+    importer.place = place
 elif where == "create":
     importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
 elif where == "half made":
@@ -269,7 +269,7 @@ def test_a_killed_import_goes_on(where: str, count: int, mode: str, tmp_path: Pa
 
 
 def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = importer.scan_new
+    before = importer.place
 
     def interrupted(*arguments: Any) -> Any:
         if list((tmp_path / "s").glob("meta/data.mdb")) and seen:
@@ -278,11 +278,11 @@ def test_interrupted(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) 
         return before(*arguments)
 
     seen: list[int] = []
-    monkeypatch.setattr(importer, "scan_new", interrupted)
+    monkeypatch.setattr(importer, "place", interrupted)
     stopped = cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean")
     assert stopped.exit_code == 130
     assert "the same command goes on" in stopped.stderr
-    monkeypatch.setattr(importer, "scan_new", before)
+    monkeypatch.setattr(importer, "place", before)
     assert cli("--store", tmp_path / "s", "store", "import", "standalone", world("small") / "clean").exit_code == 0
 
 

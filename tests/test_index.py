@@ -107,9 +107,9 @@ def _index(store: Store, world: World, seed: int) -> None:
         own = [copy for copy in world.copies if copy.file_id == file_id]
 
         def work(txn: Txn, file_id: int = file_id, own: list[Copy] = own) -> None:
-            indexer = Indexer(txn, file_id, is_journal=world.files[file_id])
+            indexer = Indexer(txn, [file_id] if world.files[file_id] else [])
             for batch in _batches(own, random_):
-                indexer.add(batch)
+                indexer.add(batch, file_id)
             indexer.finish()
             kind = "journal" if world.files[file_id] else "entry-log"
             put_log(txn, LogFile(file_id, "f", kind, 0, "f", "referenced", 2**32, 0, "", 0, 0, 0, False, False))
@@ -248,8 +248,8 @@ def test_a_row_for_entries_far_apart_stays_small(store: Store) -> None:
     batch["publish_ms"] = (70, 30)
 
     def work(txn: Txn) -> None:
-        indexer = Indexer(txn, 1, is_journal=False)
-        indexer.add(batch)
+        indexer = Indexer(txn)
+        indexer.add(batch, 1)
         indexer.finish()
 
     store.write(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from store.codec.index import BLOCK_BITS, NO_MAX, NO_MIN
+from store.codec.index import BLOCK_BITS, BLOCK_ENTRIES, NO_MAX, NO_MIN
 from store.scan.kernel import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 
 RUN = np.dtype(
@@ -26,6 +26,9 @@ RUN = np.dtype(
         ("unframed", np.int64),
         ("others", np.int64),  # records that do not hold exactly one message
         ("max_lac", np.int64),
+        ("digest_bytes", np.int64),  # of the first record
+        ("first_slot", np.int64),  # entry id & 1023
+        ("last_slot", np.int64),
     ]
 )
 
@@ -39,11 +42,14 @@ def _begin(run, record, start, block):
     run.publish_min_ms = run.broker_min_ms = run.auto_min_ms = NO_MIN
     run.publish_max_ms = run.broker_max_ms = run.auto_max_ms = NO_MAX
     run.max_lac = -1
+    run.digest_bytes = record.digest_bytes
+    run.first_slot = record.entry_id & (BLOCK_ENTRIES - 1)
 
 
 @njit(cache=True, boundscheck=False)
 def _add(run, record):
     messages = max(np.int64(record.messages), 0)  # a batch that claims a negative number has none
+    run.last_slot = record.entry_id & (BLOCK_ENTRIES - 1)
     run.messages += messages
     run.others += messages != 1
     run.payload_bytes += max(np.int64(record.size) - 32 - record.digest_bytes, 0)

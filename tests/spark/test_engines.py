@@ -15,8 +15,7 @@ import pytest
 
 from store.importer import ImportOptions, import_standalone
 from store.meta import DATABASES, open_store
-from store.scan.engine_scan import Engine, EngineScan
-from store.scan.files import Slice
+from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
@@ -114,25 +113,6 @@ class TestSparkEngine(EngineContract):
         from store.scan.spark import SparkEngine
 
         return SparkEngine(spark)
-
-
-@pytest.mark.parametrize("cut", CUTS[1:])
-def test_a_resumed_scan_of_slices_ends_as_one_scan(cut: Cut) -> None:
-    """From a record boundary in the middle on, as ``store refresh`` asks."""
-    from store.scan.files import FileScan
-    from store.scan.operations import ScanOptions
-
-    log = _logs("small", "clean")[0]
-    size, digests = log.stat().st_size, ScanOptions().digests
-    first = FileScan(Slice(str(log), "entry-log", 0, size // 3), digests)
-    for _ in first.batches():
-        pass
-    rest = Slice(str(log), "entry-log", first.next_offset, size)
-    one, many = FileScan(rest, digests), EngineScan(LocalEngine(1), rest, digests, cut=cut)
-    expected = b"".join(batch.tobytes() for batch in one.batches())
-    assert b"".join(batch.tobytes() for batch in many.batches()) == expected
-    for name in ("next_offset", "resume_offset", "torn", "records", "problems", "tail_records"):
-        assert getattr(many, name) == getattr(one, name), name
 
 
 MESSAGE_TOPICS = ("public/default/batched", "acme/orders/codecs", "acme/iot/skewed", "public/default/plain")
