@@ -56,7 +56,6 @@ bench: setup
 
 bench-peers: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
-	test -f .benchmarks/peers/peers.json || $(BIN)/python -m tests.live.peers .benchmarks/peers
 	$(BIN)/python -m bench --only peers --peers .benchmarks/peers
 
 constraints: setup

@@ -14,14 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.data import logs_of
 from store.scan.files import FileScan, LedgerDigests, Slice
 
 NO_LEDGERS: LedgerDigests = (np.zeros(0, np.int64), np.zeros(0, np.int16))
-
-
-def logs_of(directory: Path) -> list[Path]:
-    """The entry logs of a standalone data directory that hold anything."""
-    return sorted(path for path in (directory / "bookkeeper" / "current").glob("*.log") if path.stat().st_size)
 
 
 def scan(files: list[Path], ledgers: LedgerDigests, verify: bool) -> tuple[float, int]:

@@ -1,63 +1,64 @@
-"""Spark's rate beside the local engine's, on the same cores: ``python -m bench.spark LOG…``, medians of three runs.
+"""Spark's rate beside the local engine's on the same cores and slices: a scan with checksums, four columns of every entry.
 
-The session's start is not counted; the first run of each engine warms it up.
+The local engine is measured whole, with the start of its processes, and with its processes already there; Spark after its
+session is up, its Python workers warm. All medians; both engines run in turn in one process.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
+from bench.data import Bench, logs_of, size_of
+from bench.measuring import Row
 from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
 from store.scan.operations import ReadEntries, ScanOptions
-from store.scan.slices import Cut, plan_slices
+from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
-from store.scan.spark import SparkEngine
-from store.scan.spark_session import SparkOptions, open_session
 
-RUNS = 3
+SLICES_A_CORE = (1, 2, 4)
 COLUMNS = ("ledger_id", "entry_id", "publish_time", "messages")
 
 
-def measure(engine: Engine, files: list[tuple[str, int, int]], slices: int) -> tuple[float, int]:
-    """Return (median seconds, entries) of a scan with checksums, four columns of each entry brought here."""
-    pieces = plan_slices(files, Cut(slices=slices))
-    operation = ReadEntries(ScanOptions(), COLUMNS)
-    seconds = []
-    for _ in range(RUNS + 1):
-        started = time.monotonic()
-        entries = sum(len(table) for _, table in engine.run(operation, pieces, lambda _: None))
-        seconds.append(time.monotonic() - started)
-    return statistics.median(seconds[1:]), entries
+def measure(bench: Bench) -> Iterator[Row]:
+    """The first set of logs, cut into 1, 2 and 4 slices a core."""
+    from store.scan.spark import SparkEngine
+    from store.scan.spark_session import SparkOptions, open_session
 
-
-def main() -> None:
-    """Print one JSON line for 1, 2 and 4 slices a core."""
-    files = source_files(",".join(sys.argv[1:]))
-    size_bytes = sum(size for _, _, size in files)
+    logs = logs_of(bench.generated(bench.count(bench.logs[0])))
     cores = len(os.sched_getaffinity(0))
-    started = time.monotonic()
+    begin = time.perf_counter()
     with open_session(SparkOptions(master=f"local[{cores}]")) as session:
-        start = time.monotonic() - started
-        for slices in (cores, 2 * cores, 4 * cores):
-            local, entries = measure(LocalEngine(cores), files, slices)
-            spark, _ = measure(SparkEngine(session), files, slices)
-            row = {
-                "bytes": size_bytes,
-                "entries": entries,
-                "cores": cores,
-                "slices": slices,
-                "sessionStartSeconds": round(start, 1),
-                "localSeconds": round(local, 2),
-                "sparkSeconds": round(spark, 2),
-                "sparkRateOfLocal": round(local / spark, 2),
-            }
-            print(json.dumps(row), flush=True)
+        start = time.perf_counter() - begin
+        for slices in SLICES_A_CORE:
+            yield from _rows(logs, slices, cores, SparkEngine(session), bench.runs)
+    yield Row("Spark: start of the session", start, 0.0, runs=1)
 
 
-if __name__ == "__main__":
-    main()
+def _rows(logs: list[Path], slices: int, cores: int, spark: Engine, runs: int) -> Iterator[Row]:
+    files = source_files(",".join(map(str, logs)))
+    pieces = plan_slices(files, Cut(slices=slices * cores))
+    whole, warm, sparks = [], [], []
+    for _ in range(runs + 1):
+        with LocalEngine(cores) as local:
+            whole.append(_seconds(local, pieces)[0])
+            warm.append(_seconds(local, pieces)[0])
+        seconds, entries = _seconds(spark, pieces)
+        sparks.append(seconds)
+    ours = statistics.median(sparks[1:])
+    for what, taken in (("processes there", warm), ("with their start", whole)):
+        theirs = statistics.median(taken[1:])
+        note = f"{theirs / ours:.0%} of the local rate; {entries:,} entries, {size_of(logs) / ours / 1e6:,.0f} MB/s"
+        peer = f"local engine, {what}"
+        yield Row(f"Spark: {slices} slices a core", ours, 0.0, peer, theirs, "≥ 70 % of the rate", note, runs)
+
+
+def _seconds(engine: Engine, pieces: list[FileRange]) -> tuple[float, int]:
+    """Return the seconds of one scan and its entries."""
+    begin = time.perf_counter()
+    entries = sum(len(table) for _, table in engine.run(ReadEntries(ScanOptions(), COLUMNS), pieces, lambda _: None))
+    return time.perf_counter() - begin, entries
