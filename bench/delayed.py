@@ -44,30 +44,29 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
 
 def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
     """Build one index in this process, replay all of it, and measure."""
-    from store.codec.delayedindex import sorted_rows
     from store.codec.delayedpolicy import DEFAULT_RULES
     from store.delayed.backlog import DelayScan
-    from store.delayed.build import Draft, apply_draft, cut
+    from store.delayed.build import Draft, apply_draft
     from store.delayed.directory import Index
+    from store.delayed.runs import SortedRuns, open_runs
     from store.ledgers import open_reader
     from store.meta import create_store, open_store
     from store.names import Position, parse_topic
 
     rows = make_rows(shape, SPREADS[spread], count)
     create_store(folder / "store", now_ms=NOW_MS)
-    with open_store(folder / "store", writable=True) as store:
+    with open_store(folder / "store", writable=True) as store, open_runs() as file:
         before = disk_bytes(folder / "store")
         begin = time.perf_counter()
         # What a build does once the topic's entries are read: in order, cut, encoded, written, indexed, all durable.
-        times = rows.times_ms // DEFAULT_RULES.tick_ms * DEFAULT_RULES.tick_ms
-        ordered = sorted_rows(times, rows.ledger_ids, rows.entry_ids)
-        writes = dict(cut(ordered, DEFAULT_RULES.granularity_ms))
         new = Index(parse_topic(TOPIC), "s", DEFAULT_RULES, Position(0, 0), NOW_MS)
         with open_reader(store) as reader:
-            draft = Draft(new, DelayScan(reader), reader.txn.id, writes)
+            draft = Draft(new, DelayScan(reader), reader.txn.id, SortedRuns(file, DEFAULT_RULES))
+        for start in range(0, count, 1 << 15):  # as batches of entries come
+            draft.writes.add(rows.take(slice(start, start + (1 << 15))))
         index = apply_draft(store, draft)
         build_seconds = time.perf_counter() - begin
-        del rows, ordered, writes, draft
+        del rows, draft
         grown = disk_bytes(folder / "store") - before
         replayed = replay(store, index)
     ticks = SPREADS[spread] // DEFAULT_RULES.tick_ms

@@ -201,14 +201,20 @@ class App:
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 
-    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1)."""
+    def each(
+        self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
+    ) -> Iterator[Result]:
+        """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1).
+
+        ALONE says whether an error ends the command where ITEMS are a part, or all that is left, of what was asked for.
+        """
         listed = list(items)
+        alone = len(listed) == 1 if alone is None else alone
         for item in listed:
             try:
                 result = work(item)
             except StoreError as error:
-                if len(listed) == 1:
+                if alone:
                     raise
                 self.fail(error)
             else:

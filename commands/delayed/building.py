@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ from store.ledgers import open_reader
 from store.meta import Store, open_store
 
 if TYPE_CHECKING:
-    from store.cursors import Cursor
-    from store.delayed.build import BuildResult
-    from store.names import TopicName
+    from store.delayed.build import BuildResult, Draft, Wanted
+    from store.scan.engine_scan import Engine
+
+Json = dict[str, Any]  # Any: JSON values
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -41,6 +43,15 @@ class BuildOptions:
     rebuild: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How to build. ``alone``: one subscription was meant, its error ends the command."""
+
+    engine: Engine | None
+    rebuild: bool
+    alone: bool
+
+
 @command(
     "build",
     examples=[
@@ -48,9 +59,10 @@ class BuildOptions:
         "pulsar-admin delayed build --all-topics --rebuild -o jsonl",
         "pulsar-admin delayed build acme/delayed/reminders --dry-run",
     ],
+    elsewhere=["pulsar-admin delayed build --all-topics --spark"],
     output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
     errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
-    uses=["dry_run"],
+    uses=["dry_run", "spark"],
 )
 @delaying
 @click.option("--rebuild", is_flag=True, help="Make the index anew, whatever there is.")
@@ -61,40 +73,60 @@ def build(app: App, selection: TopicSelection, options: BuildOptions) -> None:
 
     Every durable subscription but the broker's own gets one: whether it is Shared is not on disk, and Exclusive and Failover
     subscriptions ignore delays. Goes on from the index cursor; acknowledged messages leave; one transaction a subscription.
+    The entries of many subscriptions are read together, on Spark with --spark.
     """
     app.emit_rows(list(_build_all(app, selection, options)), _COLUMNS)
 
 
-def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
+def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> Iterator[Json]:
+    from store.delayed.build import Wanted, iter_turns
+
     with open_reader(app.store) as reader:
-        chosen = [(topic.name, cursor) for topic, cursor in iter_delaying(reader, selection, options.subscription)]
-    if app.settings.dry_run:
-        yield from app.each(chosen, lambda one: _build(app, app.store, one, options))
-        return
-    app.close()
-    with (
-        open_store(app.settings.store, writable=True) as store,
-        app.progress(len(chosen), "subscriptions", "delayed build") as bar,
-    ):
-        for row in app.each(chosen, lambda one: _build(app, store, one, options)):
-            bar.advance(1)
-            yield row
+        chosen = [Wanted.of(*one) for one in iter_delaying(reader, selection, options.subscription)]
+    with ExitStack() as stack:
+        engine = stack.enter_context(app.bulk(sum(wanted.bytes for wanted in chosen)))
+        manner = _Manner(engine, options.rebuild, len(chosen) == 1)
+        store = app.store
+        if not app.settings.dry_run:
+            app.close()
+            store = stack.enter_context(open_store(app.settings.store, writable=True))
+        bar = stack.enter_context(app.progress(len(chosen), "subscriptions", "delayed build"))
+        for turn in iter_turns(chosen):
+            for row in _build(app, store, turn, manner):
+                bar.advance(1)
+                yield row
 
 
-def _build(app: App, store: Store, chosen: tuple[TopicName, Cursor], options: BuildOptions) -> dict[str, Any]:
+def _build(app: App, store: Store, turn: list[Wanted], manner: _Manner) -> Iterator[Json]:
+    """Read what the subscriptions of TURN lack, all together; then write each in a transaction of its own."""
     from pulsar_admin.jsonify import to_json
-    from store.delayed.build import apply_draft, draft_index, result_of
-    from store.topics import read_topic
+    from store.delayed.build import apply_draft, draft_index, finish_draft, read_drafts, result_of
+    from store.delayed.runs import open_runs
 
-    name, cursor = chosen
-    with open_reader(store) as reader:
-        topic = read_topic(reader.txn, name)
-        draft = draft_index(reader, topic, cursor, app.now_ms, rebuild=options.rebuild)
-    dry = app.settings.dry_run
-    result = result_of(draft, draft.index if dry else apply_draft(store, draft))
-    _warn(app, result)
-    row: dict[str, Any] = to_json(result)
-    return {**row, "dryRun": dry}
+    commits = 0
+
+    def write(draft: Draft) -> Json:
+        nonlocal commits
+        dry = app.settings.dry_run
+        index = draft.index if dry else apply_draft(store, draft, commits)
+        commits += not dry
+        result = result_of(draft, index)
+        _warn(app, result)
+        row: Json = to_json(result)
+        return {**row, "dryRun": dry}
+
+    with open_runs() as file:
+        with open_reader(store, manner.engine) as reader:
+            drafts = list(
+                app.each(
+                    turn,
+                    lambda wanted: draft_index(reader, wanted, app.now_ms, file, rebuild=manner.rebuild),
+                    alone=manner.alone,
+                )
+            )
+            read_drafts(drafts)
+            drafts = list(app.each(drafts, finish_draft, alone=manner.alone))
+        yield from app.each(drafts, write, alone=manner.alone)
 
 
 def _warn(app: App, result: BuildResult) -> None:

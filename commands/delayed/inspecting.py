@@ -136,6 +136,7 @@ def _warn_conflicts(app: App, topic: Topic, cursor: Cursor, conflict: Any) -> No
     examples=["pulsar-admin delayed verify acme/delayed/reminders", "pulsar-admin delayed verify --all-topics -o json"],
     output="A row a subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
     errors=[TopicNotFound, MetadataCorrupt],
+    uses=["spark"],
 )
 @delaying
 @pass_app
@@ -147,7 +148,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Non
     """
     from store.delayed.verify import verify_cursor
 
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         chosen = list(iter_delaying(reader, selection, subscription))
         rows: list[Json] = [to_json(verify_cursor(reader, *one)) for one in chosen]
         rows += _leaked(reader, frozenset(topic.name for topic, _ in chosen))

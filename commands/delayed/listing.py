@@ -102,7 +102,7 @@ class HistogramOptions:
     elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
     output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
     errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue],
-    uses=["now"],
+    uses=["now", "spark"],
 )
 @delaying
 @click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
@@ -110,7 +110,7 @@ class HistogramOptions:
 @pass_app
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
     """Plot how many delayed messages fall due when."""
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         chosen = iter_waiting(app, reader, selection, options.subscription)
         documents = [_document(waiting, app.now_ms) for waiting in chosen]
     if options.png is not None and documents:

@@ -2,66 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from store.codec.delayedindex import Array, DelayedRows, join_rows, sorted_rows
+from store.codec.delayedindex import Array, DelayedRows, join_rows
 from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
 from store.delayed.directory import Part
 from store.extent import Intervals, iter_ledger_parts
 from store.ledgers import EntryReader
 from store.names import Position
-from store.scan.delay_kernel import add_relative_delays
-from store.scan.entries import EntryBatch, EntryScan
-from store.scan.kernel import UNFRAMED
+from store.scan.delays import ReadDelays, due_times
+from store.scan.entries import EntryScan, Places
 from store.topics import Topic
 
 
-@dataclass(slots=True)
 class DelayScan:
-    """One run over parts of a topic. After ``rows``: how many entries were read, lie in no file, or are damaged."""
+    """One run over parts of a topic. When it is over: how many entries were read, lie in no file, or are damaged."""
 
-    reader: EntryReader
-    entries: int = 0
-    missing: int = 0
-    unreadable: int = 0
+    def __init__(self, reader: EntryReader, parts: Iterable[Part] = ()) -> None:
+        self.entry_scan = EntryScan(reader, parts, heads=True)
+        self.entries = 0
 
-    def rows(self, parts: Iterable[Part], tick_ms: int = 1) -> DelayedRows:
-        """Return the delayed messages in PARTS in order, with the times they are to be delivered at, rounded down to TICK_MS."""
+    @property
+    def missing(self) -> int:
+        """Entries in no imported file."""
+        return self.entry_scan.missing
+
+    @property
+    def unreadable(self) -> int:
+        """Entries that are damaged."""
+        return len(self.entry_scan.unreadable)
+
+    def rows(self, tick_ms: int = 1) -> DelayedRows:
+        """Return the delayed messages in order, with the times they are to be delivered at, rounded down to TICK_MS."""
         found = [
             DelayedRows(rows.times_ms // tick_ms * tick_ms, rows.ledger_ids, rows.entry_ids)
-            for rows in self.batches(parts)
+            for _, rows in read_delayed([self])
         ]
         return join_rows(found) if len(found) != 1 else found[0].floored(tick_ms)
 
-    def batches(self, parts: Iterable[Part]) -> Iterator[DelayedRows]:
-        """Yield the same batch by batch."""
-        scan = EntryScan(self.reader, parts, heads=True)
-        for batch in scan.batches():
-            self.entries += len(batch)
-            due = due_times(batch)
-            chosen = due > 0
-            if chosen.any():
-                yield sorted_rows(due[chosen], batch.ledger_ids[chosen], batch.entry_ids[chosen])
-        self.missing += scan.missing
-        self.unreadable += len(scan.unreadable)
+    def take(self, places: Places) -> DelayedRows:
+        """Return the delayed messages among the entries at PLACES, read here; note what is damaged."""
+        batch = self.entry_scan.without_damaged(self.entry_scan.read_places(places), places)
+        self.entries += len(batch)
+        due = due_times(batch)
+        chosen = due > 0
+        return DelayedRows(due[chosen], batch.ledger_ids[chosen], batch.entry_ids[chosen])
+
+    def take_found(self, places: Places, row: dict[str, bytes]) -> DelayedRows:
+        """Return the same from what ``ReadDelays`` found there; what it doubts is read again."""
+        chosen = np.frombuffer(row["rows"], np.int32)
+        self.entries += len(places)
+        found = DelayedRows(np.frombuffer(row["due_ms"], np.int64), places.ledger_ids[chosen], places.entry_ids[chosen])
+        again = np.frombuffer(row["doubtful"], np.int32)
+        if not len(again):
+            return found
+        self.entries -= len(again)
+        return join_rows([found, self.take(places.take(again))])
 
 
-def due_times(batch: EntryBatch) -> Array:
-    """Return when each entry is to be delivered, in ms; 0 or below: at once."""
-    rows = batch.rows
-    due = rows["deliver_at_ms"].copy()
-    starts = batch.offsets + 4 + 32 + rows["digest_bytes"]
-    ends = batch.offsets + 4 + batch.held
-    plain = np.flatnonzero((due == 0) & (rows["flags"] & UNFRAMED == 0))
-    if len(plain):
-        found = np.zeros(len(plain), np.int64)
-        publish = np.ascontiguousarray(rows["publish_ms"][plain])
-        add_relative_delays(batch.data, starts[plain], ends[plain], publish, found)
-        due[plain] = found
-    return due
+def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, DelayedRows]]:
+    """Yield (scan, delayed messages in no order) scan by scan, batch by batch; an engine reads for all of them at once."""
+    engine = scans[0].entry_scan.reader.engine if scans else None
+    if engine is None:
+        yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
+        return
+    from store.scan.spread import run_places
+
+    owners: deque[DelayScan] = deque()
+
+    def groups() -> Iterator[Places]:
+        for scan in scans:
+            for places in scan.entry_scan.groups():
+                owners.append(scan)
+                yield places
+
+    files = scans[0].entry_scan.reader.files
+    for places, row in run_places(engine, ReadDelays(), files, groups(), lambda places: len(places) // 4):
+        scan = owners.popleft()
+        yield scan, scan.take(places) if row is None else scan.take_found(places, row)
 
 
 def candidates(reader: EntryReader, topic: Topic) -> list[Cursor]:

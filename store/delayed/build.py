@@ -7,30 +7,31 @@ the index cursor, so a process killed at any instant leaves the index as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
-import numpy as np
-
-from store.codec.delayedindex import DelayedRows, iter_encoded, join_rows
+from store.codec.delayedindex import iter_encoded
 from store.codec.delayedpolicy import DEFAULT_RULES, IndexRules
 from store.codec.digest import DigestType
-from store.cursors import Cursor
-from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of
+from store.cursors import Cursor, read_cursor
+from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of, read_delayed
 from store.delayed.directory import Index, Partition, find_index, put_index
 from store.delayed.partitions import PartitionSource
+from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
 from store.extent import Intervals, pending_intervals, subtract
 from store.ledgers import EntryReader
 from store.logwriter import LedgerSpec, WrittenLedgers, write_ledgers
 from store.meta import Store, Txn
-from store.names import Position
+from store.names import Position, TopicName
 from store.plans.delayed import find_rules
-from store.topics import Topic
+from store.topics import Topic, read_topic
 
 COMPONENT = "delayed-message-index"
 LEDGERS_MAX = 4
 """Ledgers of a partition before they are written as one."""
+TURN_ENTRIES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,17 @@ class BuildResult:
 
 @dataclass(slots=True)
 class Draft:
-    """A new state of an index before it is written. ``writes``: partition start → its rows, in a new ledger.
+    """A new state of an index before it is written. ``writes``: what goes into new ledgers, one a partition.
 
-    ``keeps``: partitions that stay as they are; those that also have new rows get one more ledger.
+    ``keeps``: partitions that stay as they are; those that also have new rows get one more ledger. ``source``: the old index.
     """
 
     index: Index
     scan: DelayScan
     txn_id: int
-    writes: dict[int, DelayedRows] = field(default_factory=dict)
+    writes: SortedRuns
     keeps: dict[int, Partition] = field(default_factory=dict)
+    source: PartitionSource | None = None
     added: int = 0
     removed: int = 0
     dropped: int = 0
@@ -74,25 +76,63 @@ def rules_of(txn: Txn, topic: Topic) -> IndexRules:
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
-def draft_index(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int, *, rebuild: bool = False) -> Draft:
-    """Return what the index of CURSOR becomes; REBUILD looks at nothing of the old one. Raises IndexCorrupt, Unsupported."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A subscription whose index is to be built; ``entries`` and ``bytes`` of the topic: what reading it takes at most."""
+
+    topic: TopicName
+    subscription: str
+    entries: int = 0
+    bytes: int = 0
+
+    @staticmethod
+    def of(topic: Topic, cursor: Cursor) -> Wanted:
+        """Return the subscription of CURSOR."""
+        return Wanted(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
+
+
+def iter_turns(chosen: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+    """Yield those that are read together: a killed build loses the reading of one turn, and so much lies in a temporary file."""
+    turn: list[Wanted] = []
+    for wanted in chosen:
+        if turn and sum(one.entries for one in turn) + wanted.entries > TURN_ENTRIES:
+            yield turn
+            turn = []
+        turn.append(wanted)
+    if turn:
+        yield turn
+
+
+def draft_index(reader: EntryReader, wanted: Wanted, now_ms: int, file: RunFile, *, rebuild: bool = False) -> Draft:
+    """Return what the index becomes but for the entries that are to be read: ``read_drafts`` and ``finish_draft`` do that.
+
+    FILE takes the rows that memory does not; REBUILD looks at nothing of the old index. Raises TopicNotFound, SubscriptionNotFound,
+    IndexCorrupt, Unsupported, DiskFull.
+    """
+    topic = read_topic(reader.txn, wanted.topic)
+    cursor = read_cursor(reader.txn, reader, topic, wanted.subscription)
     old = None if rebuild else find_index(reader.txn, topic.name, cursor.name)
     rules = rules_of(reader.txn, topic)
     if old is not None and rules.tick_ms < old.rules.tick_ms:
         old = None  # its times are rounded down too far; the entries have them whole
     pending = pending_intervals(topic, cursor.state)
     covered = () if old is None else intervals_of(topic, old.covered)
-    end = topic.last_confirmed
-    index = Index(topic.name, cursor.name, rules, end, now_ms, parts_of(topic, pending))
-    draft = Draft(index, DelayScan(reader), reader.txn.id)
-    fresh = draft.scan.rows(parts_of(topic, subtract(pending, covered)), rules.tick_ms)
-    draft.added = len(fresh)
+    index = Index(topic.name, cursor.name, rules, topic.last_confirmed, now_ms, parts_of(topic, pending))
+    scan = DelayScan(reader, parts_of(topic, subtract(pending, covered)))
+    draft = Draft(index, scan, reader.txn.id, SortedRuns(file, rules))
     if old is not None:
-        _take_over(draft, PartitionSource(reader, old), old, (topic, pending))
-    for start_ms, rows in cut(fresh, rules.granularity_ms):
-        draft.writes[start_ms] = join_rows([draft.writes[start_ms], rows]) if start_ms in draft.writes else rows
-    _merge_small(draft, PartitionSource(reader, old) if old is not None else None)
+        draft.source = PartitionSource(reader, old)
+        _take_over(draft, draft.source, old, (topic, pending))
     return draft
+
+
+def read_drafts(drafts: Sequence[Draft]) -> None:
+    """Read the entries that DRAFTS lack; with an engine those of all of them together. Raises DiskFull."""
+    of_scan = {id(draft.scan): draft for draft in drafts}
+    for scan, rows in read_delayed([draft.scan for draft in drafts]):
+        draft = of_scan[id(scan)]
+        draft.added += len(rows)
+        draft.writes.add(rows)
 
 
 def _take_over(draft: Draft, source: PartitionSource, old: Index, wanted: tuple[Topic, Intervals]) -> None:
@@ -103,52 +143,42 @@ def _take_over(draft: Draft, source: PartitionSource, old: Index, wanted: tuple[
     )
     for partition in old.partitions:
         is_wide = partition.width_ms > draft.index.rules.granularity_ms
-        if not lost and not is_wide:
+        kept = partition.messages
+        if lost:
+            kept = sum(int(is_within(topic, rows, pending).sum()) for rows in source.read(partition))
+        draft.removed += partition.messages - kept
+        draft.dropped += not kept
+        if kept == partition.messages and not is_wide:
             draft.keeps[partition.start_ms] = partition
-            continue
-        rows = join_rows(list(source.read(partition)))
-        kept = rows.take(is_within(topic, rows, pending))
-        draft.removed += len(rows) - len(kept)
-        draft.dropped += not len(kept)
-        if len(kept) == len(rows) and not is_wide:
-            draft.keeps[partition.start_ms] = partition
-            continue
-        for start_ms, part in cut(kept, draft.index.rules.granularity_ms):
-            before = draft.writes.get(start_ms)
-            draft.writes[start_ms] = part if before is None else join_rows([before, part])
+        elif kept:
+            for rows in source.read(partition):
+                draft.writes.add(rows.take(is_within(topic, rows, pending)))
 
 
-def _merge_small(draft: Draft, source: PartitionSource | None) -> None:
-    """Write partitions that would get too many ledgers as one."""
-    for start_ms in list(draft.writes):
+def finish_draft(draft: Draft) -> Draft:
+    """Put partitions that would get too many ledgers together; the reader is not needed any more. Raises IndexCorrupt."""
+    for start_ms in list(draft.writes.counts):
         kept = draft.keeps.get(start_ms)
         if kept is not None and (len(kept.ledgers) >= LEDGERS_MAX or kept.width_ms != draft.index.rules.granularity_ms):
-            assert source is not None
-            draft.writes[start_ms] = join_rows([draft.writes[start_ms], *source.read(kept)])
+            assert draft.source is not None
+            for rows in draft.source.read(kept):
+                draft.writes.add(rows)
             del draft.keeps[start_ms]
+    draft.writes.flush()
+    return draft
 
 
-def cut(rows: DelayedRows, width_ms: int) -> Iterator[tuple[int, DelayedRows]]:
-    """Yield (start, rows) of each partition that has any, in time order."""
-    if not len(rows):
-        return
-    starts = rows.times_ms // width_ms
-    edges = np.flatnonzero(np.append(True, starts[1:] != starts[:-1]))
-    ends = np.append(edges[1:], len(rows))
-    for low, high in zip(edges.tolist(), ends.tolist(), strict=True):
-        yield int(starts[low]) * width_ms, rows.take(slice(low, high))
-
-
-def apply_draft(store: Store, draft: Draft) -> Index:
+def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
     """Write DRAFT's ledgers, then make them and the directory known in one transaction; return the new index.
 
-    STORE is open for writing. Raises StalePlan when the index changed since the draft was made, DiskFull.
+    STORE is open for writing; COMMITS: transactions that the caller committed since the draft was made. Raises StalePlan when
+    there were others, DiskFull.
     """
     written = write_ledgers(store, _ledgers(draft)) if draft.writes else None
     index = replace(draft.index, partitions=_partitions(draft, written))
 
     def work(txn: Txn) -> None:
-        if txn.id - 1 != draft.txn_id:
+        if txn.id - 1 != draft.txn_id + commits:
             raise StalePlan("the store changed while the index was built", hint="run the same command again")
         if written is not None:
             written.index(txn)
@@ -163,20 +193,18 @@ def apply_draft(store: Store, draft: Draft) -> Index:
     return index
 
 
-def _ledgers(draft: Draft) -> Iterator[tuple[LedgerSpec, list[bytes]]]:
-    tick_ms = draft.index.rules.tick_ms
-    for rows in draft.writes.values():
-        # Rows taken over may have been made with another tick: times are rounded down again.
-        same = rows if not (rows.times_ms % tick_ms).any() else rows.floored(tick_ms)
-        yield LedgerSpec(COMPONENT, digest_type=DigestType.CRC32C), [entry for entry, _ in iter_encoded(same, tick_ms)]
+def _ledgers(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
+    for _, pieces in groupby(draft.writes.pieces(), key=lambda piece: piece[0]):
+        entries = (entry for _, rows in pieces for entry, _ in iter_encoded(rows, draft.index.rules.tick_ms))
+        yield LedgerSpec(COMPONENT, digest_type=DigestType.CRC32C), entries
 
 
 def _partitions(draft: Draft, written: WrittenLedgers | None) -> tuple[Partition, ...]:
     partitions = dict(draft.keeps)
     ledgers = () if written is None else written.ledgers
-    for (start_ms, rows), ledger in zip(draft.writes.items(), ledgers, strict=True):
+    for (start_ms, messages), ledger in zip(sorted(draft.writes.counts.items()), ledgers, strict=True):
         kept = partitions.get(start_ms)
-        new = (ledger.ledger_id, len(rows), ledger.size_bytes)
+        new = (ledger.ledger_id, messages, ledger.size_bytes)
         before = () if kept is None else kept.ledgers
         partitions[start_ms] = Partition(start_ms, draft.index.rules.granularity_ms, (*before, new))
     return tuple(partitions[start_ms] for start_ms in sorted(partitions))
@@ -184,7 +212,7 @@ def _partitions(draft: Draft, written: WrittenLedgers | None) -> tuple[Partition
 
 def result_of(draft: Draft, index: Index) -> BuildResult:
     """Return what the build of DRAFT did; INDEX: what ``apply_draft`` gave, or the draft's of a dry run."""
-    messages = sum(map(len, draft.writes.values())) + sum(part.messages for part in draft.keeps.values())
+    messages = len(draft.writes) + sum(part.messages for part in draft.keeps.values())
     return BuildResult(
         str(index.topic),
         index.subscription,
@@ -192,8 +220,8 @@ def result_of(draft: Draft, index: Index) -> BuildResult:
         messages,
         draft.added,
         draft.removed,
-        len(draft.keeps.keys() | draft.writes.keys()),
-        len(draft.writes),
+        len(draft.keeps.keys() | draft.writes.counts.keys()),
+        len(draft.writes.counts),
         draft.dropped,
         index.bytes,
         draft.scan.entries,

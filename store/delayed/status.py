@@ -14,7 +14,7 @@ import numpy as np
 from store.codec.delayedindex import Array, DelayedRows
 from store.codec.policies import Policies
 from store.cursors import Cursor
-from store.delayed.backlog import due_times, parts_of
+from store.delayed.backlog import parts_of
 from store.delayed.buckets import iter_buckets
 from store.delayed.waiting import Waiting
 from store.extent import extent_of, pending_intervals
@@ -22,6 +22,7 @@ from store.ledgers import EntryReader
 from store.names import Position
 from store.plans.delayed import EVICTION
 from store.policies_in_force import find_message_ttl
+from store.scan.delays import due_times
 from store.scan.entries import EntryScan
 from store.topics import Topic
 

@@ -54,8 +54,8 @@ class Verified:
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
     """Compare the buckets and the index of CURSOR with the entries of TOPIC."""
-    scan = DelayScan(reader)
-    exact = _places(scan.rows(parts_of(topic, pending_intervals(topic, cursor.state))))
+    scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
+    exact = _places(scan.rows())
     buckets = list(iter_buckets(reader, cursor))
     held = [place for bucket in buckets if bucket.rows is not None for place in _places(bucket.rows)]
     waiting = exact.keys()

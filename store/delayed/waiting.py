@@ -9,9 +9,10 @@ from store.codec.delayedindex import DelayedRows
 from store.codec.delayedpolicy import IndexRules
 from store.cursors import Cursor
 from store.delayed.backlog import DelayScan, intervals_of, parts_of
-from store.delayed.build import cut, rules_of
+from store.delayed.build import rules_of
 from store.delayed.directory import Index, find_index
 from store.delayed.partitions import PartitionSource
+from store.delayed.runs import cut
 from store.delayed.wheel import RowsSource, Source
 from store.extent import pending_intervals, subtract
 from store.ledgers import EntryReader
@@ -91,7 +92,7 @@ def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor) -> Waiting:
     if index is not None and is_current(topic, cursor, index):
         loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in index.partitions)
         return Waiting(str(topic.name), cursor.name, index.rules, PartitionSource(reader, index), loads, index)
-    rows = DelayScan(reader).rows(parts_of(topic, pending_intervals(topic, cursor.state)), rules.tick_ms)
+    rows = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state))).rows(rules.tick_ms)
     width = rules.granularity_ms
     found = tuple(Load(start_ms, width, len(part)) for start_ms, part in cut(rows, width))
     return Waiting(str(topic.name), cursor.name, rules, RowsSource(rows), found)

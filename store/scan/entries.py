@@ -166,7 +166,7 @@ class EntryScan:
 
     def _read_whole(self, batch: EntryBatch, places: Places, indexes: Array) -> None:
         """Replace the entries at INDEXES, of which too little was read, in BATCH."""
-        whole = self._read_places(Places(*(getattr(places, name)[indexes] for name in Places.__slots__)), whole=True)
+        whole = self._read_places(places.take(indexes), whole=True)
         batch.offsets[indexes] = whole.offsets + len(batch.data)
         batch.held[indexes] = whole.held
         batch.rows[indexes] = whole.rows
@@ -213,6 +213,10 @@ class Places:
     def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
         # What travels to executors: a ledger's entries differ in offset and size alone.
         return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__slots__)
+
+    def take(self, chosen: Any) -> Places:  # Any: what numpy takes as an index
+        """Return the places that CHOSEN (mask, slice or indexes) names."""
+        return Places(*(getattr(self, name)[chosen] for name in Places.__slots__))
 
     @staticmethod
     def joined(parts: list[Places]) -> Places:

@@ -6,9 +6,10 @@ from typing import Any
 
 from store.codec.delayedindex import DelayedRows
 from store.cursors import iter_backlog, read_cursor
-from store.delayed.build import apply_draft, draft_index, result_of
+from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
 from store.delayed.directory import Index, find_index
 from store.delayed.partitions import PartitionSource
+from store.delayed.runs import open_runs
 from store.ledgers import open_reader
 from store.meta import Store
 from store.names import Position, parse_topic
@@ -36,11 +37,12 @@ def waiting(store: Store, subscription: str, topic: str = TOPIC) -> set[tuple[in
 
 def build(store: Store, subscription: str, topic: str = TOPIC, *, rebuild: bool = False) -> Any:
     """Build one index and return what the build says of itself."""
-    with open_reader(store) as reader:
-        found = read_topic(reader.txn, parse_topic(topic))
-        cursor = read_cursor(reader.txn, reader, found, subscription)
-        draft = draft_index(reader, found, cursor, NOW_MS, rebuild=rebuild)
-    return result_of(draft, apply_draft(store, draft))
+    with open_runs() as file:
+        with open_reader(store) as reader:
+            draft = draft_index(reader, Wanted(parse_topic(topic), subscription), NOW_MS, file, rebuild=rebuild)
+            read_drafts([draft])
+            finish_draft(draft)
+        return result_of(draft, apply_draft(store, draft))
 
 
 def index_of(store: Store, subscription: str, topic: str = TOPIC) -> Index:

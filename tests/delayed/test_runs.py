@@ -1,0 +1,66 @@
+"""Rows put in order on disk are those that a plain sort gives, cut into the same partitions and pieces."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.codec.delayedindex import DelayedRows
+from store.codec.delayedpolicy import IndexRules
+from store.delayed import runs as module
+from store.delayed.runs import SortedRuns, open_runs
+
+RULES = IndexRules(100, 10)
+Rows = list[tuple[int, int, int]]
+
+
+def columns(rows: Rows) -> DelayedRows:
+    return DelayedRows(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+
+def listed(rows: DelayedRows) -> Rows:
+    return list(zip(rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: Any) -> None:
+    """Limits that a few rows cross: runs on disk, several reads a run, partitions in several pieces."""
+    monkeypatch.setattr(module, "RUN_ROWS", 50)
+    monkeypatch.setattr(module, "MEMORY_ROWS", 60)
+    monkeypatch.setattr(module, "_LEAST_READ_ROWS", 3)
+    monkeypatch.setattr(module, "ENTRY_MESSAGES_MAX", 16)
+
+
+@pytest.mark.parametrize("span", [1, 30, 1000, 100_000])
+@pytest.mark.parametrize("count", [0, 1, 49, 777])
+def test_as_a_plain_sort(span: int, count: int) -> None:
+    draw = np.random.default_rng(span + count)
+    rows = [(int(time), 5 + number % 7, number) for number, time in enumerate(draw.integers(0, span, count))]
+    wanted = sorted((time // 10 * 10, ledger, entry) for time, ledger, entry in rows)
+    with open_runs() as file, open_runs() as other:
+        found, beside = SortedRuns(file, RULES), SortedRuns(file, RULES)
+        whole = SortedRuns(other, RULES)
+        at = 0
+        while at < count:
+            step = int(draw.integers(1, 40))
+            found.add(columns(rows[at : at + step]))
+            beside.add(columns(rows[at : at + step]))
+            at += step
+        if rows:
+            whole.add(columns(rows))
+        pieces = [(start, listed(part)) for start, part in found.pieces()]
+        assert [row for _, part in pieces for row in part] == wanted
+        assert dict(found.counts) == {start: len(list(rows)) for start, rows in groupby(wanted, key=partition_of)}
+        for start, group in groupby(pieces, key=lambda piece: piece[0]):
+            sizes = [len(part) for _, part in group]
+            assert all(size == 16 for size in sizes[:-1]), start
+        # Neither how the rows came nor what else is in the file matters.
+        assert [(start, listed(part)) for start, part in beside.pieces()] == pieces
+        assert [(start, listed(part)) for start, part in whole.pieces()] == pieces
+
+
+def partition_of(row: tuple[int, int, int]) -> int:
+    return row[0] // 100 * 100
