@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -294,17 +294,18 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    with app.store.read() as txn:
-        total = 0 if ledgers else catalogued_bytes(txn)
-    with app.bulk(total) as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
-        with app.progress(len(chosen), "ledgers", "verify") as progress:
-            app.emit_rows(_verdicts(app, reader, chosen, progress.advance), _VERDICT_COLUMNS)
+        total = sum(_indexed_bytes(reader, ledger) for ledger in ledgers) or catalogued_bytes(reader.txn)
+        with app.scan(reader, total, "verify"):
+            app.emit_rows(_verdicts(app, reader, chosen), _VERDICT_COLUMNS)
 
 
-def _verdicts(
-    app: App, reader: EntryReader, ledgers: tuple[int, ...], advance: Callable[[int], None]
-) -> Iterator[LedgerVerdict]:
+def _indexed_bytes(reader: EntryReader, ledger_id: int) -> int:
+    return sum(sum(block.sizes()) for block in iter_blocks(reader.txn, ledger_id))
+
+
+def _verdicts(app: App, reader: EntryReader, ledgers: tuple[int, ...]) -> Iterator[LedgerVerdict]:
     rows_of = None
     if reader.engine is not None:
         from store.scan.verifying import EngineRows
@@ -312,5 +313,4 @@ def _verdicts(
         rows_of = EngineRows(reader.engine, reader, ledgers)
     for verdict in app.each(ledgers, lambda ledger_id: verify_ledger(reader, ledger_id, rows_of)):
         app.problems(verdict.problems)
-        advance(1)
         yield verdict

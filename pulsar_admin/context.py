@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pulsar_admin.config import Settings
-from pulsar_admin.errors import NOT_FOUND, PROBLEMS, exit_code_of
+from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
 from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.confirm import Plan
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
+    from store.ledgers import EntryReader
     from store.meta import Store
     from store.plans.base import Plan as StorePlan
     from store.scan.engine_scan import Engine
+    from store.scan.local import FailedSlice
     from store.scan.spark import SparkEngine
 
 Item = TypeVar("Item")
@@ -37,6 +39,8 @@ class App:
         self._failed: list[StoreError] = []
         self._problems = 0
         self._misses = 0
+        self._failed_slices: list[FailedSlice] = []
+        self._out_of_memory = False
 
     @property
     def now_ms(self) -> int:
@@ -139,11 +143,36 @@ class App:
         line = dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}"
         print(line, file=sys.stderr)
 
-    def progress(self, total: int | None, unit: str, label: str) -> AbstractContextManager[Progress]:
-        """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``."""
+    @contextmanager
+    def progress(self, total: int | None, unit: str, label: str) -> Iterator[Progress]:
+        """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``.
+
+        A block that Ctrl-C ends says how far it was.
+        """
         from pulsar_admin.progress import open_progress
 
-        return open_progress(self.settings.progress, total, unit, label)
+        with open_progress(self.settings.progress, total, unit, label, lambda: len(self._failed_slices)) as progress:
+            try:
+                yield progress
+            except KeyboardInterrupt:
+                progress.stop()
+                of_all = f" of {progress.total:,}" if progress.total else ""
+                self.warn(f"{label}: stopped after {progress.done:,}{of_all} {unit}")
+                raise
+
+    @contextmanager
+    def scan(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
+        """Let what READER scans, about SIZE_BYTES, run on the engine that settings choose, with progress.
+
+        What cannot be read is left out, listed at the end, and makes the exit code 1.
+        """
+        with self.bulk(size_bytes) as engine, self.progress(size_bytes, "bytes", label) as progress:
+            reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
+            try:
+                yield
+            except KeyboardInterrupt:
+                self.warn(f"{label}: nothing was changed; run the same command again")
+                raise
 
     @contextmanager
     def spark(self) -> Iterator[SparkEngine | None]:
@@ -154,20 +183,36 @@ class App:
         from pulsar_admin.engine import open_engine
 
         with open_engine(self.settings) as engine:
+            engine.failed = self._failed_slices
             yield engine
+        self._report_failed_slices()
 
     @contextmanager
     def bulk(self, size_bytes: int = 0) -> Iterator[Engine | None]:
         """Choose what runs a scan of about SIZE_BYTES: Spark with ``--spark``, started by the first slice; processes for
-        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed."""
+        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed, and
+        which slices failed."""
         from pulsar_admin.engine import choose_engine
 
-        with choose_engine(self.settings, size_bytes) as choice:
+        with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
             if choice.advice:
                 self.warn(choice.advice)
             yield choice.engine
         if choice.unused:
             self._say("note", "the index answers this: nothing was scanned, Spark was not started")
+        self._report_failed_slices()
+
+    def _report_failed_slices(self) -> None:
+        """List the slices without a result: the exit code is 1, or 8 where one did not fit into memory."""
+        from pulsar_admin.errors import failure_of
+
+        as_json = self.settings.output in ("json", "jsonl")
+        for failed in self._failed_slices:
+            failure = failure_of(failed.error())
+            print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+        self._problems += len(self._failed_slices)
+        self._out_of_memory |= any(failed.out_of_memory for failed in self._failed_slices)
+        self._failed_slices.clear()
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -241,6 +286,8 @@ class App:
     @property
     def exit_code(self) -> int:
         """The exit code so far."""
+        if self._out_of_memory:
+            return NO_ROOM
         if self._failed and not self._items:
             codes = {exit_code_of(error) for error in self._failed}
             return codes.pop() if len(codes) == 1 else PROBLEMS

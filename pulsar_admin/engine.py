@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_admin.config import java_home
+from store.scan.memory import bounded, check_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from store.scan.spark import SparkEngine
 
 PROCESSES_PAY_BYTES = 256 << 20  # processes take a second to start
-SPARK_PAYS_BYTES = 256 << 30  # minutes on one machine
+CORE_BYTES_PER_SECOND = 600 << 20
+"""What a core scans with checksums, results brought back (docs/benchmarks.md, "Spark beside processes")."""
+SPARK_PAYS_SECONDS = 300
+"""A session takes 5 to 20 s to start, its executors as long: below minutes there is nothing to gain."""
 
 
 @contextmanager
@@ -33,13 +37,14 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
         remote=settings.spark_remote,
         conf=settings.spark_conf,
         jobs=settings.jobs,
+        memory_bytes=settings.memory_bytes,
         java_home=java_home(),
         verbose=settings.verbose,
     )
     with open_session(options) as session:
         from store.scan.spark import SparkEngine
 
-        yield SparkEngine(session)
+        yield SparkEngine(session, settings.memory_bytes)
 
 
 @dataclass(slots=True)
@@ -50,6 +55,11 @@ class SparkOnDemand:
     stack: ExitStack
     failed: list[FailedSlice] = field(default_factory=list)
     _engine: SparkEngine | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What a process that scans may use."""
+        return self.settings.memory_bytes
 
     @property
     def started(self) -> bool:
@@ -82,20 +92,34 @@ class Choice:
 
 
 @contextmanager
-def choose_engine(settings: Settings, size_bytes: int) -> Iterator[Choice]:
-    """Choose what scans SIZE_BYTES, and close it at the end."""
-    if settings.spark:
-        with ExitStack() as stack:
-            yield Choice(SparkOnDemand(settings, stack))
-    elif settings.jobs > 1 or (settings.jobs == 0 and size_bytes >= PROCESSES_PAY_BYTES):
-        from store.scan.local import LocalEngine
+def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]) -> Iterator[Choice]:
+    """Choose what scans SIZE_BYTES, and end it at the end; slices without a result go to FAILED.
 
-        yield Choice(LocalEngine(settings.jobs), _advice(size_bytes))
-    else:
-        yield Choice()
+    Raises LimitExceeded for a ``--memory`` in which nothing can be scanned.
+    """
+    with ExitStack() as stack:
+        if settings.memory_bytes is not None:
+            check_memory(settings.memory_bytes)
+        if settings.spark:
+            yield Choice(SparkOnDemand(settings, stack, failed))
+            return
+        if settings.memory_bytes is not None:
+            stack.enter_context(bounded(settings.memory_bytes))
+        if settings.jobs > 1 or (settings.jobs == 0 and size_bytes >= PROCESSES_PAY_BYTES):
+            from store.scan.local import LocalEngine
+
+            engine = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
+            yield Choice(engine, spark_advice(size_bytes, engine.most_jobs))
+        else:
+            yield Choice()
 
 
-def _advice(size_bytes: int) -> str:
-    if size_bytes < SPARK_PAYS_BYTES:
+def spark_advice(size_bytes: int, cores: int) -> str:
+    """Return what to say where Spark on several machines would be much faster than CORES of this one; empty: it would not."""
+    here_s = size_bytes / (CORE_BYTES_PER_SECOND * cores)
+    if here_s < SPARK_PAYS_SECONDS:
         return ""
-    return f"{size_bytes >> 30:,} GiB to read: several machines would be faster, see --spark"
+    return (
+        f"{size_bytes >> 30:,} GiB to read, about {round(here_s / 60):,} minutes on {cores} cores here (from a cached file; a "
+        "disk may be slower): a Spark cluster that reads the same files divides that by its machines, see --spark-master"
+    )

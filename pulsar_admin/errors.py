@@ -60,6 +60,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.PathNotFound: NOT_FOUND,
     errors.ChangeNotFound: NOT_FOUND,
     errors.NothingMatches: NOT_FOUND,
+    errors.SliceFailed: PROBLEMS,
     errors.Corrupt: DAMAGED,
     errors.EntryLogCorrupt: DAMAGED,
     errors.JournalCorrupt: DAMAGED,

@@ -5,82 +5,98 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any
 
 _LINE_INTERVAL_S = 0.5
 
 
-class Progress(Protocol):
-    """What a long task calls as it goes."""
+def _none() -> int:
+    return 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a long task calls as it goes; this one shows nothing. ``failed`` tells how many slices have failed so far."""
+
+    total: int | None
+    unit: str
+    label: str
+    failed: Callable[[], int] = _none
+    done: int = 0
 
     def advance(self, amount: int) -> None:
         """AMOUNT more units are done."""
+        self.done += amount
 
     def set_total(self, total: int) -> None:
         """The whole is TOTAL units (when it becomes known)."""
+        self.total = total
+
+    def finish(self) -> None:
+        """The task ended well."""
+
+    def stop(self) -> None:
+        """The task ended, well or not."""
 
 
-class NoProgress:
-    """Shows nothing."""
-
-    def advance(self, amount: int) -> None:
-        pass
-
-    def set_total(self, total: int) -> None:
-        pass
-
-
-class LineProgress:
+class LineProgress(Progress):
     """JSON lines, at most two a second, and one at the end."""
 
-    def __init__(self, total: int | None, unit: str, label: str) -> None:
-        self._total = total
-        self._unit = unit
-        self._label = label
-        self._done = 0
+    def __init__(self, *what: Any) -> None:  # Any: what Progress takes
+        super().__init__(*what)
         self._started = self._shown = time.monotonic()
 
     def advance(self, amount: int) -> None:
-        self._done += amount
+        self.done += amount
         if time.monotonic() - self._shown >= _LINE_INTERVAL_S:
-            self.show(finished=False)
+            self._show(finished=False)
 
-    def set_total(self, total: int) -> None:
-        self._total = total
+    def finish(self) -> None:
+        self._show(finished=True)
 
-    def show(self, *, finished: bool) -> None:
+    def _show(self, *, finished: bool) -> None:
         self._shown = time.monotonic()
         elapsed = self._shown - self._started
-        rate = self._done / elapsed if elapsed > 0 else 0.0
-        left = (self._total - self._done) / rate if self._total is not None and rate > 0 else None
+        rate = self.done / elapsed if elapsed > 0 else 0.0
+        left = (self.total - self.done) / rate if self.total is not None and rate > 0 else None
         line = {
-            "progress": self._label,
-            "done": self._done,
-            "total": self._total,
-            "unit": self._unit,
+            "progress": self.label,
+            "done": self.done,
+            "total": self.total,
+            "unit": self.unit,
             "ratePerSecond": round(rate, 3),
             "secondsLeft": None if left is None else round(max(left, 0.0), 3),
+            "failedSlices": self.failed(),
             "finished": finished,
         }
         print(json.dumps(line), file=sys.stderr, flush=True)
 
 
-class BarProgress:
-    """A rich bar: done, rate and time left; bytes are shown in powers of 1024."""
+class BarProgress(Progress):
+    """A rich bar: done, rate, time left, and slices that failed; bytes are shown in powers of 1024."""
 
-    def __init__(self, total: int | None, unit: str, label: str) -> None:
+    def __init__(self, *what: Any) -> None:  # Any: what Progress takes
         from rich.console import Console
         from rich.filesize import decimal
         from rich.progress import BarColumn, DownloadColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
         from rich.text import Text
 
+        super().__init__(*what)
+        failed, unit = self.failed, self.unit
+
         class Rate(ProgressColumn):
             def render(self, task: Task) -> Text:
                 rate = task.finished_speed or task.speed or 0
                 return Text(f"{decimal(int(rate))}/s" if unit == "bytes" else f"{rate:,.0f} {unit}/s")
+
+        class Failed(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                count = failed()
+                return Text(f"{count} failed" if count else "", "red")
 
         done = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f}/{task.total}")
         self._bar = RichProgress(
@@ -89,17 +105,20 @@ class BarProgress:
             done,
             Rate(),
             TimeRemainingColumn(),
+            Failed(),
             console=Console(stderr=True),
             transient=True,
             expand=True,
         )
-        self._task = self._bar.add_task(label, total=total)
+        self._task = self._bar.add_task(self.label, total=self.total)
         self._bar.start()
 
     def advance(self, amount: int) -> None:
+        self.done += amount
         self._bar.advance(self._task, amount)
 
     def set_total(self, total: int) -> None:
+        self.total = total
         self._bar.update(self._task, total=total)
 
     def stop(self) -> None:
@@ -107,17 +126,18 @@ class BarProgress:
 
 
 @contextmanager
-def open_progress(form: str, total: int | None, unit: str, label: str) -> Iterator[Progress]:
+def open_progress(
+    form: str, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none
+) -> Iterator[Progress]:
     """Show progress in FORM (``bar``, ``json``, ``none``) while the block runs; a bar needs a terminal on stderr."""
+    kind: type[Progress] = Progress
     if form == "json":
-        lines = LineProgress(total, unit, label)
-        yield lines
-        lines.show(finished=True)
+        kind = LineProgress
     elif form == "bar" and sys.stderr.isatty():
-        bar = BarProgress(total, unit, label)
-        try:
-            yield bar
-        finally:
-            bar.stop()
-    else:
-        yield NoProgress()
+        kind = BarProgress
+    progress = kind(total, unit, label, failed)
+    try:
+        yield progress
+        progress.finish()
+    finally:
+        progress.stop()

@@ -189,6 +189,12 @@ class IndexCorrupt(Corrupt):
     code = "index-corrupt"
 
 
+class SliceFailed(StoreError):
+    """A part of a file that bulk work could not read, tried twice; the rest of the result is there."""
+
+    code = "slice-failed"
+
+
 class SourceChanged(Corrupt):
     """A referenced file changed or vanished since import."""
 
@@ -226,6 +232,6 @@ class DiskFull(StoreError):
 
 
 class LimitExceeded(StoreError):
-    """A size in the data is beyond the limit that protects memory (decompression bomb, absurd length)."""
+    """Beyond a limit that protects memory: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
 
     code = "limit-exceeded"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -25,6 +25,7 @@ from store.tree import find_node, iter_nodes
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
+    from store.scan.local import FailedSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +133,16 @@ def find_place(txn: Txn, ledger_id: int, entry_id: int) -> tuple[int, int, int] 
 class EntryReader:
     """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 
-    ``engine``: what scans of many entries' headers run on; None is this process.
+    ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
+    ``failed``: where a scan lists the parts of files that cannot be read, to go on behind them; None: it stops there.
     """
 
     def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
         self.files = files
         self.txn = txn
         self.engine = engine
+        self.advance: Callable[[int], None] = lambda count: None
+        self.failed: list[FailedSlice] | None = None
         self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:

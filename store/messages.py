@@ -17,7 +17,16 @@ from store.codec.message import (
     message_count,
     transaction_id,
 )
-from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound, LimitExceeded, StoreError, Unsupported
+from store.errors import (
+    EntryCorrupt,
+    EntryLogCorrupt,
+    EntryNotFound,
+    LimitExceeded,
+    NotWritable,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
 from store.ledgers import EntryReader, find_place
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
@@ -91,7 +100,7 @@ class MessageReader:
             try:
                 header = self.read_header(position)
                 yield from self._visible(header, position, listed)
-            except ENTRY_ERRORS as error:
+            except (*ENTRY_ERRORS, SourceChanged, NotWritable) as error:
                 self.errors.append(located(self.reader, position, error))
 
     def read_header(self, position: Position) -> EntryHeader:

@@ -123,7 +123,9 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
     before = (-1, 0)  # the last entry read and the length it carries
     for block in iter_blocks(reader.txn, ledger_id):
         rows = (rows_of or _read_rows)(reader, ledger, block)
+        read = verdict.bytes
         before = _verify_block(reader, ledger, (block, rows), (verdict, before))
+        reader.advance(verdict.bytes - read)
     _verify_metadata(ledger, verdict, before)
     return verdict
 

@@ -14,6 +14,7 @@ from store.errors import InvalidValue, StoreError
 
 # The product's numbers, by what the word in a code says.
 EXPECTED = {
+    "slice-failed": 1,
     "invalid-value": 2,
     "refused": 3,
     "cancelled": 3,

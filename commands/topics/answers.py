@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from store.errors import StoreError
 from store.ledgers import EntryReader, open_reader
 from store.meta import Txn
 from store.names import TopicName
-from store.topics import expand_topic, select_topics
+from store.topics import expand_topic, read_topic, select_topics
 
 PROBLEMS_SHOWN = 5
 TOPIC_COLUMN = Column("TOPIC", "topic")
@@ -69,6 +70,15 @@ def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Resu
             if selection.single is not None:
                 raise
             app.fail(error)
+
+
+def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
+    """Return how many payload bytes topics hold, as the metadata says: what a scan of them reads at most."""
+    total = 0
+    for name in names:
+        with suppress(StoreError):  # whoever reads the topic says so
+            total += read_topic(reader.txn, name).total_size_bytes
+    return total
 
 
 def answer(app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = ()) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.topics.answers import size_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
@@ -71,9 +72,10 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     front of it, on publish times unless --clock broker.
     """
     options = _skew_options(app, tolerance_ms)
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        documents = list(app.each(topics, lambda name: _skew_document(app, reader, name, options)))
+        with app.scan(reader, size_of(reader, topics), "skew"):
+            documents = list(app.each(topics, lambda name: _skew_document(app, reader, name, options)))
     if app.settings.output in ("json", "jsonl"):
         app.emit(documents[0] if len(topics) == 1 else documents)
     else:
@@ -189,11 +191,11 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     begin at multiples of their width since 1970 UTC. Several topics, and the partitions of one, are drawn as one.
     """
     clock = check_clock(app.settings.clock)
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        here = EntryReader(reader.files, reader.txn)  # a sample is no bulk work
-        usual = _usual(here, topics, clock, options)
-        documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
+        usual = _usual(reader, topics, clock, options)  # a sample is no bulk work
+        with app.scan(reader, size_of(reader, topics), "timeline"):
+            documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
     _emit_timelines(app, documents, usual, options)
 
 

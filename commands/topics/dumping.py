@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,20 +112,25 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
 
 
 def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:
-    from store.dump.job import Dumped, dump_lines
+    from store.dump.job import Dumped, dump_lines, preview_dump
 
     dumped = Dumped()
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    wanted = _dump_options(app, options)
+    with open_reader(app.store) as reader:
         topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
-        lines = (line for _, line in dump_lines(reader, topics, _dump_options(app, options), dumped))
-        if app.settings.output in (None, "jsonl", "plain"):
-            for line in lines:
-                app.writer.write(line + "\n")
-        else:
-            import json
-
-            app.emit_rows(json.loads(line) for line in lines)
+        with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
+            _write_lines(app, (line for _, line in dump_lines(reader, topics, wanted, dumped)))
     report(app, dumped.problems)
+
+
+def _write_lines(app: App, lines: Iterator[str]) -> None:
+    if app.settings.output in (None, "jsonl", "plain"):
+        for line in lines:
+            app.writer.write(line + "\n")
+    else:
+        import json
+
+        app.emit_rows(json.loads(line) for line in lines)
 
 
 def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> None:
@@ -133,11 +139,10 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     wanted = _dump_options(app, options)
     form: Any = options.form  # Any: click checked that it is one of the two
     assert options.directory is not None
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
-        total = preview_dump(reader, topics, wanted).entries
-        with app.progress(total, "entries", "dump") as progress:
-            done, problems = dump_directory(reader, topics, (options.directory, form), wanted, progress.advance)
+        with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
+            done, problems = dump_directory(reader, topics, (options.directory, form), wanted, lambda entries: None)
     report(app, problems)
     app.emit(done, plain=_render)
 

@@ -11,6 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
+from store.catalog import catalogued_bytes
 from store.errors import NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import Position, TopicName
@@ -122,7 +123,9 @@ def _scan_too(app: App, reader: EntryReader, found: Found, wanted: tuple[int, Cl
     from store.scan.unindexed import find_unindexed
 
     assert reader.engine is not None
-    scan = find_unindexed(reader.engine, (app.store, reader.txn), found.ledgers_without_index, *wanted)
+    with app.progress(catalogued_bytes(reader.txn), "bytes", "find-by-time") as progress:
+        files = (app.store, reader.txn, progress.advance)
+        scan = find_unindexed(reader.engine, files, found.ledgers_without_index, *wanted)
     app.warn(f"scanned {scan.files} files, {scan.bytes:,} bytes: {scan.entries:,} entries of these ledgers are there")
     if scan.position is None or (found.position is not None and found.position < scan.position):
         return found

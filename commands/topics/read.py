@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import click
 
-from commands.topics.answers import choose, report
+from commands.topics.answers import choose, report, size_of
 from commands.topics.printout import columns_for
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
-from store.errors import InvalidValue, StoreError, TopicNotFound
+from store.codec.index import Block
+from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
 from store.messages import ReadOptions
 from store.names import EARLIEST, LATEST, Position
 from store.reading import EVENT, BlockTimes, Window, iter_window, read_block_times
-from store.search import check_clock
+from store.search import Clock, check_clock
 from store.topics import Topic, read_topic
 
 
@@ -73,20 +74,34 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     """
     window = _window(app, options)
     problems: list[StoreError] = []
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
-        topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
-        rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
-        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several))
+        with app.scan(reader, 0 if options.limit is not None else size_of(reader, chosen.names), "read"):
+            topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
+            rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
+            app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several))
     report(app, problems)
 
 
 def _times_of(reader: EntryReader) -> BlockTimes:
     if reader.engine is None:
-        return read_block_times
+        return _times_here
     from store.scan.spread import engine_times
 
     return engine_times
+
+
+def _times_here(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time) of the entries of BLOCKS; what lies in a file that cannot be read is listed as failed."""
+    for block in blocks:
+        try:
+            yield from read_block_times(reader, [block], clock)
+        except (SourceChanged, NotWritable) as error:
+            from store.scan.entries import Places, note_failure  # brings numpy, which good files do without
+
+            assert reader.failed is not None
+            note_failure(reader.failed, Places.of(block, 0, len(block)), error)
+        reader.advance(sum(block.sizes()))
 
 
 def _window(app: App, options: Request) -> Window:
@@ -110,4 +125,6 @@ def _iter_rows(
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
     messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))
     for message in islice(messages, options.limit):
+        if not window.is_timed:  # else what the times are read from is counted
+            reader.advance(len(message.payload))
         yield message_row(topic.name, message, payload=options.payload, redact=options.redact)

@@ -82,11 +82,13 @@ def rows_on(
     assert scan.reader.engine is not None
     for places, row in run_places(scan.reader.engine, work, scan.reader.files, scan.groups()):
         if row is None or not row["ids"]:
-            entries = found.chosen(scan.without_damaged(scan.read_places(places), places))
-            yield len(entries), list(convert(entries))
+            for batch in scan.read_here(places):
+                entries = found.chosen(batch)
+                yield len(entries), list(convert(entries))
         else:
             ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
             yield len(ids), list(_in_order(ids, row, slow))
+        scan.reader.advance(places.bytes)
 
 
 def _in_order(ids: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None) -> Iterator[pa.RecordBatch]:

@@ -26,6 +26,10 @@ class Engine(Protocol):
 
     failed: list[FailedSlice]
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """What one of its processes may use; None: it is not bounded."""
+
     def run(
         self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
     ) -> Iterator[tuple[FileRange, pa.Table]]:

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.index import Block
-from store.errors import EntryCorrupt, EntryLogCorrupt
+from store.errors import EntryCorrupt, EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from store.ledgers import EntryReader, iter_blocks
 from store.scan import kernel
 from store.scan.files import LedgerDigests
 from store.scan.kernel import BAD_DIGEST, UNFRAMED
 
+if TYPE_CHECKING:
+    from store.scan.local import FailedSlice
+
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
 
+_UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
+"""Why a file's bytes cannot be had at all."""
 BATCH_BYTES = 8 << 20
 BATCH_ENTRIES = 1 << 15
 HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
@@ -94,7 +99,41 @@ class EntryScan:
             yield from read_on(self.reader.engine, self)
             return
         for places in self.groups():
-            yield self.without_damaged(self.read_places(places), places)
+            yield from self.read_here(places)
+            self.reader.advance(places.bytes)
+
+    def read_here(self, places: Places) -> Iterator[EntryBatch]:
+        """Yield the good entries at PLACES; where the reader lists what failed, without those in files that cannot be read."""
+        for batch, there in self.read_present(places):
+            yield self.without_damaged(batch, there)
+
+    def read_present(self, places: Places) -> Iterator[tuple[EntryBatch, Places]]:
+        """Yield the entries at PLACES and where they lie, damaged ones too; raises or lists what cannot be read at all."""
+        try:
+            batch = self.read_places(places)
+        except _UNREADABLE as error:
+            if self.reader.failed is None:
+                raise
+            left = self._without_failed(places, error, self.reader.failed)
+            if len(left):
+                yield from self.read_present(left)
+        else:
+            yield batch, places
+
+    def _without_failed(self, places: Places, error: StoreError | MemoryError, failed: list[FailedSlice]) -> Places:
+        """Return PLACES without those in files that cannot be read, and list these; ERROR is why not all can be."""
+        files = np.unique(places.files).tolist()
+        for file_id in files:
+            part = places.take(places.files == file_id)
+            try:
+                if len(files) > 1:
+                    self.read_places(part)
+                    continue
+            except _UNREADABLE as found:
+                error = found
+            note_failure(failed, part, error)
+            places = places.take(places.files != file_id)
+        return places
 
     def groups(self) -> Iterator[Places]:
         """Yield the places of the parts, as many at a time as are read at once."""
@@ -186,6 +225,25 @@ class EntryScan:
         return batch.take(~wrong) if wrong.any() else batch
 
 
+def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
+    """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
+    from store.scan.local import FailedSlice
+    from store.scan.slices import FileRange, kind_of
+
+    file_id = int(places.files[0])
+    start = int(places.offsets.min())
+    end = int((places.offsets.astype(np.int64) + 4 + places.sizes).max())
+    if failed and failed[-1].piece.file_id == file_id and failed[-1].piece.start <= start:
+        last = failed.pop()
+        start, end, reason, out_of_memory = last.piece.start, max(end, last.piece.end), last.reason, last.out_of_memory
+        path = last.piece.path
+    elif isinstance(error, StoreError):
+        reason, out_of_memory, path = error.message, False, str(error.context.get("path", f"file {file_id}"))
+    else:
+        reason, out_of_memory, path = str(error) or "out of memory", True, f"file {file_id}"
+    failed.append(FailedSlice(FileRange(path, kind_of(path), file_id, start, end), reason, out_of_memory))
+
+
 def doubtful(batch: EntryBatch, places: Places) -> Array:
     """Return which entries of BATCH are not proven to be what was imported."""
     rows = batch.rows
@@ -213,6 +271,11 @@ class Places:
     def __reduce__(self) -> tuple[Any, ...]:  # Any: pickle's protocol
         # What travels to executors: a ledger's entries differ in offset and size alone.
         return _unpacked, tuple(_packed(getattr(self, name)) for name in Places.__slots__)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the entries."""
+        return int(self.sizes.sum(dtype=np.int64))
 
     def take(self, chosen: Any) -> Places:  # Any: what numpy takes as an index
         """Return the places that CHOSEN (mask, slice or indexes) names."""

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from store.errors import LimitExceeded, SliceFailed, StoreError
 from store.scan.operations import Operation
 from store.scan.packed import Packed, pack_slice, unpack_slice
 from store.scan.processes import AHEAD, Task, Worker, start_worker
@@ -28,6 +29,17 @@ class FailedSlice:
     piece: FileRange
     reason: str
     out_of_memory: bool = False
+
+    def error(self) -> StoreError:
+        """Return what to report: SliceFailed, or LimitExceeded where memory was too small."""
+        piece = self.piece
+        where = f"{piece.path}, bytes {piece.start:,} to {piece.end:,}"
+        facts = {"path": piece.path, "start": piece.start, "end": piece.end, "reason": self.reason}
+        if self.out_of_memory:
+            hint = "give --memory more, or run fewer --jobs"
+            return LimitExceeded(f"{where} needs more memory: {self.reason}", hint=hint, **facts)
+        hint = "the rest of the result is there; bring the file back, or run the same command again"
+        return SliceFailed(f"{where} could not be read: {self.reason}", hint=hint, **facts)
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from store.errors import LimitExceeded
@@ -14,19 +16,22 @@ _SLICE_COPIES = 6  # a slice's bytes, its columns, its answer, packed and on its
 _STACKS_BYTES = 64 << 20  # of threads: reserved, hardly used
 
 
-def slice_bytes(memory_bytes: int | None) -> int:
-    """Return how large the slices of a process with MEMORY_BYTES are; raises LimitExceeded when it could not even start."""
-    if memory_bytes is None:
-        return SLICE_BYTES
-    room = memory_bytes - BASE_BYTES
-    if room < _SLICE_COPIES * LEAST_SLICE_BYTES:
-        least = (BASE_BYTES + _SLICE_COPIES * LEAST_SLICE_BYTES) >> 20
+def check_memory(memory_bytes: int) -> None:
+    """Raise LimitExceeded when a process with MEMORY_BYTES could not scan the smallest slice."""
+    least = BASE_BYTES + _SLICE_COPIES * LEAST_SLICE_BYTES
+    if memory_bytes < least:
         raise LimitExceeded(
-            f"--memory {memory_bytes >> 20}M is too small: a process that scans needs {least}M",
-            hint=f"give it more: --memory 512M, or {least}M with fewer --jobs",
+            f"--memory {memory_bytes >> 20}M is too small: a process that scans needs {least >> 20}M",
+            hint="give it more, such as --memory 512M, and fewer --jobs where that is too much in all",
             memory=memory_bytes,
         )
-    return min(SLICE_BYTES, room // _SLICE_COPIES)
+
+
+def slice_bytes(memory_bytes: int | None) -> int:
+    """Return how large the slices of a process with MEMORY_BYTES are."""
+    if memory_bytes is None:
+        return SLICE_BYTES
+    return min(SLICE_BYTES, max(LEAST_SLICE_BYTES, (memory_bytes - BASE_BYTES) // _SLICE_COPIES))
 
 
 def cut_for(memory_bytes: int | None) -> Cut:
@@ -41,3 +46,14 @@ def bound_process(memory_bytes: int) -> None:
     limit = data + max(memory_bytes - resident, 0) + _STACKS_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+@contextmanager
+def bounded(memory_bytes: int) -> Iterator[None]:
+    """Bound this process while the block runs."""
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    bound_process(memory_bytes)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)

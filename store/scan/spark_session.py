@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 
@@ -39,6 +40,7 @@ class SparkOptions:
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
     jobs: int = 0
+    memory_bytes: int | None = None  # of a Python process that scans
     java_home: str | None = None  # as the environment says
     verbose: bool = False  # let Spark write to stderr
 
@@ -151,6 +153,7 @@ def _start(options: SparkOptions) -> SparkSession:
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.network.timeout": "120s",
+        **_memory_settings(options.memory_bytes),
     } | dict(options.conf)
     # py4j reads these when it starts the JVM; workers of a local master inherit them.
     if _is_local(options):
@@ -169,6 +172,18 @@ def _start(options: SparkOptions) -> SparkSession:
             f"Spark does not start on {master}: {cause_of(str(error))}",
             hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
         ) from error
+
+
+def _memory_settings(memory_bytes: int | None) -> dict[str, str]:
+    """Return what ``--memory`` means to Spark, for one Python process a core of an executor.
+
+    Slices travel through the JVMs, which get as much as a process; what the processes take is overhead to a cluster manager.
+    """
+    if memory_bytes is None:
+        return {}
+    heap = f"{max(memory_bytes, _LEAST_HEAP_BYTES) >> 20}m"
+    overhead = f"{memory_bytes >> 20}m"
+    return {"spark.driver.memory": heap, "spark.executor.memory": heap, "spark.executor.memoryOverhead": overhead}
 
 
 @contextmanager

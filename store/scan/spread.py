@@ -22,12 +22,13 @@ from store.scan.arrow import packed_row
 from store.scan.engine_scan import Engine
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
+from store.scan.memory import slice_bytes
 from store.scan.operations import Operation
-from store.scan.slices import FileRange
+from store.scan.slices import SLICE_BYTES, FileRange
 from store.scan.window import entry_times
 from store.search import Clock
 
-PIECE_BYTES = 64 << 20
+PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
 _HEADER_BYTES = 32
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "data", "offsets", "held")])
@@ -134,8 +135,11 @@ def _u32(data: Array, at: Array) -> Array:
 def read_on(engine: Engine, scan: EntryScan) -> Iterator[EntryBatch]:
     """Yield what ``scan.batches()`` would, read by ENGINE."""
     for places, row in run_places(engine, ReadHeads(), scan.reader.files, scan.groups()):
-        batch = scan.read_places(places) if row is None else _batch_of(places, row)
-        yield scan.without_damaged(batch, places)
+        if row is None:
+            yield from scan.read_here(places)
+        else:
+            yield scan.without_damaged(_batch_of(places, row), places)
+        scan.reader.advance(places.bytes)
 
 
 def iter_rows(
@@ -162,7 +166,7 @@ def run_places(
     """
     pieces: list[EntryPlaces] = []
     entries = 0
-    for piece in _pieces(files, groups):
+    for piece in _pieces(files, groups, min(PIECE_BYTES, slice_bytes(engine.memory_bytes))):
         pieces.append(piece)
         entries += sum(weight(places) for places in piece.batches)
         if entries >= ROUND_ENTRIES:
@@ -172,13 +176,13 @@ def run_places(
         yield from _run_round(engine, operation, pieces)
 
 
-def _pieces(files: Any, groups: Iterable[Places]) -> Iterator[EntryPlaces]:
+def _pieces(files: Any, groups: Iterable[Places], target_bytes: int) -> Iterator[EntryPlaces]:
     batches: list[Places] = []
     size_bytes = 0
     for places in groups:
         batches.append(places)
         size_bytes += int(places.sizes.sum(dtype=np.int64))
-        if size_bytes >= PIECE_BYTES:
+        if size_bytes >= target_bytes:
             yield _piece(files, batches, size_bytes)
             batches, size_bytes = [], 0
     if batches:
@@ -203,6 +207,8 @@ def _run_round(
         while due in early:
             yield from zip(pieces[due].batches, early.pop(due).to_pylist(), strict=True)
             due += 1
+    # What an executor could not give is read again here, and explained, or listed by who reads it.
+    engine.failed[:] = [failed for failed in engine.failed if id(failed.piece) not in order]
     for index in range(due, len(pieces)):
         rows = early[index].to_pylist() if index in early else [None] * len(pieces[index].batches)
         yield from zip(pieces[index].batches, rows, strict=True)
@@ -213,7 +219,9 @@ def engine_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> 
     assert reader.engine is not None
     groups = (Places.of(block, 0, len(block)) for block in blocks)
     for places, row in run_places(reader.engine, ReadHeads(), reader.files, groups):
-        batch = EntryScan(reader, (), heads=True).read_places(places) if row is None else _batch_of(places, row)
-        times, known = entry_times(batch, clock)
-        found = zip(places.entry_ids.tolist(), times.tolist(), known.tolist(), strict=True)
-        yield from ((entry_id, time_ms if is_known else None) for entry_id, time_ms, is_known in found)
+        here = EntryScan(reader, (), heads=True)
+        for batch, _ in here.read_present(places) if row is None else [(_batch_of(places, row), places)]:
+            times, known = entry_times(batch, clock)
+            found = zip(batch.entry_ids.tolist(), times.tolist(), known.tolist(), strict=True)
+            yield from ((entry_id, time_ms if is_known else None) for entry_id, time_ms, is_known in found)
+        reader.advance(places.bytes)

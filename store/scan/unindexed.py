@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
 from store.catalog import iter_logs
-from store.errors import EntryLogCorrupt
 from store.meta import Store, Txn
 from store.names import Position
 from store.scan.engine_scan import Engine
+from store.scan.memory import cut_for
 from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.slices import local_files, plan_slices
 from store.search import Clock
 
+Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
 
 
@@ -31,15 +32,20 @@ class ScanFound:
 
 
 def find_unindexed(
-    engine: Engine, store: tuple[Store, Txn], ledgers: Sequence[int], time_ms: int, clock: Clock
+    engine: Engine, store: tuple[Store, Txn, Advance], ledgers: Sequence[int], time_ms: int, clock: Clock
 ) -> ScanFound:
-    """Scan every catalogued file, as long as it is now, for entries of LEDGERS; raises EntryLogCorrupt for a failed slice."""
+    """Scan every catalogued file, as long as it is now, for entries of LEDGERS; raises SliceFailed: nothing is sure then.
+
+    The third of STORE is told bytes as they are scanned.
+    """
     paths = [str(log.locate(store[0].path)) for log in iter_logs(store[1])]
     files = list(local_files(paths))
     operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
     best: tuple[Position, int] | None = None
     entries = 0
-    for _, table in engine.run(operation, plan_slices(files), lambda _: None):
+    for _, table in engine.run(
+        operation, plan_slices(files, cut_for(engine.memory_bytes)), lambda piece: store[2](piece.bytes)
+    ):
         entries += len(table)
         publish, broker = (pc.cast(table[name], "int64") for name in _COLUMNS[2:])
         times = {"publish": publish, "broker": broker, "auto": pc.coalesce(broker, publish)}[clock]
@@ -50,7 +56,6 @@ def find_unindexed(
         found = [(Position(ledger_id, entry_id), entry_ms) for ledger_id, entry_id, entry_ms in rows]
         best = min([*found, *([best] if best else [])], default=None)
     if engine.failed:
-        failed = engine.failed[-1]
-        raise EntryLogCorrupt(f"{failed.piece.path} could not be scanned: {failed.reason}", path=failed.piece.path)
+        raise engine.failed.pop().error()
     position, found_ms = best or (None, None)
     return ScanFound(position, found_ms, entries, len(files), sum(size for _, _, size in files))
