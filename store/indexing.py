@@ -7,7 +7,7 @@ stops the process, the same work called again with the rows of the catalogue goe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +29,7 @@ from store.index import Indexer
 from store.meta import Store, Txn
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.runs import Runs, pack_runs
-from store.scan.slices import Cut
+from store.scan.slices import SLICE_BYTES, Cut
 from store.tree import iter_nodes
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class Scanning:
     verify: bool = True
     advance: Advance = lambda count: None
     engine: Engine | None = None
-    cut: Cut = field(default_factory=Cut)
 
 
 class Scanned(Protocol):
@@ -202,7 +201,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
     listed = {log.file_id: log for log in logs}
     operation = ScanRuns(how.digests, how.verify)
     scans = {log.file_id: EngineScan(_part_of(store, log), log.file_id, operation) for log in listed.values()}
-    pieces = [piece for scan in scans.values() for piece in scan.plan(how.cut)]
+    pieces = [piece for scan in scans.values() for piece in scan.plan(Cut(SLICE_BYTES))]
     for file_id, scan in scans.items():
         if not scan.pieces:
             yield _Step(listed[file_id], scan, 0, [], True)

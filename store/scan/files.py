@@ -124,7 +124,7 @@ class FileScan:
             batch["offset"] += window.base
             self.next_offset = window.base + at
             self._note_bad_digests(batch, window)
-            if why == kernel.END and self._is_torn_journal(batch):
+            if why == kernel.END and (self._is_torn_journal(batch) or self._ends_in_doubt(batch, window)):
                 why = kernel.STRANGE
             if why == kernel.STRANGE:
                 batch = self._look_again(batch)
@@ -183,6 +183,20 @@ class FileScan:
     def _is_torn_journal(self, batch: Records) -> bool:
         """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
         return self.slice.kind == "journal" and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
+
+    def _ends_in_doubt(self, batch: Records, window: _Window) -> bool:
+        """Whether a slice of a log ends with a bad record that no record follows: its size may be what is wrong."""
+        if self.slice.kind == "journal" or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
+            return False
+        if self.next_offset >= window.file_bytes:
+            return False
+        window.move_to(self.next_offset)
+        start = self.next_offset - window.base
+        behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
+        row = np.zeros(1, kernel.RECORD)
+        return bool(
+            kernel.scan_log(window.data, start, start + 1, behind, self.ledgers, False, row)[2] == kernel.STRANGE
+        )
 
     def _look_again(self, batch: Records) -> Records:
         """Move back to the last record of BATCH, and leave it out, when its digest is bad: its size may be what is wrong."""

@@ -1,0 +1,24 @@
+"""Index rows whose blocks Spark's executors packed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.scan.engine_scan import Engine
+from tests.test_indexing import MIB, IndexContract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+class TestSpark(IndexContract):
+    slice_bytes = (MIB,)
+
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> Engine:
+        from store.scan.spark import SparkEngine
+
+        return SparkEngine(spark)

@@ -1,0 +1,313 @@
+"""Index rows made of packed blocks: the same bytes whatever scans the files and wherever they are cut, and few bytes on the way."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store import indexing
+from store.catalog import LogFile, iter_logs
+from store.codec.logscan import Record, iter_records
+from store.importer import ImportOptions, import_standalone
+from store.indexing import Scanning, index_files, ledger_digests
+from store.meta import Store, create_store, open_store
+from store.scan import files, kernel
+from store.scan.engine_scan import Engine
+from store.scan.local import LocalEngine
+from store.scan.packed import pack_slice
+from store.scan.runs import Runs, decode_runs, pack_runs
+from tests.conftest import Cli
+from tests.reference_index import assert_index_is_right
+from tests.worlds import scratch_copy, world
+
+ROWS = ("entries", "times", "damage", "logs")
+MIB = 1 << 20
+
+
+def rows_of(path: Path) -> dict[str, list[tuple[bytes, bytes]]]:
+    with open_store(path) as store, store.read() as txn:
+        return {name: [(key, bytes(value)) for key, value in txn.items(name)] for name in ROWS}
+
+
+def _logs_of(source: Path) -> list[Path]:
+    return sorted(file for file in (source / "bookkeeper/current").glob("*.log") if file.stat().st_size)
+
+
+def _recorded(name: str, state: str) -> Callable[[Path, Cli], Path]:
+    return lambda tmp_path, cli: world(name) / state
+
+
+def _generated(tmp_path: Path, cli: Cli) -> Path:
+    """Six topics whose entries lie among each other: batches, broker times, small and large messages, several logs."""
+    made = tmp_path / "made"
+    options = "--topics 5 --entries 1500 --message-size 20..900 --batch 1..9 --interceptors timestamp,index"
+    options += " --entries-per-ledger 1100 --log-size-limit 5M --subscriptions 2 --holes 5"
+    assert cli("store", "generate", made, *options.split()).exit_code == 0
+    return made
+
+
+def _flipped(tmp_path: Path, cli: Cli) -> Path:
+    """A bit in every 50 kilobytes, a page of zeros in every large log, one header destroyed."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    random_ = random.Random(5)
+    for number, log in enumerate(_logs_of(source)[:2]):
+        data = bytearray(log.read_bytes())
+        for start in range(1024, len(data) - 60_000, 50_000):
+            data[start + random_.randrange(50_000)] ^= 1 << random_.randrange(8)
+        page = random_.randrange(len(data) // 8192) * 4096 + 4096
+        data[page : page + 4096] = bytes(len(data[page : page + 4096]))
+        if number == 0:
+            data[:64] = bytes(64)
+        log.write_bytes(data)
+    return source
+
+
+def _lost_megabytes(tmp_path: Path, cli: Cli) -> Path:
+    """Whole slices without a good record, in the middle and at the end."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    for number, log in enumerate(_logs_of(source)[:2]):
+        data = bytearray(log.read_bytes())
+        noise = random.Random(number).randbytes(3 * MIB)
+        start = len(data) - len(noise) if number else 2 * MIB
+        data[start : start + len(noise)] = noise
+        log.write_bytes(data)
+    return source
+
+
+def _wrong_sizes(tmp_path: Path, cli: Cli) -> Path:
+    """Size fields that reach over megabytes of good records, also over the end of a slice."""
+    source = _generated(tmp_path, cli)
+    for log in _logs_of(source):
+        data = bytearray(log.read_bytes())
+        records = [item for item in iter_records(bytes(data), "log") if isinstance(item, Record)]
+        for record in records[50::400]:
+            if record.end + 1_200_000 < len(data):
+                data[record.offset : record.offset + 4] = (record.size + 1_200_000).to_bytes(4, "big")
+        log.write_bytes(data)
+    return source
+
+
+def _cut(tmp_path: Path, cli: Cli) -> Path:
+    """Logs that end inside a record: in its size, its header, its payload."""
+    source = scratch_copy("small", "clean", tmp_path)
+    for log, end in zip(_logs_of(source), (5_000_003, 3 * MIB + 17), strict=False):
+        with log.open("r+b") as stream:
+            stream.truncate(end)
+    return source
+
+
+SOURCES: dict[str, Callable[[Path, Cli], Path]] = {
+    "small": _recorded("small", "crashed"),
+    "nometa": _recorded("nometa", "mutated"),
+    "generated": _generated,
+    "flipped": _flipped,
+    "lost": _lost_megabytes,
+    "sizes": _wrong_sizes,
+    "cut": _cut,
+}
+DAMAGED = ("flipped", "lost", "sizes", "cut")
+
+
+def _again(path: Path, new: Path, engine: Engine | None, order: int = 1) -> Path:
+    """Index the catalogued files of the store at PATH into the new store at NEW, in their ORDER or the other one."""
+    create_store(new, now_ms=1)
+    with open_store(path) as store, store.read() as txn:
+        digests = ledger_digests(txn)
+        logs = [_blank(log) for log in iter_logs(txn)]
+    with open_store(new, writable=True) as store:
+        index_files(store, logs[::order], Scanning(digests, engine=engine))
+    return new
+
+
+def _blank(log: LogFile) -> LogFile:
+    return replace(log, next_offset=0, records=0, problems=0, tail_records=0, tail_problems=0, torn=False)
+
+
+class IndexContract:
+    """What every engine does alike; subclasses hand it over as the fixture ``engine``."""
+
+    slice_bytes: Sequence[int] = (MIB, 100_000)
+
+    @pytest.mark.parametrize("made", SOURCES)
+    def test_rows_are_those_of_this_process(
+        self, made: str, engine: Engine | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = SOURCES[made](tmp_path, cli)
+        import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+        expected = rows_of(tmp_path / "here")
+        assert expected["damage" if made in DAMAGED else "entries"]
+        for number, slice_bytes in enumerate(self.slice_bytes):
+            monkeypatch.setattr(indexing, "SLICE_BYTES", slice_bytes)
+            assert rows_of(_again(tmp_path / "here", tmp_path / str(number), engine)) == expected
+        if made not in DAMAGED:
+            assert_index_is_right(tmp_path / "here")
+
+
+class TestOneProcess(IndexContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return LocalEngine(1)
+
+
+class TestProcesses(IndexContract):
+    slice_bytes = (MIB,)
+
+    @pytest.fixture
+    def engine(self) -> Iterator[Engine]:
+        with LocalEngine(2) as engine:
+            yield engine
+
+
+class TestHere(IndexContract):
+    """In this process, in small windows and batches, committed after every one."""
+
+    slice_bytes = (0, 1)
+
+    @pytest.fixture
+    def engine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(files, "WINDOW_BYTES", 1 << 17)
+        monkeypatch.setattr(files, "BATCH_RECORDS", 300)
+        monkeypatch.setattr(indexing, "GROUP_BYTES", 1)
+
+
+@pytest.mark.parametrize("made", ["small", "generated", "flipped"])
+def test_neither_order_nor_groups_matter(made: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SOURCES[made](tmp_path, cli)
+    import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+    expected = rows_of(tmp_path / "here")
+    monkeypatch.setattr(indexing, "SLICE_BYTES", MIB)
+    for group_bytes in (1, 5 * MIB):
+        monkeypatch.setattr(indexing, "GROUP_BYTES", group_bytes)
+        assert rows_of(_again(tmp_path / "here", tmp_path / str(group_bytes), LocalEngine(1), order=-1)) == expected
+
+
+# -- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def _sent(log: Path, size_bytes: int) -> int:
+    from store.scan.engine_scan import ScanRuns
+    from store.scan.slices import Cut, plan_slices
+
+    nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+    pieces = plan_slices([(str(log), 1, log.stat().st_size)], Cut(size_bytes))
+    return sum(len(pack_slice(ScanRuns(nothing_known, True), piece).result or b"") for piece in pieces)
+
+
+def test_an_entry_of_a_kilobyte_takes_nine_bytes(tmp_path: Path, cli: Cli) -> None:
+    assert cli("store", "generate", tmp_path / "made", "--entries", 40_000).exit_code == 0
+    (log,) = _logs_of(tmp_path / "made")
+    assert 8 * 40_000 < _sent(log, 64 * MIB) < 9 * 40_000
+
+
+def _records(count: int, **columns: Any) -> Any:
+    records = np.zeros(count, kernel.RECORD)
+    records["entry_id"], records["messages"], records["size"] = np.arange(count), 1, 100
+    for name, values in columns.items():
+        records[name] = values
+    return records
+
+
+def test_columns_are_sent_only_where_they_are_needed() -> None:
+    """Ledger 1: counts; 2: holes; 3: a broker time on every other entry; 4: none of that."""
+    records = np.concatenate(
+        [
+            _records(10, ledger_id=1, messages=5),
+            _records(10, ledger_id=2, entry_id=np.arange(10) * 3),
+            _records(10, ledger_id=3, flags=[kernel.HAS_BROKER_TIME, 0] * 5),
+            _records(10, ledger_id=4, flags=kernel.HAS_BROKER_TIME),
+        ]
+    )
+    runs = pack_runs(records, keep_first=False)
+    sizes = {name: len(getattr(runs, name)) for name in Runs.COLUMNS}
+    assert sizes == {"table": 4, "offsets": 40, "sizes": 40, "counts": 10, "slots": 10, "kinds": 10}
+    assert (runs.slots.tolist(), runs.kinds.tolist()) == ([0, 3, 6, 9, 12, 15, 18, 21, 24, 27], [2, 0] * 5)
+    sent = decode_runs([column.tobytes() for column in runs.columns()])
+    assert sent.rows == runs.rows
+    assert sent.starts() == runs.starts() == [(0, 0, 0), (10, 0, 0), (10, 10, 0), (10, 10, 10)]
+
+
+def test_nothing_is_packed_of_nothing_good() -> None:
+    runs = pack_runs(_records(3, flags=kernel.BAD_DIGEST), keep_first=True)
+    assert (runs.rows, runs.nbytes) == ([], 0)
+    assert decode_runs([column.tobytes() for column in runs.columns()]).rows == []
+
+
+# -- stopped in the middle --------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_committed_by_its_size(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the files: what waits for its transaction is bounded by two limits."""
+    source = _generated(tmp_path, cli)
+    import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+    sizes: list[int] = []
+    write = Store.write
+
+    def counted(store: Store, work: Any) -> Any:
+        before = sum(runs.nbytes for _, runs in work.__self__._runs) if hasattr(work, "__self__") else 0
+        sizes.append(before)
+        return write(store, work)
+
+    monkeypatch.setattr(indexing, "SLICE_BYTES", MIB)
+    monkeypatch.setattr(indexing, "GROUP_PACKED_BYTES", 20_000)
+    monkeypatch.setattr(Store, "write", counted)
+    _again(tmp_path / "here", tmp_path / "new", LocalEngine(1))
+    one_slice = max(sizes) - 20_000
+    assert len(sizes) >= 5
+    assert 0 < one_slice < 20_000
+
+
+def test_a_slice_without_a_result_keeps_the_others(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from store.errors import EntryLogCorrupt
+    from store.scan.engine_scan import ScanRuns
+
+    import_standalone(_generated(tmp_path, cli), tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+    run = ScanRuns.run
+
+    def failing(self: ScanRuns, piece: Any) -> Any:
+        if piece.start == broken.start and piece.path == broken.path:
+            raise EntryLogCorrupt("an input/output error")
+        return run(self, piece)
+
+    class Recording(LocalEngine):
+        def run(self, operation: Any, pieces: Any, finished: Any) -> Any:
+            asked.append(list(pieces))
+            return super().run(operation, pieces, finished)
+
+    asked: list[list[Any]] = []
+    monkeypatch.setattr(indexing, "SLICE_BYTES", MIB)
+    _again(tmp_path / "here", tmp_path / "whole", Recording(1))
+    broken = asked[0][2]
+    monkeypatch.setattr(ScanRuns, "run", failing)
+    with pytest.raises(EntryLogCorrupt, match=f"bytes {broken.start} to {broken.end} could not be scanned"):
+        _again(tmp_path / "here", tmp_path / "new", Recording(1))
+    monkeypatch.setattr(ScanRuns, "run", run)
+    with open_store(tmp_path / "new", writable=True) as store:
+        with store.read() as txn:
+            logs = [log for log in iter_logs(txn) if log.unfinished]
+            assert [log.path for log in logs] == [broken.path]
+        with open_store(tmp_path / "here") as here, here.read() as txn:
+            digests = ledger_digests(txn)
+        index_files(store, logs, Scanning(digests, engine=Recording(1)))
+    assert broken.start <= asked[2][0].start < broken.end
+    assert [piece.start for piece in asked[2][1:]] == [
+        piece.start for piece in asked[0] if piece.path == broken.path and piece.start > broken.start
+    ]
+    assert rows_of(tmp_path / "new") == rows_of(tmp_path / "here")
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path, cli: Cli) -> None:
+    from store.errors import SourceChanged
+
+    source = scratch_copy("small", "clean", tmp_path)
+    import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+    shutil.rmtree(source)
+    for engine in (None, LocalEngine(1)):
+        with pytest.raises(SourceChanged, match=r"0\.log"):
+            _again(tmp_path / "here", tmp_path / f"new{engine is None}", engine)
