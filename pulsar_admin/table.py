@@ -148,6 +148,36 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
         ),
         "unsubscribe": Row("commands.topics.cursors:unsubscribe", "Remove a subscription."),
+        "set-delayed-delivery": Row(
+            "commands.topics.policies:set_delivery", "Set the delayed delivery policy of topics, as pulsar-admin does."
+        ),
+        "get-delayed-delivery": Row(
+            "commands.topics.policies:get_delivery", "Show the delayed delivery policy of topics."
+        ),
+        "remove-delayed-delivery": Row(
+            "commands.topics.policies:remove_delivery",
+            "Remove the delayed delivery policy of topics: the namespace's counts again.",
+        ),
+        "set-message-ttl": Row("commands.topics.policies:set_ttl", "Set how long the messages of topics live."),
+        "get-message-ttl": Row("commands.topics.policies:get_ttl", "Show the message TTL of topics in seconds."),
+        "remove-message-ttl": Row(
+            "commands.topics.policies:remove_ttl", "Remove the message TTL of topics: the namespace's counts again."
+        ),
+        "set-retention": Row(
+            "commands.topics.policies:set_retention",
+            "Set how long and how much of topics is kept when every subscription has consumed it; whole minutes and MB.",
+        ),
+        "get-retention": Row(
+            "commands.topics.policies:get_retention", "Show the retention of topics in minutes and MB; -1 is infinite."
+        ),
+        "remove-retention": Row(
+            "commands.topics.policies:remove_retention", "Remove the retention of topics: the namespace's counts again."
+        ),
+        "set-backlog-quota": Row("commands.topics.policies:set_quota", "Set a backlog quota of topics."),
+        "get-backlog-quotas": Row("commands.topics.policies:get_quotas", "Show the backlog quotas of topics by type."),
+        "remove-backlog-quota": Row(
+            "commands.topics.policies:remove_quota", "Remove a backlog quota of topics: the namespace's counts again."
+        ),
     },
     "store export": {
         "standalone": Row(
@@ -183,6 +213,36 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "remove-delayed-delivery": Row(
             "commands.namespaces_delayed:remove_delivery",
             "Remove the delayed delivery policy of a namespace: the broker's configuration counts again.",
+        ),
+        "set-message-ttl": Row(
+            "commands.namespaces_policies:set_ttl", "Set how long the messages of a namespace live; 0: for ever."
+        ),
+        "get-message-ttl": Row(
+            "commands.namespaces_policies:get_ttl", "Show the message TTL of a namespace in seconds."
+        ),
+        "remove-message-ttl": Row(
+            "commands.namespaces_policies:remove_ttl",
+            "Remove the message TTL of a namespace: the broker's configuration counts again.",
+        ),
+        "set-retention": Row(
+            "commands.namespaces_policies:set_retention",
+            "Set how long and how much of a namespace's topics is kept when every subscription has consumed it.",
+        ),
+        "get-retention": Row(
+            "commands.namespaces_policies:get_retention",
+            "Show the retention of a namespace in minutes and MB; -1 is infinite.",
+        ),
+        "remove-retention": Row(
+            "commands.namespaces_policies:remove_retention",
+            "Remove the retention of a namespace: the broker's configuration counts again.",
+        ),
+        "set-backlog-quota": Row("commands.namespaces_policies:set_quota", "Set a backlog quota of a namespace."),
+        "get-backlog-quotas": Row(
+            "commands.namespaces_policies:get_quotas", "Show the backlog quotas of a namespace by type."
+        ),
+        "remove-backlog-quota": Row(
+            "commands.namespaces_policies:remove_quota",
+            "Remove a backlog quota of a namespace: the broker's configuration counts again.",
         ),
     },
     "compaction": {

@@ -51,14 +51,23 @@ class StoreInfo:
 
 
 class Txn:
-    """One LMDB transaction; keys and values are bytes, ``view`` alone hands out memory of the map."""
+    """One LMDB transaction; keys and values are bytes, ``view`` alone hands out memory of the map.
 
-    __slots__ = ("_store", "_txn", "id")
+    ``memo``: what read models keep of this snapshot, each under a key of its own.
+    """
+
+    __slots__ = ("_store", "_txn", "id", "memo")
 
     def __init__(self, store: Store, txn: lmdb.Transaction) -> None:
         self._store = store
         self._txn = txn
         self.id: int = txn.id()
+        self.memo: dict[object, Any] = {}  # Any: each reader's own
+
+    @property
+    def store(self) -> Store:
+        """The store that this is a transaction of."""
+        return self._store
 
     def get(self, database: str, key: bytes) -> bytes | None:
         value = self._txn.get(key, db=self._store.handle(database))

@@ -1,7 +1,7 @@
-"""The policies in force for a topic, as far as metadata holds them: topic policies, then the namespace's (pulsar.md §1.12).
+"""The policies in force for a topic: topic policies, then those for all clusters, then the namespace's (pulsar.md §1.12).
 
-Topic policies of the default backend are messages of ``__change_events`` and are not read here; ``has_policy_events`` says that there
-may be some. A broker's own defaults (``ttlDurationDefaultInSeconds``, ``defaultRetention…``) are in no store.
+Topic policies are messages of ``__change_events`` or, in a namespace without that topic, nodes below ``/admin/topic-policies``.
+A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 that sets nothing.
 """
 
 from __future__ import annotations
@@ -9,15 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.codec.policies import JsonObject, Retention, decode_json_object, decode_policies
-from store.errors import MetadataCorrupt
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    JsonObject,
+    Policies,
+    Retention,
+    decode_json_object,
+    decode_policies,
+)
+from store.codec.topicpolicies import decode_topic_policies
 from store.meta import Txn
-from store.names import NamespaceName, TopicName, encode_name
-from store.topics import iter_topics, read_topic
+from store.names import TopicName, encode_name
+from store.policyevents import find_policy_events
 from store.tree import find_node
 
-POLICY_EVENTS = "__change_events"
 TOPIC, GLOBAL_TOPIC, NAMESPACE = "topic", "global-topic", "namespace"
+BROKER_DELIVERY = DelayedDelivery(True, 1000)
+BROKER_RETENTION = Retention(0, 0)
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 
 
@@ -37,50 +46,83 @@ class RetentionInForce:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryInForce:
+    """Whether and how messages are delayed, and where that is written."""
+
+    delivery: DelayedDelivery
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaInForce:
+    """A backlog quota, and where that is written."""
+
+    quota: BacklogQuota
+    source: str
+
+
 def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
-    """Return the TTL in force, None when metadata sets none; raises MetadataCorrupt."""
-    for source, policies, path in _topic_policies(txn, topic):
-        seconds = policies.get("messageTTLInSeconds")
-        if seconds is not None:
-            return MessageTtl(_integer(seconds, "messageTTLInSeconds", path), source)
-    node = find_node(txn, topic.namespace.policies_path)
-    seconds = None if node is None else decode_policies(node.value, node.path).message_ttl_seconds
-    return None if seconds is None else MessageTtl(seconds, NAMESPACE)
+    """Return the TTL in force, None when nothing here sets one; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.message_ttl_seconds is not None:
+            return MessageTtl(policies.message_ttl_seconds, source)
+    return None
 
 
 def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
-    """Return the retention in force, None when metadata sets none; raises MetadataCorrupt."""
-    for source, policies, path in _topic_policies(txn, topic):
-        found = policies.get("retentionPolicies")
-        if isinstance(found, dict):
-            minutes, megabytes = (
-                _integer(found.get(key, 0), key, path) for key in ("retentionTimeInMinutes", "retentionSizeInMB")
-            )
-            return RetentionInForce(Retention(minutes, megabytes), source)
+    """Return the retention in force, None when nothing here sets one; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.retention is not None:
+            return RetentionInForce(policies.retention, source)
+    return None
+
+
+def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
+    """Return the delayed delivery in force, None when nothing here sets it; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.delayed_delivery is not None:
+            return DeliveryInForce(policies.delayed_delivery, source)
+    return None
+
+
+def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
+    """Return the backlog quotas in force by type, each from the first place that sets that type; raises MetadataCorrupt."""
+    found: dict[str, QuotaInForce] = {}
+    for source, policies in _iter_policies(txn, topic):
+        for kind, quota in policies.backlog_quotas.items():
+            found.setdefault(kind, QuotaInForce(quota, source))
+    return found
+
+
+def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
+    """Return what TOPIC itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
+    wanted = GLOBAL_TOPIC if is_global else TOPIC
+    for source, policies in _iter_topic_policies(txn, topic):
+        if source == wanted:
+            return policies
+    return None
+
+
+def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
+    """Yield (source, policies), the ones that win first."""
+    yield from _iter_topic_policies(txn, topic)
     node = find_node(txn, topic.namespace.policies_path)
-    retention = None if node is None else decode_policies(node.value, node.path).retention
-    return None if retention is None else RetentionInForce(retention, NAMESPACE)
+    if node is not None:
+        yield NAMESPACE, decode_policies(node.value, node.path)
 
 
-def has_policy_events(txn: Txn, namespace: NamespaceName) -> bool:
-    """Whether NAMESPACE keeps topic policies as messages, which outrank its own and are not read."""
-    return any(
-        topic.base.local_name == POLICY_EVENTS and read_topic(txn, topic).number_of_entries > 0
-        for topic in iter_topics(txn, namespace)
-    )
-
-
-def _topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject, str]]:
-    """Yield (source, TopicPolicies, path), the one that wins first."""
+def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
     name = topic.base
+    events = None if topic.is_system else find_policy_events(txn, topic.namespace)
+    if events is not None:
+        for source, kept in ((TOPIC, events.local), (GLOBAL_TOPIC, events.global_)):
+            if name in kept:
+                yield source, decode_topic_policies(kept[name], f"topic policies of {name}")
+        return
     for source, folder in _SCOPES:
         path = f"/admin/topic-policies/{folder}/{name.namespace}/persistent/{encode_name(name.local_name)}"
         node = find_node(txn, path)
         if node is not None:
-            yield source, decode_json_object(node.value, path), path
-
-
-def _integer(value: object, key: str, where: str) -> int:
-    if type(value) is not int:
-        raise MetadataCorrupt(f"{where}: {key} is {type(value).__name__}, expected int", where=where, key=key)
-    return value
+            found: JsonObject = decode_json_object(node.value, path)
+            yield source, decode_topic_policies(found, path)

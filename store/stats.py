@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from store.codec.cursor import Ranges
-from store.codec.policies import PartitionedTopic, Policies, decode_policies
+from store.codec.policies import PartitionedTopic
 from store.cursors import (
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
@@ -20,14 +20,14 @@ from store.cursors import (
     backlog_size_bytes,
     is_subscription,
 )
-from store.errors import StoreError
+from store.errors import MetadataCorrupt, StoreError
 from store.internalstats import iter_cursors
 from store.ledgers import EntryReader
 from store.meta import Txn
-from store.names import NamespaceName, Position, TopicName
+from store.names import Position, TopicName
+from store.policies_in_force import QuotaInForce, find_quotas
 from store.search import read_entry_time
 from store.topics import Topic, read_topic
-from store.tree import find_node
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 EPOCH_PROPERTY = "pulsar.topic.epoch"
@@ -173,15 +173,14 @@ def read_topic_stats(
         if is_subscription(cursor.name)
     }
     slowest = min((cursor.mark_delete for cursor in cursors.values()), default=None)
-    policies = _policies(reader.txn, name.namespace)
-    quotas = policies.backlog_quotas
+    quotas = _quotas(reader.txn, name)
     sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
     epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
     return TopicStats(
         storage_size=topic.total_size_bytes,
         backlog_size=backlog_size_bytes(topic, slowest) if slowest is not None else 0,
-        backlog_quota_limit_size=sizes.limit_size_bytes if sizes else -1,
-        backlog_quota_limit_time=ages.limit_time_seconds if ages else -1,
+        backlog_quota_limit_size=sizes.quota.limit_size_bytes if sizes else -1,
+        backlog_quota_limit_time=ages.quota.limit_time_seconds if ages else -1,
         earliest_msg_publish_time_in_backlogs=_earliest_time(reader, topic, slowest) if options.earliest_time else 0,
         offloaded_storage_size=sum(ledger.size_bytes for ledger in topic.ledgers if ledger.info.offloaded),
         subscriptions=subscriptions,
@@ -233,9 +232,12 @@ def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | No
     return -1 if found is None else found
 
 
-def _policies(txn: Txn, namespace: NamespaceName) -> Policies:
-    node = find_node(txn, namespace.policies_path)
-    return Policies() if node is None else decode_policies(node.value, node.path)
+def _quotas(txn: Txn, name: TopicName) -> dict[str, QuotaInForce]:
+    """Return the backlog quotas in force, nothing when policies are damaged: a store's statistics do not hang on them."""
+    try:
+        return find_quotas(txn, name)
+    except MetadataCorrupt:
+        return {}
 
 
 # -- sums over partitions ---------------------------------------------------------------------------------------------

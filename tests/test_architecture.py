@@ -88,6 +88,7 @@ RANKS = {
     "compactor": 4,
     "delayed": 6,
     "logwriter": 6,
+    "topicpolicies": 6,
     "dump": 7,
 }
 """Layers inside ``store``: a module imports its own layer and those below. What is not named is a read model."""

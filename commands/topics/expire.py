@@ -39,7 +39,7 @@ from store.names import EARLIEST, LATEST, Position
 from store.plans.base import Plan
 from store.plans.cursors import CursorMove, extent_json, plan_moves
 from store.plans.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.policies_in_force import MessageTtl, find_message_ttl, has_policy_events
+from store.policies_in_force import MessageTtl, find_message_ttl
 from store.search import check_clock
 from store.topics import Topic
 
@@ -225,7 +225,7 @@ def _answer(
     cursors, options = question
     ttls: dict[Topic, MessageTtl | None] = {}
     if options.limit_ms is None and options.position is None:
-        ttls = _read_ttls(app, reader, [topic for topic, _ in cursors])
+        ttls = _read_ttls(reader, [topic for topic, _ in cursors])
     if options.forecast_ms is not None:
         return list(_forecast_rows(app, reader, question, ttls))
     request = ExpiryRequest(
@@ -256,14 +256,9 @@ def _moves(
         yield expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
 
 
-def _read_ttls(app: App, reader: EntryReader, topics: list[Topic]) -> dict[Topic, MessageTtl | None]:
+def _read_ttls(reader: EntryReader, topics: list[Topic]) -> dict[Topic, MessageTtl | None]:
     """Return the TTL in force for each topic; raises NothingMatches when there is none at all."""
     ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
-    for namespace in sorted({topic.name.namespace for topic in ttls}):
-        if has_policy_events(reader.txn, namespace):
-            app.warn(
-                f"{namespace}: topic policies kept as messages (__change_events) are not read and may set another TTL"
-            )
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
         raise NothingMatches(
             f"no TTL is in force for {topics[0].name}"

@@ -46,7 +46,7 @@ class BacklogQuota:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a namespace that this toolkit reads or changes; None = not set.
+    """The policies of a namespace or a topic that this toolkit reads or changes; None = not set.
 
     ``backlog_quotas`` is keyed by upstream's type, ``destination_storage`` or ``message_age``.
     """
@@ -101,16 +101,16 @@ def encode_policies(policies: Policies, base: bytes = b"") -> bytes:
     if base and before == policies:
         return base
     if policies.delayed_delivery != before.delayed_delivery:
-        _put(found, "delayed_delivery_policies", policies.delayed_delivery, _delayed_delivery_json)
+        _put(found, "delayed_delivery_policies", policies.delayed_delivery, delayed_delivery_json)
     if policies.message_ttl_seconds != before.message_ttl_seconds:
         _put(found, "message_ttl_in_seconds", policies.message_ttl_seconds, None)
     if policies.retention != before.retention:
-        _put(found, "retention_policies", policies.retention, _retention_json)
+        _put(found, "retention_policies", policies.retention, retention_json)
     if policies.backlog_quotas != before.backlog_quotas:
         quotas = found["backlog_quota_map"] = found.get("backlog_quota_map") or {}
         for kind in {**before.backlog_quotas, **policies.backlog_quotas}:
             if policies.backlog_quotas.get(kind) != before.backlog_quotas.get(kind):
-                _put(quotas, kind, policies.backlog_quotas.get(kind), _backlog_quota_json)
+                _put(quotas, kind, policies.backlog_quotas.get(kind), backlog_quota_json)
     return encode_json_object(found)
 
 
@@ -150,65 +150,70 @@ def _put(found: JsonObject, key: str, value: ValueT | None, to_json: Callable[[V
 
 
 def _policies(found: JsonObject, where: str) -> Policies:
-    delayed = _get(found, "delayed_delivery_policies", dict, None, where)
-    retention = _get(found, "retention_policies", dict, None, where)
-    quotas = _get(found, "backlog_quota_map", dict, None, where) or {}
+    delayed = field_of(found, "delayed_delivery_policies", dict, None, where)
+    retention = field_of(found, "retention_policies", dict, None, where)
+    quotas = field_of(found, "backlog_quota_map", dict, None, where) or {}
     return Policies(
         _delayed_delivery(delayed, where) if delayed is not None else None,
-        _get(found, "message_ttl_in_seconds", int, None, where),
-        _retention(retention, where) if retention is not None else None,
-        {kind: _backlog_quota(quotas, kind, where) for kind in quotas if quotas[kind] is not None},
+        field_of(found, "message_ttl_in_seconds", int, None, where),
+        decode_retention(retention, where) if retention is not None else None,
+        {kind: decode_backlog_quota(quotas, kind, where) for kind in quotas if quotas[kind] is not None},
     )
 
 
 def _delayed_delivery(found: JsonObject, where: str) -> DelayedDelivery:
     return DelayedDelivery(
-        _get(found, "active", bool, False, where),
-        _get(found, "tickTime", int, 0, where),
-        _get(found, "maxDeliveryDelayInMillis", int, 0, where),
+        field_of(found, "active", bool, False, where),
+        field_of(found, "tickTime", int, 0, where),
+        field_of(found, "maxDeliveryDelayInMillis", int, 0, where),
     )
 
 
-def _delayed_delivery_json(value: DelayedDelivery) -> JsonObject:
+def delayed_delivery_json(value: DelayedDelivery) -> JsonObject:
+    """Return ``DelayedDeliveryPolicies`` as JSON."""
     return {"tickTime": value.tick_time_ms, "active": value.active, "maxDeliveryDelayInMillis": value.max_delay_ms}
 
 
-def _retention(found: JsonObject, where: str) -> Retention:
+def decode_retention(found: JsonObject, where: str) -> Retention:
+    """Return the ``RetentionPolicies`` in a JSON object; raises MetadataCorrupt."""
     return Retention(
-        _get(found, "retentionTimeInMinutes", int, 0, where), _get(found, "retentionSizeInMB", int, 0, where)
+        field_of(found, "retentionTimeInMinutes", int, 0, where), field_of(found, "retentionSizeInMB", int, 0, where)
     )
 
 
-def _retention_json(value: Retention) -> JsonObject:
+def retention_json(value: Retention) -> JsonObject:
+    """Return ``RetentionPolicies`` as JSON."""
     return {"retentionTimeInMinutes": value.time_minutes, "retentionSizeInMB": value.size_mb}
 
 
-def _backlog_quota(quotas: JsonObject, kind: str, where: str) -> BacklogQuota:
-    found = _get(quotas, kind, dict, {}, where)
+def decode_backlog_quota(quotas: JsonObject, kind: str, where: str) -> BacklogQuota:
+    """Return the ``BacklogQuotaImpl`` of type KIND in a map of them; raises MetadataCorrupt."""
+    found = field_of(quotas, kind, dict, {}, where)
     # "limit" is the name before 2.9.1; newer brokers write both and read limitSize first.
-    limit = _get(found, "limit", int, 0, where)
+    limit = field_of(found, "limit", int, 0, where)
     return BacklogQuota(
-        _get(found, "limitSize", int, limit, where),
-        _get(found, "limitTime", int, 0, where),
-        _get(found, "policy", str, "", where),
+        field_of(found, "limitSize", int, limit, where),
+        field_of(found, "limitTime", int, 0, where),
+        field_of(found, "policy", str, "", where),
     )
 
 
-def _backlog_quota_json(value: BacklogQuota) -> JsonObject:
+def backlog_quota_json(value: BacklogQuota) -> JsonObject:
+    """Return ``BacklogQuotaImpl`` as JSON, both names of the size limit."""
     size = value.limit_size_bytes
     return {"limit": size, "limitSize": size, "limitTime": value.limit_time_seconds, "policy": value.policy}
 
 
 def _partitioned_topic(found: JsonObject, where: str) -> PartitionedTopic:
-    properties = _get(found, "properties", dict, None, where) or {}
+    properties = field_of(found, "properties", dict, None, where) or {}
     return PartitionedTopic(
-        _get(found, "partitions", int, 0, where),
-        _get(found, "deleted", bool, False, where),
-        {key: _get(properties, key, str, "", where) for key in properties},
+        field_of(found, "partitions", int, 0, where),
+        field_of(found, "deleted", bool, False, where),
+        {key: field_of(properties, key, str, "", where) for key in properties},
     )
 
 
-def _get(found: JsonObject, key: str, kind: type, default: Any, where: str) -> Any:
+def field_of(found: JsonObject, key: str, kind: type, default: Any, where: str) -> Any:  # Any: a KIND, or DEFAULT
     """Return a value of exactly KIND, or DEFAULT when it is absent or null; raises MetadataCorrupt."""
     value = found.get(key)
     if value is None:

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from store.codec.brokerentry import BrokerEntry, encode_broker_entry, strip
+from store.appending import append_payload, closed_ledgers, recover_chain
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.codec.message import decode_message_entry, message_count, transaction_id
 from store.dump.source import EntryRows, Source, ledger_runs
-from store.errors import EntryCorrupt, EntryNotFound, InvalidValue, Refused
-from store.interceptors import Append, InterceptorChain, open_chain
+from store.errors import InvalidValue, Refused
+from store.interceptors import InterceptorChain, open_chain
 from store.ledgers import EntryReader, open_reader
 from store.logwriter import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
 from store.meta import Store, Txn
 from store.names import Position, TopicName, parse_topic
 from store.plans.base import Plan, Step, put_value_step
-from store.topics import Topic, partition_count, read_topic
+from store.topics import partition_count, read_topic
 from store.tree import find_node
 
 Advance = Callable[[int], None]  # told how many more entries are done
@@ -142,7 +141,7 @@ def _iter_ledgers(
     for topic, stream in _topics(reader.txn, source, options, found):
         chain = open_chain(options.interceptors)
         if chain:
-            _recover(reader, topic.name, chain)
+            recover_chain(reader, topic.name, chain)
         runs = (run for rows in stream for run in ledger_runs(rows))
         for ledger_id, group in groupby(runs, key=lambda run: int(run.ledger_ids[0])):
             spec = LedgerSpec(
@@ -177,41 +176,10 @@ def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) 
     view = memoryview(columns.data.data)
     parts: list[bytes] = []
     for start, size in zip(columns.starts.tolist(), columns.sizes.tolist(), strict=True):
-        parts.append(_append(view[start : start + size], chain, now_ms))
+        parts.append(append_payload(view[start : start + size], chain, now_ms))
     sizes = np.array([len(part) for part in parts], np.int64)
     data = np.frombuffer(b"".join(parts), np.uint8)
     return PayloadColumns(data, np.cumsum(sizes) - sizes, sizes, columns.entry_ids)
-
-
-def _append(payload: memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
-    """Return the entry as a broker with CHAIN would append it; what is no message gets no header there."""
-    try:
-        metadata = decode_message_entry(payload, "entry", verify=False).metadata
-    except EntryCorrupt:
-        return bytes(payload)
-    # A batch of a transaction is appended as one message, see docs/formats/message.md.
-    told = 1 if transaction_id(metadata) is not None else message_count(metadata)
-    broker = chain.intercept(Append(now_ms, told))
-    front = b"" if broker is None else encode_broker_entry(broker)
-    return front + bytes(strip(payload, "entry"))
-
-
-def _recover(reader: EntryReader, name: TopicName, chain: InterceptorChain) -> None:
-    """Let CHAIN go on where the topic in the store ends."""
-    if find_node(reader.txn, name.path) is None:
-        return
-    topic = read_topic(reader.txn, name)
-    chain.recover(topic.managed.properties, _last_broker_entry(reader, topic))
-
-
-def _last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
-    last = topic.last_confirmed
-    if last.entry_id < 0:
-        return None
-    try:
-        return decode_message_entry(reader.read(last.ledger_id, last.entry_id).payload, f"entry {last}").broker
-    except (EntryNotFound, EntryCorrupt):
-        return None
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -240,7 +208,7 @@ def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: i
     node = find_node(txn, topic.name.path)
     managed, value = ManagedLedger(), b""
     if node is not None:
-        managed, value = _closed(read_topic(txn, topic.name), now_ms), node.value
+        managed, value = closed_ledgers(read_topic(txn, topic.name), now_ms), node.value
     if managed.ledgers and managed.ledgers[-1].ledger_id >= infos[0].ledger_id:
         raise Refused(
             f"{topic.name} ends with ledger {managed.ledgers[-1].ledger_id}: ledger {infos[0].ledger_id} cannot come behind it",
@@ -249,15 +217,6 @@ def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: i
     properties = {**managed.properties, **topic.properties}
     managed = replace(managed, ledgers=(*managed.ledgers, *infos), properties=properties)
     return put_value_step(txn, topic.name.path, encode_managed_ledger(managed, value), now_ms)
-
-
-def _closed(topic: Topic, now_ms: int) -> ManagedLedger:
-    """Return the ledger list of TOPIC with its last ledger closed: a broker looks for the end of the last one only."""
-    if not topic.ledgers or not topic.ledgers[-1].is_open:
-        return topic.managed
-    last = topic.ledgers[-1]
-    info = replace(last.info, entries=last.entries, size_bytes=last.size_bytes, timestamp_ms=now_ms)
-    return replace(topic.managed, ledgers=(*topic.managed.ledgers[:-1], info))
 
 
 def _report(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> dict[str, Any]:  # Any: JSON

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from store.codec.policies import Policies, decode_policies, encode_policies
+from store.codec.policies import JsonObject, Policies, decode_policies, encode_policies
 from store.errors import NamespaceNotFound
 from store.meta import Txn
 from store.names import NamespaceName
-from store.plans.base import Step, put_value_step
+from store.plans.base import Plan, Report, Step, put_value_step
 from store.topics import check_namespace
 from store.tree import Node, find_node
+
+Change = Callable[[Policies], Policies]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyJob:
+    """What to do with policies: the command's name, the change, and the part of them that reports show."""
+
+    command: str
+    change: Change
+    shown: Callable[[Policies], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +40,7 @@ def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
     return None if node is None else decode_policies(node.value, node.path)
 
 
-def change_policies(
-    txn: Txn, namespace: NamespaceName, change: Callable[[Policies], Policies], now_ms: int
-) -> PolicyChange:
+def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:
     """Return what CHANGE makes of the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
     before = decode_policies(node.value, node.path)
@@ -40,6 +49,17 @@ def change_policies(
         return PolicyChange(before, after, ())
     step = put_value_step(txn, namespace.policies_path, encode_policies(after, node.value), now_ms)
     return PolicyChange(before, after, (step,))
+
+
+def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
+    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
+    changed = change_policies(txn, namespace, job.change, now_ms)
+    report: Report = {
+        "namespace": str(namespace),
+        "before": job.shown(changed.before),
+        "after": job.shown(changed.after),
+    }
+    return Plan(job.command, txn.id, changed.steps, (report,))
 
 
 def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:

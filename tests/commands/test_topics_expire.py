@@ -269,7 +269,18 @@ def test_a_topic_without_ttl_stays(cli: Cli, made: Path) -> None:
     ]
 
 
-def test_policies_kept_as_messages_are_mentioned(cli: Cli, tmp_path: Path) -> None:
+def test_a_ttl_kept_as_a_message_counts(cli: Cli, tmp_path: Path) -> None:
+    cursors = {"sub": CursorInfo(-1, Position(10, -1))}
+    made = [Made(CREATED_MS - 300_000), Made(CREATED_MS - 100_000), Made(CREATED_MS)]
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([made], cursors=cursors)})
+    put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 1000, "replication_clusters": ["here"]})
+    assert cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "150").exit_code == 0
+    ask = ("--store", path, "--now", f"@{CREATED_MS}", "topics", "expire", "a/b/t", "-s", "sub", "--ttl", "--dry-run")
+    row = cli(*ask, "-o", "json").json
+    assert (row["ttl"], row["ttlSource"], row["after"]["markDeletePosition"]) == (150, "topic", "10:0")
+
+
+def test_policies_that_cannot_be_read_stop_it(cli: Cli, tmp_path: Path) -> None:
     cursors = {"sub": CursorInfo(-1, Position(10, -1))}
     topics = {
         "a/b/t": MadeTopic([[Made(CREATED_MS)]], cursors=cursors),
@@ -277,8 +288,9 @@ def test_policies_kept_as_messages_are_mentioned(cli: Cli, tmp_path: Path) -> No
     }
     path = make_store(tmp_path / "made", topics)
     put_json(path, "/admin/policies/a/b", {"message_ttl_in_seconds": 1})
-    result = cli("--store", path, "topics", "expire", "a/b/t", "-s", "sub", "--ttl", "--dry-run")
-    assert "a/b: topic policies kept as messages (__change_events) are not read" in result.stderr
+    result = cli("--store", path, "topics", "expire", "a/b/t", "-s", "sub", "--ttl", "--dry-run", "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (6, "metadata-corrupt")
+    assert "the topic policies of a/b are unknown" in result.error["message"]
 
 
 # -- forecast ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,178 @@
+"""What the policy commands of topics and namespaces share: the options of pulsar-admin, and each policy's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import click
+
+from pulsar_admin.options import DURATION, DURATION_OR_MINUS, SIZE_OR_MINUS, gather
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    JsonObject,
+    Policies,
+    Retention,
+    backlog_quota_json,
+    delayed_delivery_json,
+    retention_json,
+)
+from store.errors import InvalidValue
+
+Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+QUOTA_TYPES = ("destination_storage", "message_age")
+QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+_INT_MAX = 2**31 - 1
+_NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
+_NO_RETENTION = {"retentionTimeInMinutes": None, "retentionSizeInMB": None}
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def delivery_json(delivery: DelayedDelivery | None) -> JsonObject:
+    """Return delayed delivery with upstream's keys, null where it is not set."""
+    return dict(_NO_DELIVERY) if delivery is None else delayed_delivery_json(delivery)
+
+
+def ttl_json(seconds: int | None) -> JsonObject:
+    """Return the message TTL, null where it is not set."""
+    return {"messageTTL": seconds}
+
+
+def retention_or_null_json(retention: Retention | None) -> JsonObject:
+    """Return the retention with upstream's keys, null where it is not set."""
+    return dict(_NO_RETENTION) if retention is None else retention_json(retention)
+
+
+def quotas_json(policies: Policies) -> JsonObject:
+    """Return the backlog quotas by upstream's types, null where one is not set."""
+    quotas = policies.backlog_quotas
+    return {
+        kind: None if kind not in quotas else backlog_quota_json(quotas[kind])
+        for kind in dict.fromkeys((*QUOTA_TYPES, *quotas))
+    }
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """Options of ``set-delayed-delivery``."""
+
+    enable: bool
+    disable: bool
+    time_ms: int
+    max_delay_ms: int
+
+    def parsed(self) -> DelayedDelivery:
+        """Return the policy; raises InvalidValue for both or neither of --enable and --disable, or times out of range."""
+        if self.enable == self.disable:
+            raise InvalidValue("Need to specify either --enable or --disable")
+        if not 0 < self.time_ms < 2**63 or not 0 <= self.max_delay_ms < 2**63:
+            raise InvalidValue(
+                f"tick {self.time_ms} ms must be above 0, maximum delay {self.max_delay_ms} ms 0 or more",
+                hint="a maximum delay of 0 is none",
+            )
+        return DelayedDelivery(self.enable, self.time_ms, self.max_delay_ms)
+
+
+def delivery_options(function: Function) -> Function:
+    """Add the options of ``set-delayed-delivery``, handed over as ``options: DeliveryOptions``."""
+    decorated: Any = gather(DeliveryOptions)(function)
+    text = "Longest delay; 0: any."
+    decorated = click.option("-md", "--maxDelay", "max_delay_ms", type=DURATION, default="0", help=text)(decorated)
+    decorated = click.option(
+        "-t", "--time", "time_ms", type=DURATION, default="1s", show_default=True, help="The tick."
+    )(decorated)
+    decorated = click.option("-d", "--disable", is_flag=True, help="Deliver everything at once.")(decorated)
+    return click.option("-e", "--enable", is_flag=True, help="Delay messages.")(decorated)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    """Options of ``set-retention``."""
+
+    time_ms: int
+    size_bytes: int
+
+    def parsed(self) -> Retention:
+        """Return the policy in upstream's units, rounded down as upstream does; raises InvalidValue out of range."""
+        minutes = -1 if self.time_ms < 0 else self.time_ms // 60_000
+        megabytes = -1 if self.size_bytes < 0 else self.size_bytes >> 20
+        if max(minutes, megabytes) > _INT_MAX:
+            raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {_INT_MAX} at most")
+        return Retention(minutes, megabytes)
+
+
+def retention_options(function: Function) -> Function:
+    """Add the options of ``set-retention``, handed over as ``options: RetentionOptions``."""
+    decorated: Any = gather(RetentionOptions)(function)
+    text = "Keep this much: 10M, 16G, 3T; -1: all, below 1M: none."
+    decorated = click.option("-s", "--size", "size_bytes", type=SIZE_OR_MINUS, required=True, help=text)(decorated)
+    text = "Keep this long: 100m, 3h, 2d, 5w, or seconds; -1: for ever, below a minute: not at all."
+    decorated = click.option("-t", "--time", "time_ms", type=DURATION_OR_MINUS, required=True, help=text)(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaOptions:
+    """Options of ``set-backlog-quota``."""
+
+    limit_bytes: int
+    limit_time_ms: int
+    policy: str
+    kind: str
+
+    def change(self, policies: Policies) -> Policies:
+        """Return POLICIES with this quota; raises InvalidValue for a time out of range."""
+        seconds = -1 if self.limit_time_ms < 0 else self.limit_time_ms // 1000
+        if seconds > _INT_MAX:
+            raise InvalidValue(f"{seconds} seconds: {_INT_MAX} at most")
+        quota = BacklogQuota(max(self.limit_bytes, -1), seconds, self.policy)
+        return replace(policies, backlog_quotas={**policies.backlog_quotas, self.kind: quota})
+
+
+def quota_options(function: Function) -> Function:
+    """Add the options of ``set-backlog-quota``, handed over as ``options: QuotaOptions``."""
+    decorated: Any = quota_type_option(gather(QuotaOptions)(function))
+    text = "What happens beyond it."
+    decorated = click.option("-p", "--policy", type=click.Choice(QUOTA_POLICIES), required=True, help=text)(decorated)
+    text = "Longest age of the backlog: 100m, 3h, 2d, 5w, or seconds; -1: any."
+    decorated = click.option("-lt", "--limitTime", "limit_time_ms", type=DURATION_OR_MINUS, default="-1", help=text)(
+        decorated
+    )
+    text = "Largest size of the backlog: 10M, 16G; -1: any."
+    decorated = click.option("-l", "--limit", "limit_bytes", type=SIZE_OR_MINUS, default="-1", help=text)(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def quota_type_option(function: Function) -> Function:
+    """Add ``-t/--type``, handed over as ``kind: str``."""
+    return click.option(
+        "-t",
+        "--type",
+        "kind",
+        type=click.Choice(QUOTA_TYPES),
+        default=QUOTA_TYPES[0],
+        show_default=True,
+        help="Which quota: of size, or of age.",
+    )(function)
+
+
+def parse_ttl(ttl_ms: int, least: int) -> int:
+    """Return a TTL in seconds; raises InvalidValue when it is below LEAST or no 32-bit integer."""
+    seconds = ttl_ms // 1000
+    if not least <= seconds <= _INT_MAX:
+        raise InvalidValue(f"a TTL of {seconds} s: it must be {least} to {_INT_MAX}", value=seconds)
+    return seconds
+
+
+def without_quota(policies: Policies, kind: str) -> Policies:
+    """Return POLICIES without the backlog quota KIND."""
+    return replace(
+        policies, backlog_quotas={key: quota for key, quota in policies.backlog_quotas.items() if key != kind}
+    )

@@ -1,0 +1,330 @@
+"""Policies of topics: ``set-``, ``get-`` and ``remove-`` of delayed delivery, message TTL, retention and backlog quota."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from commands.policies import (
+    DeliveryOptions,
+    QuotaOptions,
+    RetentionOptions,
+    delivery_json,
+    delivery_options,
+    parse_ttl,
+    quota_options,
+    quota_type_option,
+    quotas_json,
+    retention_options,
+    retention_or_null_json,
+    ttl_json,
+    without_quota,
+)
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import DURATION, TopicSelection, command, pass_app, topics_argument
+from store.codec.policies import JsonObject, Policies
+from store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, TopicNotFound
+from store.meta import Txn
+from store.names import TopicName
+from store.plans.policies import PolicyJob
+from store.topics import select_topics
+
+_CHANGE = "The change: the policy before and after, the event's position in __change_events, and the undo command."
+_VALUE = "One object a topic with upstream's keys, null where it is not set; with --applied also where it is set."
+_SETS: Any = {
+    "changes": True,
+    "output": _CHANGE,
+    "errors": [TopicNotFound, InvalidValue, MetadataCorrupt, Refused, StalePlan],
+}
+_GETS: Any = {"output": _VALUE, "errors": [TopicNotFound, MetadataCorrupt]}
+_BROKER = "broker-default"
+
+Value = tuple[JsonObject, object]  # the policy as JSON, and its source
+
+
+def _applied_option(function: Any) -> Any:  # Any: click's
+    text = "What is in force: of the topic, else of the namespace, else what a broker has by default."
+    return click.option("-ap", "--applied", is_flag=True, help=text)(function)
+
+
+def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
+    """Preview or apply JOB on the topics meant."""
+    from store.topicpolicies import apply_changes, read_changes
+
+    if app.settings.plan is not None:
+        raise Refused(
+            "a topic policy is not kept as a plan: its event is written before the change",
+            hint="use --dry-run to see it",
+        )
+    with app.store.read() as txn:
+        names = _names(txn, selection)
+        changes = read_changes(txn, names, job)
+        rows = [
+            {"change": None, **change.report(job), "dryRun": app.settings.dry_run, "undo": None} for change in changes
+        ]
+    if app.settings.dry_run or not any(change.changes for change in changes):
+        app.emit(rows[0] if len(rows) == 1 else rows)
+        return
+    from store.meta import open_store
+
+    app.close()
+    with open_store(app.settings.store, writable=True) as store:
+        app.emit(apply_changes(store, names, job, app.now_ms))
+
+
+def _names(txn: Txn, selection: TopicSelection) -> list[TopicName]:
+    names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    return list(dict.fromkeys(name.base for name in names))
+
+
+def _get(
+    app: App, selection: TopicSelection, own: Callable[[Txn, TopicName], Value], columns: tuple[Column, ...]
+) -> None:
+    with app.store.read() as txn:
+        rows: list[dict[str, Any]] = []  # Any: JSON
+        for name in _names(txn, selection):
+            value, source = own(txn, name)
+            rows.append({"topic": str(name), **value, "source": source})
+    if selection.single is not None:
+        app.emit(rows[0])
+    else:
+        app.emit_rows(rows, (Column("TOPIC", "topic"), *columns, Column("SOURCE", "source")))
+
+
+def _own(txn: Txn, name: TopicName) -> Policies:
+    from store.policies_in_force import find_topic_policies
+
+    return find_topic_policies(txn, name) or Policies()
+
+
+# -- delayed delivery -------------------------------------------------------------------------------------------------
+
+
+@command(
+    "set-delayed-delivery",
+    examples=[
+        "pulsar-admin topics set-delayed-delivery acme/delayed/reminders --enable -t 1s --maxDelay 10d --dry-run"
+    ],
+    **_SETS,
+)
+@topics_argument
+@delivery_options
+@pass_app
+def set_delivery(app: App, selection: TopicSelection, options: DeliveryOptions) -> None:
+    """Set the delayed delivery policy of topics, as pulsar-admin does."""
+    delivery = options.parsed()
+    _change(app, selection, _delivery_job("set", lambda policies: replace(policies, delayed_delivery=delivery)))
+
+
+@command(
+    "remove-delayed-delivery",
+    examples=["pulsar-admin topics remove-delayed-delivery acme/delayed/reminders --dry-run"],
+    **_SETS,
+)
+@topics_argument
+@pass_app
+def remove_delivery(app: App, selection: TopicSelection) -> None:
+    """Remove the delayed delivery policy of topics: the namespace's counts again."""
+    _change(app, selection, _delivery_job("remove", lambda policies: replace(policies, delayed_delivery=None)))
+
+
+def _delivery_job(verb: str, change: Callable[[Policies], Policies]) -> PolicyJob:
+    return PolicyJob(
+        f"topics {verb}-delayed-delivery", change, lambda policies: delivery_json(policies.delayed_delivery)
+    )
+
+
+@command(
+    "get-delayed-delivery",
+    examples=["pulsar-admin topics get-delayed-delivery acme/delayed/reminders --applied"],
+    **_GETS,
+)
+@topics_argument
+@_applied_option
+@pass_app
+def get_delivery(app: App, selection: TopicSelection, applied: bool) -> None:
+    """Show the delayed delivery policy of topics."""
+    columns = (
+        Column("ACTIVE", "active"),
+        Column("TICK", "tickTime", "number"),
+        Column("MAX DELAY", "maxDeliveryDelayInMillis", "number"),
+    )
+    _get(app, selection, _delivery_in_force if applied else _own_delivery, columns)
+
+
+def _own_delivery(txn: Txn, name: TopicName) -> Value:
+    delivery = _own(txn, name).delayed_delivery
+    return delivery_json(delivery), None if delivery is None else "topic"
+
+
+def _delivery_in_force(txn: Txn, name: TopicName) -> Value:
+    from store.policies_in_force import BROKER_DELIVERY, find_delivery
+
+    found = find_delivery(txn, name)
+    if found is None:
+        return delivery_json(BROKER_DELIVERY), _BROKER
+    return delivery_json(found.delivery), found.source
+
+
+# -- message TTL ------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "set-message-ttl", examples=["pulsar-admin topics set-message-ttl public/default/plain -t 3d --dry-run"], **_SETS
+)
+@topics_argument
+@click.option("-t", "--ttl", "ttl_ms", type=DURATION, required=True, help="100m, 3h, 2d, 5w, or seconds; 1 at least.")
+@pass_app
+def set_ttl(app: App, selection: TopicSelection, ttl_ms: int) -> None:
+    """Set how long the messages of topics live."""
+    seconds = parse_ttl(ttl_ms, 1)
+    _change(app, selection, _ttl_job("set", seconds))
+
+
+@command(
+    "remove-message-ttl", examples=["pulsar-admin topics remove-message-ttl public/default/plain --dry-run"], **_SETS
+)
+@topics_argument
+@pass_app
+def remove_ttl(app: App, selection: TopicSelection) -> None:
+    """Remove the message TTL of topics: the namespace's counts again."""
+    _change(app, selection, _ttl_job("remove", None))
+
+
+def _ttl_job(verb: str, seconds: int | None) -> PolicyJob:
+    return PolicyJob(
+        f"topics {verb}-message-ttl",
+        lambda policies: replace(policies, message_ttl_seconds=seconds),
+        lambda policies: ttl_json(policies.message_ttl_seconds),
+    )
+
+
+@command("get-message-ttl", examples=["pulsar-admin topics get-message-ttl public/default/plain --applied"], **_GETS)
+@topics_argument
+@_applied_option
+@pass_app
+def get_ttl(app: App, selection: TopicSelection, applied: bool) -> None:
+    """Show the message TTL of topics in seconds."""
+    _get(app, selection, _ttl_in_force if applied else _own_ttl, (Column("TTL", "messageTTL", "number"),))
+
+
+def _own_ttl(txn: Txn, name: TopicName) -> Value:
+    seconds = _own(txn, name).message_ttl_seconds
+    return ttl_json(seconds), None if seconds is None else "topic"
+
+
+def _ttl_in_force(txn: Txn, name: TopicName) -> Value:
+    from store.policies_in_force import find_message_ttl
+
+    found = find_message_ttl(txn, name)
+    return (ttl_json(0), _BROKER) if found is None else (ttl_json(found.seconds), found.source)
+
+
+# -- retention --------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "set-retention", examples=["pulsar-admin topics set-retention public/default/plain -t 2d -s 10G --dry-run"], **_SETS
+)
+@topics_argument
+@retention_options
+@pass_app
+def set_retention(app: App, selection: TopicSelection, options: RetentionOptions) -> None:
+    """Set how long and how much of topics is kept when every subscription has consumed it; whole minutes and MB."""
+    retention = options.parsed()
+    _change(app, selection, _retention_job("set", lambda policies: replace(policies, retention=retention)))
+
+
+@command("remove-retention", examples=["pulsar-admin topics remove-retention public/default/plain --dry-run"], **_SETS)
+@topics_argument
+@pass_app
+def remove_retention(app: App, selection: TopicSelection) -> None:
+    """Remove the retention of topics: the namespace's counts again."""
+    _change(app, selection, _retention_job("remove", lambda policies: replace(policies, retention=None)))
+
+
+def _retention_job(verb: str, change: Callable[[Policies], Policies]) -> PolicyJob:
+    return PolicyJob(f"topics {verb}-retention", change, lambda policies: retention_or_null_json(policies.retention))
+
+
+@command("get-retention", examples=["pulsar-admin topics get-retention public/default/plain --applied"], **_GETS)
+@topics_argument
+@_applied_option
+@pass_app
+def get_retention(app: App, selection: TopicSelection, applied: bool) -> None:
+    """Show the retention of topics in minutes and MB; -1 is infinite."""
+    columns = (Column("MINUTES", "retentionTimeInMinutes", "number"), Column("MB", "retentionSizeInMB", "number"))
+    _get(app, selection, _retention_in_force if applied else _own_retention, columns)
+
+
+def _own_retention(txn: Txn, name: TopicName) -> Value:
+    retention = _own(txn, name).retention
+    return retention_or_null_json(retention), None if retention is None else "topic"
+
+
+def _retention_in_force(txn: Txn, name: TopicName) -> Value:
+    from store.policies_in_force import BROKER_RETENTION, find_retention
+
+    found = find_retention(txn, name)
+    if found is None:
+        return retention_or_null_json(BROKER_RETENTION), _BROKER
+    return retention_or_null_json(found.retention), found.source
+
+
+# -- backlog quotas ---------------------------------------------------------------------------------------------------
+
+
+@command(
+    "set-backlog-quota",
+    examples=["pulsar-admin topics set-backlog-quota public/default/plain -l 10G -p producer_exception --dry-run"],
+    **_SETS,
+)
+@topics_argument
+@quota_options
+@pass_app
+def set_quota(app: App, selection: TopicSelection, options: QuotaOptions) -> None:
+    """Set a backlog quota of topics."""
+    _change(app, selection, PolicyJob("topics set-backlog-quota", options.change, quotas_json))
+
+
+@command(
+    "remove-backlog-quota",
+    examples=["pulsar-admin topics remove-backlog-quota public/default/plain --dry-run"],
+    **_SETS,
+)
+@topics_argument
+@quota_type_option
+@pass_app
+def remove_quota(app: App, selection: TopicSelection, kind: str) -> None:
+    """Remove a backlog quota of topics: the namespace's counts again."""
+    job = PolicyJob("topics remove-backlog-quota", lambda policies: without_quota(policies, kind), quotas_json)
+    _change(app, selection, job)
+
+
+@command(
+    "get-backlog-quotas", examples=["pulsar-admin topics get-backlog-quotas public/default/plain --applied"], **_GETS
+)
+@topics_argument
+@_applied_option
+@pass_app
+def get_quotas(app: App, selection: TopicSelection, applied: bool) -> None:
+    """Show the backlog quotas of topics by type."""
+    columns = (Column("SIZE", "destination_storage"), Column("AGE", "message_age"))
+    _get(app, selection, _quotas_in_force if applied else _own_quotas, columns)
+
+
+def _own_quotas(txn: Txn, name: TopicName) -> Value:
+    policies = _own(txn, name)
+    return quotas_json(policies), dict.fromkeys(policies.backlog_quotas, "topic")
+
+
+def _quotas_in_force(txn: Txn, name: TopicName) -> Value:
+    from store.policies_in_force import find_quotas
+
+    found = find_quotas(txn, name)
+    policies = Policies(backlog_quotas={kind: one.quota for kind, one in found.items()})
+    return quotas_json(policies), {kind: one.source for kind, one in found.items()}

@@ -1,0 +1,153 @@
+"""Topic policies as messages of ``__change_events``: AVRO by the schema of the topic, one key a topic.
+
+Upstream: ``PulsarEvent``, ``TopicPoliciesEvent``, ``TopicPolicies``, ``TopicPoliciesService`` (Pulsar 4.0.8). Fields are kept by name,
+so that what a newer broker added survives a change. The schema of 4.0.8 is ``store/proto/pulsar_event.avsc``, byte for byte as that
+broker registers it. Offsets and fields: docs/formats/topic-policies.md.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from store.errors import EntryCorrupt, InvalidValue
+from store.names import TopicName, parse_topic
+
+GLOBAL_PREFIX = "__G__"
+"""Before the key of policies for all clusters; brokers before 4.0.6 left it out."""
+UPDATE, DELETE, INSERT = "UPDATE", "DELETE", "INSERT"
+NEW_POLICIES: Mapping[str, Any] = {  # Any: values by the schema
+    "backLogQuotaMap": {},
+    "isGlobal": False,
+    "subscriptionPolicies": {},
+    "subscriptionTypesEnabled": [],
+}
+"""``TopicPolicies`` that sets nothing, as a broker writes it; fields left out are null."""
+_TOPIC_POLICY = "TOPIC_POLICY"
+_SCHEMA_ERRORS = (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_DATA_ERRORS = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvent:
+    """A change of one topic's policies. ``policies``: fields of ``TopicPolicies``, None where the event has none.
+
+    ``replicate_to``: the clusters that are to have it; the local one alone for policies of this cluster, None: all.
+    """
+
+    topic: TopicName
+    action: str
+    policies: Mapping[str, Any] | None  # Any: values by the schema
+    replicate_to: tuple[str, ...] | None = None
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the policies are those for all clusters."""
+        return bool((self.policies or {}).get("isGlobal"))
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A definition that events are written by. ``version``: the bytes that messages name it by."""
+
+    definition: bytes
+    version: bytes = field(default=b"\0" * 8)
+
+
+def builtin_schema() -> bytes:
+    """Return the definition of ``PulsarEvent`` as Pulsar 4.0.8 registers it."""
+    return (Path(__file__).parent.parent / "proto" / "pulsar_event.avsc").read_bytes()
+
+
+def event_key(topic: TopicName, *, is_global: bool = False) -> str:
+    """Return the key of TOPIC's events; partitions share their topic's."""
+    return (GLOBAL_PREFIX if is_global else "") + str(topic.base)
+
+
+def topic_of_key(key: str) -> tuple[TopicName, bool]:
+    """Return the topic that a key names, and whether it is the one for all clusters; raises InvalidValue."""
+    return parse_topic(key.removeprefix(GLOBAL_PREFIX)).base, key.startswith(GLOBAL_PREFIX)
+
+
+def decode_policy_event(payload: bytes | memoryview, schema: AvroSchema, where: str) -> PolicyEvent | None:
+    """Return the event in PAYLOAD, None when it concerns no policies of a persistent topic; raises EntryCorrupt."""
+    parsed = _parsed(schema.definition, where)
+    stream = io.BytesIO(payload)
+    try:
+        record: Any = fastavro.schemaless_reader(stream, parsed, None)  # Any: by the schema
+    except _DATA_ERRORS as error:
+        raise EntryCorrupt(f"{where}: no PulsarEvent: {error or type(error).__name__}") from error
+    if stream.tell() != len(payload):
+        raise EntryCorrupt(f"{where}: {len(payload) - stream.tell()} bytes behind a PulsarEvent")
+    if not isinstance(record, dict) or record.get("eventType") != _TOPIC_POLICY:
+        return None
+    return _event(record, where)
+
+
+def _event(record: dict[str, Any], where: str) -> PolicyEvent | None:  # Any: by the schema
+    inner, action, replicate_to = record.get("topicPoliciesEvent"), record.get("actionType"), record.get("replicateTo")
+    names = [
+        inner.get(name) if isinstance(inner, dict) else None for name in ("domain", "tenant", "namespace", "topic")
+    ]
+    if not isinstance(inner, dict) or not all(isinstance(name, str) and name for name in names):
+        raise EntryCorrupt(f"{where}: a PulsarEvent that names no topic")
+    domain, tenant, namespace, local_name = names
+    if domain == "non-persistent":
+        return None
+    policies = inner.get("policies")
+    try:
+        topic = parse_topic(f"{domain}://{tenant}/{namespace}/{local_name}")
+    except InvalidValue as error:
+        raise EntryCorrupt(f"{where}: {error.message}") from error
+    return PolicyEvent(
+        topic,
+        str(action),
+        policies if isinstance(policies, dict) else None,
+        tuple(map(str, replicate_to)) if isinstance(replicate_to, list) else None,
+    )
+
+
+def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
+    """Return EVENT as a broker with SCHEMA writes it; fields that the schema does not know are left out.
+
+    Raises EntryCorrupt when the schema is none of ``PulsarEvent``.
+    """
+    topic = event.topic.base
+    record = {
+        "actionType": event.action,
+        "eventType": _TOPIC_POLICY,
+        "replicateTo": None if event.replicate_to is None else list(event.replicate_to),
+        "topicPoliciesEvent": {
+            "domain": "persistent",
+            "tenant": topic.namespace.tenant,
+            "namespace": topic.namespace.namespace,
+            "topic": topic.local_name,
+            "policies": None if event.policies is None else dict(event.policies),
+        },
+    }
+    out = io.BytesIO()
+    try:
+        fastavro.schemaless_writer(out, _parsed(schema.definition, "the schema of __change_events"), record)
+    except _DATA_ERRORS as error:
+        raise EntryCorrupt(f"an event of {topic} does not fit the schema of __change_events: {error}") from error
+    return out.getvalue()
+
+
+@lru_cache(maxsize=8)
+def _parse(definition: bytes) -> Any:  # Any: fastavro's parsed schema
+    return fastavro.parse_schema(json.loads(definition))
+
+
+def _parsed(definition: bytes, where: str) -> Any:  # Any: fastavro's parsed schema
+    try:
+        return _parse(definition)
+    except _SCHEMA_ERRORS as error:
+        raise EntryCorrupt(f"{where}: no AVRO schema: {error}") from error

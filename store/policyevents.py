@@ -1,0 +1,142 @@
+"""Topic policies that a namespace keeps as messages of ``__change_events``: the last event of every key (pulsar.md §1.12).
+
+Read as a broker reads them: the compacted view, then what lies behind it. Upstream: ``SystemTopicBasedTopicPoliciesService``
+(Pulsar 4.0.8). Once that topic is there, it alone counts; without it, the metadata backend's nodes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.codec.schema import SchemaLocator, decode_schema_entry, decode_schema_locator
+from store.errors import EntryCorrupt, EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, StoreError
+from store.ledgers import EntryReader
+from store.meta import Txn
+from store.names import NamespaceName, TopicName
+from store.topics import Topic, partition_count, read_topic
+from store.tree import find_node
+
+EVENTS_TOPIC = "__change_events"
+_MEMO = "policyevents"
+
+Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
+
+
+@dataclass(slots=True)
+class PolicyEvents:
+    """The policies of a namespace's topics by base name. ``replicate_to``: of the newest event for this cluster alone."""
+
+    local: dict[TopicName, Fields] = field(default_factory=dict)
+    global_: dict[TopicName, Fields] = field(default_factory=dict)
+    replicate_to: tuple[str, ...] | None = None
+
+
+def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    """Return the partitions of NAMESPACE's ``__change_events``, or the one topic, or nothing when there is none."""
+    name = TopicName(namespace, EVENTS_TOPIC)
+    partitions = partition_count(txn, name)
+    names = tuple(map(name.partition, range(partitions))) if partitions else (name,)
+    return tuple(topic for topic in names if find_node(txn, topic.path) is not None)
+
+
+def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
+    """Return what the events of NAMESPACE say, None when it has no ``__change_events``; kept for the life of TXN.
+
+    Raises MetadataCorrupt when an event cannot be read: what it said is unknown.
+    """
+    key = (_MEMO, namespace)
+    if key not in txn.memo:
+        names = event_topics(txn, namespace)
+        txn.memo[key] = _read(txn, namespace, names) if names else None
+    found: PolicyEvents | None = txn.memo[key]
+    return found
+
+
+def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:
+    topics = [read_topic(txn, name) for name in names]
+    events = PolicyEvents()
+    if not any(topic.number_of_entries for topic in topics):
+        return events
+    # Imported here: most questions meet no events.
+    from store.entrylogs import EntryFiles
+
+    with EntryFiles(txn.store, txn) as files:
+        reader = EntryReader(files, txn)
+        for topic in topics:
+            try:
+                _replay(reader, topic, events)
+            except (EntryCorrupt, InvalidValue) as error:
+                raise _unknown(namespace, error) from error
+    return events
+
+
+def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
+    from store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
+    from store.compaction.reading import iter_view
+    from store.compaction.view import open_view
+
+    schemas: dict[bytes | None, AvroSchema] = {}
+    problems: list[StoreError] = []
+    for message in iter_view(reader, topic, open_view(reader, topic), problems):
+        if message.null_value:
+            base, is_global = topic_of_key(message.key or "")
+            (events.global_ if is_global else events.local).pop(base, None)
+            continue
+        version = message.schema_version
+        if version not in schemas:
+            definition = find_definition(reader, topic.name, version)
+            schemas[version] = AvroSchema(definition or builtin_schema())
+        event = decode_policy_event(message.payload, schemas[version], f"entry {message.position} of {topic.name}")
+        if event is not None:
+            _apply(events, event)
+    if problems:
+        raise _unknown(topic.name.namespace, problems[0])
+
+
+def _apply(events: PolicyEvents, event: Any) -> None:  # Any: PolicyEvent, imported where events are
+    from store.codec.policyevent import DELETE, INSERT, UPDATE
+
+    kept = events.global_ if event.is_global else events.local
+    if event.action == DELETE:
+        kept.pop(event.topic.base, None)
+    elif event.action in (INSERT, UPDATE) and event.policies is not None:
+        if event.action == UPDATE or event.topic.base not in kept:
+            kept[event.topic.base] = event.policies
+        if not event.is_global and event.replicate_to:
+            events.replicate_to = event.replicate_to
+
+
+def _unknown(namespace: NamespaceName, error: StoreError) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"the topic policies of {namespace} are unknown: {error.message}", hint=error.hint, namespace=str(namespace)
+    )
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
+    """Return where the schemas of TOPIC lie, None when it has none; raises MetadataCorrupt."""
+    node = find_node(txn, topic.schema_path)
+    return None if node is None else decode_schema_locator(node.value, node.path)
+
+
+def find_definition(reader: EntryReader, topic: TopicName, version: bytes | None) -> bytes | None:
+    """Return the definition of a schema VERSION (as messages name it; None: the newest), None when it is not here.
+
+    Raises MetadataCorrupt, EntryCorrupt.
+    """
+    locator = find_locator(reader.txn, topic)
+    if locator is None:
+        return None
+    wanted = locator.newest.version if version is None else int.from_bytes(version, "big", signed=True)
+    for entry in (*locator.index, locator.newest):
+        if entry.version == wanted and entry.position.ledger_id >= 0:
+            try:
+                payload = reader.read(entry.position.ledger_id, entry.position.entry_id).payload
+            except (EntryNotFound, LedgerNotFound):
+                return None
+            return decode_schema_entry(payload, f"schema entry {entry.position}").definition
+    return None

@@ -1,0 +1,441 @@
+"""Topic policies as a real 4.0.8 broker wrote them: read with its own answers as oracle, set, undone, damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.brokerentry import BrokerEntry
+from store.codec.message import decode_message_entry, encode_message_entry
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    Retention,
+    backlog_quota_json,
+    delayed_delivery_json,
+    retention_json,
+)
+from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, decode_policy_event, encode_policy_event
+from store.errors import MetadataCorrupt, StoreError
+from store.ledgers import open_reader
+from store.meta import open_store
+from store.names import parse_namespace, parse_topic
+from store.policies_in_force import (
+    find_delivery,
+    find_message_ttl,
+    find_quotas,
+    find_retention,
+    find_topic_policies,
+)
+from store.policyevents import find_policy_events
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.topicpolicies import java_hash
+from store.topics import read_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+ANSWERS: dict[str, Any] = oracle("policies")["topics"]
+EVENTS = "acme/policies/__change_events"
+SCHEMA = AvroSchema(builtin_schema())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("policies", "clean", tmp_path)
+
+
+# -- what the broker wrote --------------------------------------------------------------------------------------------
+
+
+def _json(value: Any) -> Any:
+    shown = {DelayedDelivery: delayed_delivery_json, Retention: retention_json, BacklogQuota: backlog_quota_json}
+    return shown[type(value)](value) if type(value) in shown else value
+
+
+@pytest.mark.parametrize("topic", ANSWERS)
+@pytest.mark.parametrize("scope", ["own", "global"])
+def test_a_topics_own_policies_are_the_brokers_answers(topic: str, scope: str) -> None:
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        found = find_topic_policies(txn, parse_topic(topic), is_global=scope == "global")
+    said = {kind: answers[scope] for kind, answers in ANSWERS[topic].items()}
+    nothing = {"delayedDelivery": None, "messageTTL": None, "retention": None, "backlogQuotaMap": {}}
+    if found is None:
+        assert said == nothing
+        return
+    assert said == {
+        "delayedDelivery": _json(found.delayed_delivery),
+        "messageTTL": found.message_ttl_seconds,
+        "retention": _json(found.retention),
+        "backlogQuotaMap": {kind: _json(quota) for kind, quota in found.backlog_quotas.items()},
+    }
+
+
+@pytest.mark.parametrize("topic", [topic for topic in ANSWERS if topic.startswith("acme/policies")])
+def test_policies_in_force_are_those_the_broker_applies(topic: str) -> None:
+    said = {kind: answers["applied"] for kind, answers in ANSWERS[topic].items()}
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        name = parse_topic(topic)
+        delivery, ttl, retention = find_delivery(txn, name), find_message_ttl(txn, name), find_retention(txn, name)
+        quotas = find_quotas(txn, name)
+    assert delivery is not None
+    assert ttl is not None
+    assert retention is not None
+    # 4.0.8 answers without policies for all clusters; the topic itself goes by them (PolicyHierarchyValue).
+    expected = ANSWERS[topic]["delayedDelivery"]["own"] or ANSWERS[topic]["delayedDelivery"]["global"]
+    assert _json(delivery.delivery) == (expected or said["delayedDelivery"])
+    assert (ttl.seconds, _json(retention.retention)) == (said["messageTTL"], said["retention"])
+    # The answer has the topic's map or the namespace's; in force is each type for itself.
+    assert {kind: _json(quotas[kind].quota) for kind in said["backlogQuotaMap"]} == said["backlogQuotaMap"]
+    assert set(quotas) == {"message_age"} | set(ANSWERS[topic]["backlogQuotaMap"]["own"])
+
+
+def test_partitions_share_their_topics_policies() -> None:
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        found = [find_delivery(txn, parse_topic(f"acme/policies/parts-partition-{index}")) for index in (0, 1)]
+    assert [(one.delivery.tick_time_ms, one.source) for one in found if one is not None] == [(5000, "topic")] * 2
+
+
+def test_a_deleted_topic_has_none() -> None:
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        assert find_topic_policies(txn, parse_topic("acme/policies/gone")) is None
+        events = find_policy_events(txn, parse_namespace("acme/policies"))
+    assert events is not None
+    assert events.replicate_to == ("standalone",)
+
+
+def test_keys_go_to_the_brokers_partitions() -> None:
+    seen = {}
+    with open_store(imported("policies", "clean")) as store, open_reader(store) as reader:
+        for index in (0, 1):
+            topic = read_topic(reader.txn, parse_topic(f"acme/spread/__change_events-partition-{index}"))
+            for position in topic.iter_positions(topic.first_position):
+                payload = reader.read(position.ledger_id, position.entry_id).payload
+                seen[decode_message_entry(payload, "entry").metadata.partition_key] = index
+    assert seen == {key: java_hash(key) % 2 for key in seen}
+    assert sorted(seen.values()) == [0, 0, 1, 1]
+
+
+def test_the_builtin_schema_is_the_brokers() -> None:
+    said = oracle("policies")["schema"]
+    assert json.loads(builtin_schema()) == json.loads(said["data"])
+    with open_store(imported("policies", "clean")) as store, store.read() as txn:
+        from store.policyevents import find_locator
+
+        locator = find_locator(txn, parse_topic(EVENTS))
+    assert locator is not None
+    assert locator.newest.hash == hashlib.sha256(builtin_schema()).digest()
+
+
+def test_events_are_written_as_the_broker_writes_them() -> None:
+    """Every event of the recorded topic, decoded and encoded, gives the broker's bytes."""
+    count = 0
+    with open_store(imported("policies", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(EVENTS))
+        for position in topic.iter_positions(topic.first_position):
+            header = decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, "entry")
+            if len(header.payload):
+                event = decode_policy_event(header.payload, SCHEMA, "entry")
+                assert event is not None
+                assert encode_policy_event(event, SCHEMA) == bytes(header.payload)
+                count += 1
+    assert count == 16
+
+
+# -- other brokers, damage --------------------------------------------------------------------------------------------
+
+
+def _entry(key: str, payload: bytes, version: bytes | None = None) -> Made:
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, partition_key=key)
+    if version is not None:
+        metadata.schema_version = version
+    return Made(1, raw=encode_message_entry(metadata, payload))
+
+
+def _event(topic: str, action: str = "UPDATE", **policies: Any) -> bytes:
+    return encode_policy_event(PolicyEvent(parse_topic(topic), action, policies or None), SCHEMA)
+
+
+def _ttls(path: Path) -> tuple[Any, Any]:
+    with open_store(path) as store, store.read() as txn:
+        own = find_topic_policies(txn, parse_topic("a/b/t"))
+        everywhere = find_topic_policies(txn, parse_topic("a/b/t"), is_global=True)
+    return own and own.message_ttl_seconds, everywhere and everywhere.message_ttl_seconds
+
+
+def _made(path: Path, *entries: Made) -> Path:
+    return make_store(path, {"a/b/t": MadeTopic([[]]), "a/b/__change_events": MadeTopic([entries])})
+
+
+def test_older_brokers_key_policies_for_all_clusters_alike(tmp_path: Path) -> None:
+    key = "persistent://a/b/t"
+    here = _entry(key, _event("a/b/t", messageTTLInSeconds=5))
+    everywhere = _entry(key, _event("a/b/t", messageTTLInSeconds=9, isGlobal=True))
+    assert _ttls(_made(tmp_path / "1", here, everywhere)) == (5, 9)
+    assert _ttls(_made(tmp_path / "2", everywhere, here)) == (5, 9)
+
+
+def test_actions(tmp_path: Path) -> None:
+    key = "persistent://a/b/t"
+    set_here = _entry(key, _event("a/b/t", messageTTLInSeconds=5))
+    inserted = _entry(key, _event("a/b/t", "INSERT", messageTTLInSeconds=7))
+    deleted = _entry(key, _event("a/b/t", "DELETE"))
+    assert _ttls(_made(tmp_path / "1", set_here, inserted)) == (5, None)  # an insert does not replace
+    assert _ttls(_made(tmp_path / "2", inserted)) == (7, None)
+    assert _ttls(_made(tmp_path / "3", set_here, deleted)) == (None, None)
+    assert _ttls(_made(tmp_path / "4", set_here, deleted, inserted)) == (7, None)
+
+
+def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cli: Cli) -> None:
+    good, bad = _entry("persistent://a/b/t", _event("a/b/t", messageTTLInSeconds=5)), _entry("k", b"\xff" * 9)
+    path = _made(tmp_path / "s", good, bad)
+    with (
+        open_store(path) as store,
+        store.read() as txn,
+        pytest.raises(MetadataCorrupt, match="policies of a/b are unknown"),
+    ):
+        find_message_ttl(txn, parse_topic("a/b/t"))
+    answer = cli("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_only_our_errors(raw: bytes) -> None:
+    try:
+        event = decode_policy_event(raw, SCHEMA, "entry")
+    except StoreError:
+        return
+    assert event is None or encode_policy_event(event, SCHEMA)
+
+
+@given(st.data())
+def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> None:
+    quotas = {"message_age": backlog_quota_json(BacklogQuota(1, 2, "producer_exception"))}
+    raw = bytearray(_event("a/b/t", messageTTLInSeconds=5, backLogQuotaMap=quotas))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    with contextlib.suppress(StoreError):
+        decode_policy_event(bytes(raw[: data.draw(st.integers(0, len(raw)))]), SCHEMA, "entry")
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_schemas_raise_only_our_errors(definition: bytes) -> None:
+    with pytest.raises(StoreError):
+        decode_policy_event(b"", AvroSchema(definition), "entry")
+
+
+def test_a_newer_brokers_fields_stay(tmp_path: Path) -> None:
+    """A schema with a field more: what it holds is in the event after a change."""
+    definition = json.loads(builtin_schema())
+    inner = next(one for one in definition["fields"] if one["name"] == "topicPoliciesEvent")["type"][1]
+    policies = next(one for one in inner["fields"] if one["name"] == "policies")["type"][1]
+    policies["fields"].append({"name": "someday", "type": ["null", "int"], "default": None})
+    newer = AvroSchema(json.dumps(definition).encode())
+    raw = encode_policy_event(PolicyEvent(parse_topic("a/b/t"), "UPDATE", {"someday": 3}), newer)
+    event = decode_policy_event(raw, newer, "entry")
+    assert event is not None
+    assert event.policies is not None
+    again = encode_policy_event(PolicyEvent(event.topic, "UPDATE", {**event.policies, "messageTTLInSeconds": 1}), newer)
+    record: Any = fastavro.schemaless_reader(io.BytesIO(again), fastavro.parse_schema(definition), None)
+    assert record["topicPoliciesEvent"]["policies"]["someday"] == 3
+
+
+# -- setting them -----------------------------------------------------------------------------------------------------
+
+
+def test_set_get_remove_undo(cli: Cli, path: Path) -> None:
+    before = rows_of(path)
+    topics = ("acme/policies/lived", "acme/policies/parts", "acme/spread/ten")
+    ask = (
+        "--store",
+        path,
+        "topics",
+        "set-delayed-delivery",
+        *topics,
+        "--enable",
+        "-t",
+        "3s",
+        "-md",
+        "1h",
+        "-o",
+        "json",
+    )
+    dry = cli(*ask, "--dry-run")
+    assert [row["dryRun"] for row in dry.json] == [True] * 3
+    assert rows_of(path) == before
+    done = cli(*ask).json
+    assert [(row["before"], row["after"]) for row in done] == [(row["before"], row["after"]) for row in dry.json]
+    assert [row["events"].rpartition("/")[2] for row in done] == ["__change_events"] * 2 + [
+        "__change_events-partition-1"
+    ]
+    for topic in (*topics, "acme/policies/parts-partition-1"):
+        got = cli("--store", path, "topics", "get-delayed-delivery", topic, "-o", "json").json
+        assert (got["active"], got["tickTime"], got["maxDeliveryDelayInMillis"]) == (True, 3000, 3_600_000)
+    other = cli("--store", path, "topics", "get-delayed-delivery", "acme/policies/both", "-o", "json").json
+    assert other["tickTime"] == 12_000
+    # What the topic sets beside it stays.
+    assert cli("--store", path, "topics", "get-message-ttl", topics[0], "-o", "json").json["messageTTL"] == 600
+    removed = cli("--store", path, "topics", "remove-delayed-delivery", topics[0], "-o", "json").json
+    assert removed["after"] == {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
+    applied = cli("--store", path, "topics", "get-delayed-delivery", topics[0], "-ap", "-o", "json").json
+    assert (applied["tickTime"], applied["source"]) == (1000, "namespace")
+    assert cli("--store", path, "store", "undo", 2).exit_code == 0
+    check_undo(cli, path, 1, before)
+
+
+def test_nothing_to_change_writes_nothing(cli: Cli, path: Path) -> None:
+    before = rows_of(path)
+    ask = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/delayed", "-e", "-t", "2s", "-md", "1h")
+    done = cli(*ask, "-o", "json")
+    assert (done.exit_code, done.json["change"]) == (0, None)
+    assert rows_of(path) == before
+    assert not list((path / "entries").glob("own-*"))
+
+
+def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path: Path, tmp_path: Path) -> None:
+    dump = (
+        "--store",
+        path,
+        "topics",
+        "dump",
+        "acme/policies/lived",
+        "--level",
+        "entries",
+        "--directory",
+        tmp_path / "d",
+    )
+    assert cli(*dump).exit_code == 0
+    assert cli("--store", path, "topics", "load", tmp_path / "d", "--topic", "acme/bare/made").exit_code == 0
+    before = rows_of(path)
+    done = cli("--store", path, "topics", "set-message-ttl", "acme/bare/made", "-t", "1h", "-o", "json")
+    assert done.json["events"] == "persistent://acme/bare/__change_events"
+    assert cli("--store", path, "topics", "get-message-ttl", "acme/bare/made", "-o", "json").json["messageTTL"] == 3600
+    with open_store(path) as store, open_reader(store) as reader:
+        from store.codec.schema import decode_schema_entry
+        from store.policyevents import find_locator
+
+        ours, real = (find_locator(reader.txn, parse_topic(name)) for name in ("acme/bare/__change_events", EVENTS))
+        assert ours is not None
+        assert real is not None
+        entries = [
+            decode_schema_entry(reader.read(one.newest.position.ledger_id, 0).payload, "schema") for one in (ours, real)
+        ]
+    assert (ours.newest.version, ours.newest.hash) == (real.newest.version, real.newest.hash)
+    for field in ("user", "type", "definition", "deleted", "properties", "index"):
+        assert getattr(entries[0], field) == getattr(entries[1], field), field
+    assert entries[0].schema_id == "acme/bare/__change_events"
+    check_undo(cli, path, 2, before)
+
+
+def test_the_metadata_backends_node_is_written_where_it_is_used(cli: Cli, tmp_path: Path) -> None:
+    from tests.plans.test_expiry import put_json
+
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]]), "a/b/u": MadeTopic([[]])})
+    put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 7, "someday": 1})
+    assert cli("--store", path, "topics", "set-delayed-delivery", "a/b/t", "a/b/u", "-d").exit_code == 0
+    kept = cli("--store", path, "store", "cat", "/admin/topic-policies/local/a/b/persistent/t", "-o", "json").json[
+        "value"
+    ]
+    assert kept == {
+        "messageTTLInSeconds": 7,
+        "someday": 1,
+        "delayedDeliveryEnabled": False,
+        "delayedDeliveryTickTimeMillis": 1000,
+        "delayedDeliveryMaxDelayInMillis": 0,
+    }
+    assert cli("--store", path, "topics", "get-delayed-delivery", "a/b/u", "-o", "json").json["active"] is False
+
+
+def test_the_brokers_index_goes_on(cli: Cli, tmp_path: Path) -> None:
+    """Behind an entry with time and index of a broker the events have both, and ManagedLedgerInfo keeps the last index."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, partition_key="persistent://a/b/u")
+    event = PolicyEvent(parse_topic("a/b/u"), "UPDATE", {"messageTTLInSeconds": 1}, ("here",))
+    raw = encode_message_entry(metadata, encode_policy_event(event, SCHEMA), broker=BrokerEntry(1000, 41))
+    path = _made(tmp_path / "s", Made(1, raw=raw))
+    for seconds in (5, 6):
+        ask = ("--store", path, "--now", f"@{2_000_000_000_000 + seconds}", "topics", "set-message-ttl", "a/b/t")
+        assert cli(*ask, "-t", seconds).exit_code == 0
+    with open_store(path) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/__change_events"))
+        found = [
+            decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, "entry").broker
+            for position in topic.iter_positions(topic.first_position)
+        ]
+    assert found == [BrokerEntry(1000, 41), BrokerEntry(2_000_000_000_005, 42), BrokerEntry(2_000_000_000_006, 43)]
+    assert topic.managed.properties == {"index": "43"}
+    assert _ttls(path) == (6, None)
+
+
+def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]])})
+    refused = cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5", "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (3, "refused")
+    from tests.plans.test_expiry import put_json
+
+    put_json(path, "/admin/policies/a/b", {"replication_clusters": ["here"]})
+    assert cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5").exit_code == 0
+    assert _ttls(path) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("topics", "set-delayed-delivery", "acme/policies/plain"), "invalid-value"),
+        (("topics", "set-delayed-delivery", "acme/policies/plain", "-e", "-d"), "invalid-value"),
+        (("topics", "set-delayed-delivery", "acme/policies/plain", "-e", "-t", "0"), "invalid-value"),
+        (("topics", "set-message-ttl", "acme/policies/plain", "-t", "0"), "invalid-value"),
+        (("topics", "set-message-ttl", "acme/policies/plain", "-t", "4000w"), "invalid-value"),
+        (("topics", "set-retention", "acme/policies/plain", "-t", "-1", "-s", "9999999T"), "invalid-value"),
+        (("topics", "set-message-ttl", "acme/policies/nope", "-t", "5"), "topic-not-found"),
+        (("topics", "get-message-ttl", "acme/policies/gone"), "topic-not-found"),
+        (("topics", "set-message-ttl", "acme/policies/plain", "-t", "5", "--plan", "x.plan"), "refused"),
+        (("namespaces", "set-message-ttl", "acme/nope", "-ttl", "5"), "namespace-not-found"),
+    ],
+)
+def test_bad_input_is_refused(cli: Cli, arguments: tuple[str, ...], code: str) -> None:
+    assert cli("--store", imported("policies", "clean"), *arguments, "-o", "json").error["code"] == code
+
+
+def test_every_policy_of_topics_and_namespaces(cli: Cli, path: Path) -> None:
+    before = rows_of(path)
+    quota = {"limit": -1, "limitSize": -1, "limitTime": 7200, "policy": "producer_exception"}
+    for group, name in (("topics", "acme/policies/plain"), ("namespaces", "acme/spread")):
+        ttl = ("-t", "2h") if group == "topics" else ("-ttl", "2h")
+        for command, options in (
+            ("set-message-ttl", ttl),
+            ("set-retention", ("-t", "90s", "-s", "2500K")),
+            ("set-backlog-quota", ("-lt", "2h", "-p", "producer_exception", "-t", "message_age")),
+        ):
+            assert cli("--store", path, group, command, name, *options).exit_code == 0
+
+        def get(command: str, group: str = group, name: str = name) -> Any:
+            return cli("--store", path, group, command, name, "-o", "json").json
+
+        assert get("get-message-ttl")["messageTTL"] == 7200
+        kept = get("get-retention")
+        assert (kept["retentionTimeInMinutes"], kept["retentionSizeInMB"]) == (1, 2)
+        quotas = get("get-backlog-quotas")
+        assert (quotas["destination_storage"], quotas["message_age"]) == (None, quota)
+        for command, options in (
+            ("remove-message-ttl", ()),
+            ("remove-retention", ()),
+            ("remove-backlog-quota", ("-t", "message_age")),
+        ):
+            assert cli("--store", path, group, command, name, *options).exit_code == 0
+        assert get("get-message-ttl")["messageTTL"] is None
+        assert get("get-retention")["retentionSizeInMB"] is None
+        assert get("get-backlog-quotas")["message_age"] is None
+    for change in range(12, 0, -1):
+        assert cli("--store", path, "store", "undo", change).exit_code == 0
+    assert rows_of(path) == before
