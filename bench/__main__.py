@@ -25,6 +25,7 @@ MEASURES = {
     "import": "bench.bulk:measure_import",
     "import10m": "bench.bulk:measure_many",
     "generate": "bench.bulk:measure_generate",
+    "growth": "bench.growth:measure",
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
     "dump": "bench.hooks:measure_dump",
