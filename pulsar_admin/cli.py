@@ -155,7 +155,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     """Return whether errors are to be JSON; looks at the raw words because parsing may be what failed."""
     for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
         value = following if word in {"-o", "--output"} else ""
-        value = value or word.removeprefix("--output=") or ""
+        value = value or (word.removeprefix("--output=") if word.startswith("--output=") else "")
         if value in _JSON or word in {"-ojson", "-ojsonl"}:
             return True
     return not any(word == "-o" or word.startswith("--output") for word in arguments) and preset_output() in _JSON

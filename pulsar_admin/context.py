@@ -144,10 +144,10 @@ class App:
         print(line, file=sys.stderr)
 
     @contextmanager
-    def progress(self, total: int | None, unit: str, label: str) -> Iterator[Progress]:
+    def progress(self, total: int | None, unit: str, label: str, *, resumes: bool = False) -> Iterator[Progress]:
         """Show progress on stderr while the block runs: ``with app.progress(size, "bytes", "scan") as bar``.
 
-        A block that Ctrl-C ends says how far it was.
+        A block that Ctrl-C ends says how far it was, and how to go on: RESUMES where the same command does not begin again.
         """
         from pulsar_admin.progress import open_progress
 
@@ -157,7 +157,8 @@ class App:
             except KeyboardInterrupt:
                 progress.stop()
                 of_all = f" of {progress.total:,}" if progress.total else ""
-                self.warn(f"{label}: stopped after {progress.done:,}{of_all} {unit}")
+                again = "goes on where it was" if resumes else "begins again"
+                self.warn(f"{label}: stopped after {progress.done:,}{of_all} {unit}; the same command {again}")
                 raise
 
     @contextmanager
@@ -168,11 +169,7 @@ class App:
         """
         with self.bulk(size_bytes) as engine, self.progress(size_bytes, "bytes", label) as progress:
             reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
-            try:
-                yield
-            except KeyboardInterrupt:
-                self.warn(f"{label}: nothing was changed; run the same command again")
-                raise
+            yield
 
     @contextmanager
     def spark(self) -> Iterator[SparkEngine | None]:

@@ -90,7 +90,7 @@ def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> It
         if not app.settings.dry_run:
             app.close()
             store = stack.enter_context(open_store(app.settings.store, writable=True))
-        bar = stack.enter_context(app.progress(len(chosen), "subscriptions", "delayed build"))
+        bar = stack.enter_context(app.progress(len(chosen), "subscriptions", "delayed build", resumes=True))
         for turn in iter_turns(chosen):
             for row in _build(app, store, turn, manner):
                 bar.advance(1)

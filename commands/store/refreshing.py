@@ -69,7 +69,7 @@ def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
     app.close()
     with open_store(app.settings.store, writable=True) as store:
         total = survey_files(store, source_layout(store)).bytes()
-        with app.bulk(total) as engine, app.progress(total, "bytes", "refresh") as progress:
+        with app.bulk(total) as engine, app.progress(total, "bytes", "refresh", resumes=True) as progress:
             return refresh_store(store, replace(options, engine=engine), progress.advance, app.warn)
 
 
@@ -130,7 +130,7 @@ def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
     with (
         open_store(app.settings.store, writable=writes) as store,
         app.bulk(total) as engine,
-        app.progress(total, "bytes", "index") as progress,
+        app.progress(total, "bytes", "index", resumes=writes) as progress,
     ):
         work = rebuild_index if writes else compare_index
         return work(store, verify=verify, advance=progress.advance, engine=engine)

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_JVM_ENDS_S = 1.0  # it deletes its temporary files, and is killed when it takes longer
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -114,6 +116,8 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
+            if options.remote is None:
+                _end_jvm()
 
 
 def _connect(options: SparkOptions) -> SparkSession:
@@ -164,14 +168,40 @@ def _start(options: SparkOptions) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("pulsar-admin")
     for key, value in settings.items():
         builder = builder.config(key, value)
+    before = _children()
     try:
         with _quiet(options.verbose):
             return builder.getOrCreate()
+    except KeyboardInterrupt:
+        for child in _children() - before:  # the JVM, which pyspark does not know yet
+            os.kill(child, signal.SIGKILL)
+        raise
     except (PySparkException, Py4JError, OSError) as error:
         raise Refused(
             f"Spark does not start on {master}: {cause_of(str(error))}",
             hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
         ) from error
+
+
+def _children() -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def _end_jvm() -> None:
+    """End the JVM of the session that was stopped, and wait for that: pyspark leaves it to its own exit."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    process = getattr(gateway, "proc", None)  # None: a JVM that was there before
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()  # it ends when this is closed
+    try:
+        process.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _memory_settings(memory_bytes: int | None) -> dict[str, str]:

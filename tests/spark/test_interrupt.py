@@ -1,0 +1,117 @@
+"""Ctrl-C in the middle of a scan, as a terminal sends it (to everybody) and as ``kill -INT`` does: a clean end, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SLOWLY = """
+import sys
+if "pulsar-admin" in sys.argv[0] or "forkserver" in " ".join(sys.argv) or "pyspark" in " ".join(sys.orig_argv):
+    import time
+    import store.scan.packed as packed
+    pack = packed.pack_slice
+    def pack_slowly(*arguments):
+        time.sleep(0.7)
+        return pack(*arguments)
+    packed.pack_slice = pack_slowly
+"""
+"""Every process that imports this takes its time with a slice, so that there is a middle."""
+
+
+def _session_of(pid: int) -> list[str]:
+    """Return what runs in the session that PID began."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == pid and fields[0] != "Z":
+                found.append(f"{folder.name}: {(folder / 'cmdline').read_text()[:200]}")
+        except (OSError, IndexError, ValueError):
+            continue
+    return found
+
+
+def _none_left(pid: int) -> bool:
+    """Whether all that runs in the session ends by itself: the server of processes notices that its master is gone."""
+    for _ in range(50):
+        if not _session_of(pid):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _start(folder: Path, store: Path, *words: str) -> subprocess.Popen[str]:
+    (folder / "sitecustomize.py").write_text(SLOWLY)
+    program = Path(sys.executable).with_name("pulsar-admin")
+    return subprocess.Popen(
+        [program, "--store", store, "--progress", "json", *words],
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _interrupt(running: subprocess.Popen[str], *, everybody: bool) -> tuple[str, float]:
+    """Send SIGINT when the first progress is shown; return what the command said then, and how long it took to end."""
+    assert running.stderr is not None
+    line = json.loads(running.stderr.readline())
+    assert not line["finished"]
+    assert line["failedSlices"] == 0
+    began = time.monotonic()
+    (os.killpg if everybody else os.kill)(running.pid, signal.SIGINT)
+    said = running.stderr.read()
+    running.wait(timeout=60)
+    return said, time.monotonic() - began
+
+
+WORDS = [
+    pytest.param(("--jobs", "2"), id="processes"),
+    pytest.param(("--spark-master", "local[2]"), marks=[pytest.mark.spark, pytest.mark.deep], id="spark"),
+]
+
+
+@pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "kill"])
+@pytest.mark.parametrize("words", WORDS)
+def test_ctrl_c_ends_cleanly(demo_store: Path, tmp_path: Path, words: tuple[str, ...], everybody: bool) -> None:
+    with _start(tmp_path, demo_store, "store", "check", "--deep", *words) as running:
+        try:
+            said, seconds = _interrupt(running, everybody=everybody)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    print(f"{words}: {seconds:.2f} s")
+    assert running.returncode == 130, said
+    assert "Traceback" not in said
+    stopped = "check: stopped after [0-9,]+ of [0-9,]+ bytes; the same command begins again"
+    assert re.search(rf"warning: {stopped}\nerror: interrupted\n$", said), said
+    assert _none_left(running.pid), _session_of(running.pid)
+
+
+@pytest.mark.spark
+def test_ctrl_c_while_java_starts(demo_store: Path, tmp_path: Path) -> None:
+    """Nobody knows the JVM yet but the operating system."""
+    with _start(tmp_path, demo_store, "store", "check", "--deep", "--spark-master", "local[2]") as running:
+        try:
+            while not any("/java" in process for process in _session_of(running.pid)):
+                assert running.poll() is None
+            os.killpg(running.pid, signal.SIGINT)
+            assert running.stderr is not None
+            said = running.stderr.read()
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130, said
+    assert "Traceback" not in said
+    assert said.endswith("error: interrupted\n")
+    assert _none_left(running.pid), _session_of(running.pid)
