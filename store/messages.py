@@ -64,6 +64,7 @@ class Message:
     chunks: int = 1
     schema_version: bytes | None = None
     compression: int = NONE
+    key_encoded: bool = False  # the key is base64
 
 
 @dataclass(slots=True)
@@ -246,6 +247,7 @@ def _single(header: EntryHeader, position: Position, payload: bytes | memoryview
         transaction=transaction_id(metadata),
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,
         compression=metadata.compression,
+        key_encoded=metadata.partition_key_b64_encoded,
     )
 
 
@@ -260,6 +262,7 @@ def _from_batch(base: Message, metadata: SingleMessageMetadata, payload: memoryv
         broker_index=first,
         event_ms=metadata.event_time,
         key=metadata.partition_key if metadata.HasField("partition_key") else None,
+        key_encoded=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
         sequence_id=metadata.sequence_id if metadata.HasField("sequence_id") else base.sequence_id,
         properties={pair.key: pair.value for pair in metadata.properties},

@@ -14,7 +14,17 @@ from store.errors import EntryCorrupt, MetadataCorrupt
 from store.names import Position
 from store.proto import schema_pb2
 
-_TYPE_NAMES = {1: "NONE", 2: "STRING", 3: "JSON", 4: "PROTOBUF", 5: "AVRO"}
+# Upstream's proto names five; the broker stores SchemaType's own number plus one.
+_TYPE_NAMES = dict(
+    enumerate(
+        (
+            *("NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT"),
+            *("DOUBLE", "DATE", "TIME", "TIMESTAMP", "KEY_VALUE", "INSTANT", "LOCAL_DATE", "LOCAL_TIME"),
+            *("LOCAL_DATE_TIME", "PROTOBUF_NATIVE"),
+        ),
+        start=1,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,13 @@ class SchemaEntry:
     def type_name(self) -> str:
         """Upstream's name of the type, or its number."""
         return _TYPE_NAMES.get(self.type, str(self.type))
+
+
+def version_number(schema_version: bytes | None) -> int | None:
+    """Return the version that a message's metadata names (``LongSchemaVersion``); None for none, or for other systems' own."""
+    return (
+        int.from_bytes(schema_version, signed=True) if schema_version is not None and len(schema_version) == 8 else None
+    )
 
 
 def decode_schema_locator(value: bytes, where: str) -> SchemaLocator:

@@ -1,4 +1,4 @@
-"""Which topic a ledger belongs to, for scans that see no store."""
+"""What a store knows of ledgers, for scans that see none: which topic each belongs to, and the topics' schemas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.meta import open_store
+from store.ledgers import open_reader
+from store.meta import Txn, open_store
+from store.names import TopicName, parse_topic
+from store.schemas import TopicSchemas, read_schemas
 from store.topics import read_topic, select_topics
 
 
@@ -15,11 +18,25 @@ def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str
 
     Of the store at STORE all topics, or the TOPICS named, or those that match PATTERN. Raises StoreNotFound, TopicNotFound.
     """
-    from store.names import parse_topic
+    return json.dumps(read_topics(store, topics if pattern is None else (*topics, pattern))[0])
 
-    found: dict[int, str] = {}
-    with open_store(Path(store)) as opened, opened.read() as txn:
-        every = not topics and pattern is None
-        for name in select_topics(txn, tuple(map(parse_topic, topics)), all_topics=every, pattern=pattern):
-            found |= dict.fromkeys(read_topic(txn, name).ids, str(name))
-    return json.dumps(found)
+
+def read_topics(
+    store: Path | str, names: Sequence[str] = (), *, schemas: bool = False
+) -> tuple[dict[int, str], dict[str, TopicSchemas]]:
+    """Return ledger id → topic, and with SCHEMAS topic → its schemas, of the store at STORE.
+
+    NAMES are topics, globs or namespaces; none are all topics but the system's. Raises StoreNotFound, TopicNotFound.
+    """
+    with open_store(Path(store)) as opened, open_reader(opened) as reader:
+        chosen = dict.fromkeys(topic for name in names or ("*",) for topic in _named(reader.txn, name))
+        ledgers = {ledger: str(topic) for topic in chosen for ledger in read_topic(reader.txn, topic).ids}
+        return ledgers, {str(topic): read_schemas(reader, topic) for topic in chosen} if schemas else {}
+
+
+def _named(txn: Txn, name: str) -> tuple[TopicName, ...]:
+    if name.removeprefix("persistent://").count("/") == 1:
+        name = f"{name}/*"
+    if any(sign in name for sign in "*?["):
+        return select_topics(txn, (), pattern=name)
+    return select_topics(txn, (parse_topic(name),))

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from store.scan.crc import START, crc32c
-from store.scan.kernel import _i32, _skip, _varint
+from store.scan.kernel import _i32, _i64, _skip, _varint
 
 _MAGIC, _BROKER, _CHECKSUM = 0x0E, 0x02, 0x01
 
@@ -28,6 +28,7 @@ HEAD = np.dtype(
         ("broker_index", np.int64),  # −1: none
         ("sequence_id", np.int64),
         ("uncompressed_size", np.int64),
+        ("schema_version", np.int64),  # −1: none
         ("messages", np.int64),  # what field 11 says, 1 without it
         ("compression", np.int16),
         ("kind", np.int16),  # WHOLE …
@@ -40,6 +41,7 @@ MESSAGE = np.dtype(
         ("entry", np.int64),  # row of its entry
         ("batch_index", np.int32),  # −1 where the entry is no batch
         ("null_value", np.int32),
+        ("key_encoded", np.int32),  # 1: the key is base64
         ("event_ms", np.int64),
         ("sequence_id", np.int64),
         ("key_start", np.int64),
@@ -109,6 +111,7 @@ def _read_entry_metadata(data, at, end, head):
     """Read the entry level of one MessageMetadata; return the entry's kind."""
     head.sequence_id = 0
     head.uncompressed_size = 0
+    head.schema_version = -1
     head.messages = 1
     head.compression = 0
     kind = WHOLE
@@ -144,9 +147,14 @@ def _read_entry_metadata(data, at, end, head):
         else:
             if tag == 106 or tag == 250:  # encryption_keys, compacted indexes packed
                 return SLOW
+            start = at
             at = _skip(data, at, end, tag & 7)
             if at < 0:
                 return SLOW
+            if tag == 130:  # schema_version
+                if at - start != 9:  # its length and eight bytes
+                    return SLOW
+                head.schema_version = _i64(data, at - 8)
     if at != end or head.producer_size < 0:
         return SLOW
     return NO_MESSAGE if marker else kind
@@ -301,15 +309,17 @@ def explode(data, heads, messages, properties):
 @njit(cache=True, boundscheck=False)
 def _read_message(data, at, end, kind, message, properties, pair):
     """Read what a MessageMetadata (WHOLE) or SingleMessageMetadata (BATCHED) says of one message; return the next pair's row."""
-    # Tags of: properties, partition_key, event_time, ordering_key, null_value, and sequence_id of a batch's message.
+    # Tags of: properties, partition_key, event_time, ordering_key, null_value, partition_key_b64_encoded, and sequence_id of a
+    # batch's message.
     if kind == WHOLE:
-        pairs_tag, key_tag, event_tag, ordering_tag, null_tag, sequence_tag = 34, 50, 96, 146, 200, -1
+        pairs_tag, key_tag, event_tag, ordering_tag, null_tag, encoded_tag, sequence_tag = 34, 50, 96, 146, 200, 136, -1
     else:
-        pairs_tag, key_tag, event_tag, ordering_tag, null_tag, sequence_tag = 10, 18, 40, 58, 72, 64
+        pairs_tag, key_tag, event_tag, ordering_tag, null_tag, encoded_tag, sequence_tag = 10, 18, 40, 58, 72, 48, 64
     message.key_size = -1
     message.ordering_size = -1
     message.event_ms = 0
     message.null_value = 0
+    message.key_encoded = 0
     first = pair
     while at < end:
         tag, at = _varint(data, at, end)
@@ -319,6 +329,8 @@ def _read_message(data, at, end, kind, message, properties, pair):
                 message.event_ms = value
             elif tag == null_tag:
                 message.null_value = value != 0
+            elif tag == encoded_tag:
+                message.key_encoded = value != 0
             elif tag == sequence_tag:
                 message.sequence_id = value
         elif tag in (pairs_tag, key_tag, ordering_tag):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from store.codec.digest import DIGEST_SIZE
 from store.codec.entry import Entry, decode_entry
-from store.codec.message import is_marker
+from store.codec.message import is_chunk, is_marker
 from store.ledgers import EntryReader
 from store.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from store.names import Position
@@ -28,6 +28,7 @@ from store.scan.operations import LATEST_MS, TIME, ScanOptions, scan_records
 from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
+from store.scan.value_columns import NEEDS, ValueColumns, Values
 
 _TIMES = {
     "publish_time": "publishTime",
@@ -43,7 +44,9 @@ _SOURCES = {
     "sequence_id": "sequenceId",
     "broker_index": "brokerIndex",
     "null_value": "nullValue",
+    "schema_version": "schemaVersion",
 }
+_ON_DEMAND = ("payload", "value", "value_error")
 MESSAGE_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -62,32 +65,53 @@ MESSAGE_SCHEMA = pa.schema(
         ("encrypted", pa.bool_()),
         ("null_value", pa.bool_()),
         ("transaction", pa.string()),
+        ("schema_version", pa.int64()),
         ("payload", pa.binary()),
+        ("value", pa.string()),
+        ("value_error", pa.string()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class ReadMessages:
-    """One row a message; ``columns`` prunes (empty: all but the payload, and that too with ``payload``)."""
+    """One row a message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
+
+    Without ``columns``: all, the payload with ``payload``, the value and why there is none with ``values``.
+    """
 
     options: ScanOptions = field(default_factory=ScanOptions)
     columns: tuple[str, ...] = ()
     payload: bool = False
+    values: Values | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        default = (name for name in MESSAGE_SCHEMA.names if self.payload or name != "payload")
-        return pa.schema([MESSAGE_SCHEMA.field(name) for name in self.columns or default])
+        """The columns; raises Unsupported, EntryCorrupt for a value that has no type."""
+        hidden = [*_ON_DEMAND] if self.values is None else ["payload"]
+        if self.payload:
+            hidden.remove("payload")
+        names = self.columns or [name for name in MESSAGE_SCHEMA.names if name not in hidden]
+        fields = [MESSAGE_SCHEMA.field(name) for name in names]
+        kind = pa.string() if self.values is None or "value" not in names else self.values.kind
+        return pa.schema([field.with_type(kind) if field.name == "value" else field for field in fields])
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order."""
         schema = self.schema
+        values = None
+        names = {"ledgerId", *(_TIMES.get(name, _SOURCES.get(name, name)) for name in schema.names)}
+        if not {"value", "value_error"}.isdisjoint(schema.names):
+            values = ValueColumns(self.values or Values())
+            names.update(NEEDS)
         with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
             for entries in self._entries(piece, source, files):
-                reader = MessageColumns(_SliceReader(_Bodies(entries)), "payload" in schema.names)
+                reader = MessageColumns(_SliceReader(_Bodies(entries)), names=names)
                 for batch in reader.convert(entries):
-                    columns = [self._column(name, batch, piece) for name in schema.names]
+                    decoded = {} if values is None else values.read(batch, self._topics(batch).to_pylist())
+                    columns = [
+                        decoded[name] if name in decoded else self._column(name, batch, piece) for name in schema.names
+                    ]
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _entries(self, piece: FileRange, source: Source, files: PlainFiles) -> Iterator[EntryBatch]:
@@ -104,12 +128,15 @@ class ReadMessages:
         if name == "path":
             return pa.repeat(pa.scalar(piece.path, kind), len(batch))
         if name == "topic":
-            ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
-            topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], kind)
-            return topics.take(pa.array(places))
+            return self._topics(batch)
         if name in _TIMES:
             return _times(batch.column(_TIMES[name]))
         return batch.column(_SOURCES.get(name, name)).cast(kind)
+
+    def _topics(self, batch: pa.RecordBatch) -> pa.Array:
+        ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
+        topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
+        return topics.take(pa.array(places))
 
 
 def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
@@ -147,13 +174,16 @@ class _Bodies(EntryReader):
 
 
 class _SliceReader(MessageReader):
-    """Every entry for itself."""
+    """Every entry for itself; ``chunks`` of a chunk: how many its message has."""
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         for position in positions:
             try:
                 header = self.read_header(position)
-                if not is_marker(header.metadata):
+                if is_chunk(header.metadata):
+                    chunk = next(explode(header, position))
+                    yield replace(chunk, chunks=header.metadata.num_chunks_from_msg)
+                elif not is_marker(header.metadata):
                     yield from explode(header, position)
             except ENTRY_ERRORS as error:
                 self.errors.append(error)

@@ -6,7 +6,7 @@ what is left out there is null, false or 1 here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import pairwise
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.codec.compression import decompress
+from store.codec.schema import version_number
 from store.messagerow import signed
 from store.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
@@ -23,10 +24,11 @@ from store.scan.arrow import column, constant, nullable, spans_array
 from store.scan.clock_kernel import number_spans
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME
-from store.scan.message_kernel import BATCHED, HEAD, MESSAGE, PROPERTY, SLOW, count_messages, explode, read_heads
+from store.scan.message_kernel import BATCHED, HEAD, MESSAGE, PROPERTY, SLOW, WHOLE, count_messages, explode, read_heads
 from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+Make = Callable[[], pa.Array]
 
 PLAIN_BYTES_MAX = 16 << 20  # of payloads decompressed at once
 _PROPERTIES = pa.map_(pa.string(), pa.string())
@@ -52,6 +54,7 @@ _FIELDS = (
     ("chunks", pa.int32()),
     ("transaction", pa.string()),
 )
+_SCAN_FIELDS = (("schemaVersion", pa.int64()), ("keyEncoded", pa.bool_()))
 
 
 def message_schema(*, payload: bool) -> pa.Schema:
@@ -65,10 +68,14 @@ class MessageColumns:
 
     reader: MessageReader
     payload: bool = False
+    names: Collection[str] = ()  # only these columns; empty: those of ``message_schema``
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
         self.schema = message_schema(payload=self.payload)
+        if self.names:
+            fields = [pa.field(*column) for column in (*_FIELDS, *_SCAN_FIELDS)]
+            self.schema = pa.schema([column for column in fields if column.name in self.names])
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""
@@ -87,7 +94,10 @@ class MessageColumns:
 
 
 def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
-    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read."""
+    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read.
+
+    Only what the columns of SCHEMA need is decompressed and decoded.
+    """
     heads = np.zeros(len(entries), HEAD)
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
     read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
@@ -99,7 +109,7 @@ def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice
 
 
 def _part_runs(entries: EntryBatch, heads: Array, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
-    data = _decompressed(entries, heads)
+    data = _decompressed(entries, heads, bodies=not {"payload", "sha1"}.isdisjoint(schema.names))
     messages = np.zeros(len(heads), np.int64)
     properties = np.zeros(len(heads), np.int64)
     count_messages(data, heads, messages, properties)
@@ -117,13 +127,11 @@ def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema) -> pa.RecordB
     """Return the messages of PART; None when a text in it is no UTF-8: the ordinary reader says which."""
     messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
     explode(part.data, part.heads, messages, pairs)
+    columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
     try:
-        columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
+        return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
     except pa.ArrowInvalid:
         return None
-    if "payload" in schema.names:
-        columns["payload"] = spans_array(part.data, messages["body_start"], messages["body_size"], pa.binary())
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 class _Part:
@@ -142,9 +150,17 @@ def _parts(heads: Array) -> Iterator[tuple[int, int]]:
     yield from pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)])
 
 
-def _decompressed(entries: EntryBatch, heads: Array) -> Array:
-    """Return the bytes of ENTRIES followed by the decompressed payloads, at which HEADS point then."""
-    compressed = np.flatnonzero((heads["compression"] != 0) & (heads["kind"] <= BATCHED)).tolist()
+def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
+    """Return the bytes of ENTRIES followed by the decompressed payloads, at which HEADS point then.
+
+    Without BODIES, of batches alone: what is no batch has then the size that its metadata says, and no bytes.
+    """
+    is_compressed = (heads["compression"] != 0) & (heads["kind"] <= BATCHED)
+    if not bodies:
+        whole = is_compressed & (heads["kind"] == WHOLE)
+        heads["body_end"][whole] = heads["body_start"][whole] + heads["uncompressed_size"][whole]
+        is_compressed &= ~whole
+    compressed = np.flatnonzero(is_compressed).tolist()
     if not compressed:
         return entries.data
     view = memoryview(entries.data.data)
@@ -164,8 +180,8 @@ def _decompressed(entries: EntryBatch, heads: Array) -> Array:
     return np.concatenate([entries.data, *(np.frombuffer(part, np.uint8) for part in parts)])
 
 
-def _entry_columns(part: _Part, messages: Array) -> dict[str, pa.Array]:
-    """Return the columns that the messages of an entry share."""
+def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
+    """Return what makes the columns that the messages of an entry share."""
     entry, batch_index = messages["entry"], messages["batch_index"]
     single = len(entry) == len(part.rows) and bool((batch_index < 0).all())
 
@@ -173,19 +189,26 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, pa.Array]:
         taken: Array = values if single else values[entry]
         return taken
 
-    index, deliver_at = of(part.heads["broker_index"]), of(part.rows["deliver_at_ms"])
-    from_last = np.where(batch_index < 0, 0, of(part.heads["messages"]) - 1 - batch_index)
+    def broker_index() -> pa.Array:
+        index = of(part.heads["broker_index"])
+        from_last = np.where(batch_index < 0, 0, of(part.heads["messages"]) - 1 - batch_index)
+        return nullable(index - from_last, index >= 0)
+
+    def optional(values: Array, nothing: int) -> pa.Array:
+        return nullable(of(values), of(values) != nothing)
+
     return {
-        "ledgerId": column(of(part.ledger_ids)),
-        "entryId": column(of(part.entry_ids)),
-        "publishTime": column(of(part.rows["publish_ms"])),
-        "brokerTime": nullable(of(part.rows["broker_ms"]), of(part.rows["flags"]) & HAS_BROKER_TIME != 0),
-        "producer": _producers(part, of),
-        "brokerIndex": nullable(index - from_last, index >= 0),
-        "deliverAtTime": nullable(deliver_at, deliver_at != 0),
-        "encrypted": constant(False, pa.bool_(), len(entry)),
-        "chunks": constant(1, pa.int32(), len(entry)),
-        "transaction": constant(None, pa.string(), len(entry)),
+        "ledgerId": lambda: column(of(part.ledger_ids)),
+        "entryId": lambda: column(of(part.entry_ids)),
+        "publishTime": lambda: column(of(part.rows["publish_ms"])),
+        "brokerTime": lambda: nullable(of(part.rows["broker_ms"]), of(part.rows["flags"]) & HAS_BROKER_TIME != 0),
+        "producer": lambda: _producers(part, of),
+        "brokerIndex": broker_index,
+        "deliverAtTime": lambda: optional(part.rows["deliver_at_ms"], 0),
+        "encrypted": lambda: constant(False, pa.bool_(), len(entry)),
+        "chunks": lambda: constant(1, pa.int32(), len(entry)),
+        "transaction": lambda: constant(None, pa.string(), len(entry)),
+        "schemaVersion": lambda: optional(part.heads["schema_version"], -1),
     }
 
 
@@ -199,23 +222,33 @@ def _producers(part: _Part, of: Callable[[Array], Array]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(column(of(numbers)), names)
 
 
-def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, pa.Array]:
-    """Return the columns that each message has of its own."""
+def _message_columns(data: Array, messages: Array, pairs: Array) -> dict[str, Make]:
+    """Return what makes the columns that each message has of its own."""
+
+    def spans(name: str, kind: pa.DataType) -> pa.Array:
+        return spans_array(data, messages[name + "_start"], messages[name + "_size"], kind)
+
+    return {
+        "batchIndex": lambda: column(messages["batch_index"]),
+        "eventTime": lambda: column(messages["event_ms"]),
+        "key": lambda: spans("key", pa.string()),
+        "orderingKey": lambda: spans("ordering", pa.binary()),
+        "sequenceId": lambda: column(messages["sequence_id"]),
+        "properties": lambda: _properties(data, messages, pairs),
+        "size": lambda: column(messages["body_size"]),
+        "sha1": lambda: _digests(data, messages),
+        "payload": lambda: spans("body", pa.binary()),
+        "nullValue": lambda: column(messages["null_value"] != 0),
+        "keyEncoded": lambda: column(messages["key_encoded"] != 0),
+    }
+
+
+def _properties(data: Array, messages: Array, pairs: Array) -> pa.Array:
     offsets = np.zeros(len(messages) + 1, np.int32)
     np.cumsum(messages["properties"], out=offsets[1:])
     names = spans_array(data, pairs["key_start"], pairs["key_size"], pa.string())
     values = spans_array(data, pairs["value_start"], pairs["value_size"], pa.string())
-    return {
-        "batchIndex": column(messages["batch_index"]),
-        "eventTime": column(messages["event_ms"]),
-        "key": spans_array(data, messages["key_start"], messages["key_size"], pa.string()),
-        "orderingKey": spans_array(data, messages["ordering_start"], messages["ordering_size"], pa.binary()),
-        "sequenceId": column(messages["sequence_id"]),
-        "properties": pa.MapArray.from_arrays(column(offsets), names, values),
-        "size": column(messages["body_size"]),
-        "sha1": _digests(data, messages),
-        "nullValue": column(messages["null_value"] != 0),
-    }
+    return pa.MapArray.from_arrays(column(offsets), names, values)
 
 
 def _digests(data: Array, messages: Array) -> pa.Array:
@@ -252,5 +285,7 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "encrypted": message.encrypted,
         "nullValue": message.null_value,
         "chunks": message.chunks,
+        "schemaVersion": version_number(message.schema_version),
+        "keyEncoded": message.key_encoded,
         "transaction": None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
     }

@@ -65,7 +65,7 @@ class Operation(Protocol):
 @dataclass(frozen=True)
 class ScanOptions:
     """How to scan. ``digests``: (sorted ledger ids, digest bytes) where known; ``topics``: ledger id → topic, also the filter
-    when ``only_topics``; times in ms, end excluded, on the clock ``auto``."""
+    when ``only_topics``; times in ms, end excluded, on the clock ``auto``; ``between``: column of times → ms, both included."""
 
     digests: LedgerDigests = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int16)))
     verify: bool = True
@@ -74,6 +74,7 @@ class ScanOptions:
     ledgers: Sequence[int] = ()
     start_ms: int | None = None
     end_ms: int | None = None
+    between: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem], source: Source) -> Iterator[Records]:
@@ -86,6 +87,8 @@ def scan_records(piece: FileRange, options: ScanOptions, problems: list[Problem]
             chosen = chosen[np.isin(chosen["ledger_id"], wanted)]
         if options.start_ms is not None or options.end_ms is not None:
             chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
+        for name, (low, high) in options.between.items():
+            chosen = chosen[(chosen[name] >= low) & (chosen[name] <= high)]
         if len(chosen):
             yield chosen
 

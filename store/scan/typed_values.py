@@ -1,0 +1,278 @@
+"""Values as typed columns: the Arrow type of a topic's newest schema, and values turned into what such a column takes.
+
+A record is a struct, a map a map, an array a list; a union with null is what it holds besides; every other union, and a record
+inside itself, is JSON text. A time of day is text too (Spark before 4.1 has no type for it). AVRO values of older versions are
+resolved to the newest; JSON knows no such rule: what the text leaves out is null.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, InvalidOperation
+
+import pyarrow as pa
+
+from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
+from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
+from store.schemas import Encoded, key_and_value_bytes
+
+STAMP = pa.timestamp("us", tz="UTC")
+LOCAL_STAMP = pa.timestamp("us")
+_EPOCH = datetime(1970, 1, 1)
+_MAX_DIGITS = 38  # of Arrow's and Spark's decimals
+_DIGITS = Context(prec=_MAX_DIGITS)
+Convert = Callable[[Value], Value]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A column: its Arrow type, and what turns a decoded value, not null, into what pyarrow takes; raises DECODE_ERRORS."""
+
+    kind: pa.DataType
+    convert: Convert
+
+
+class TypedValues:
+    """Values as a column of the type ``kind``, that of a topic's newest schema; keeps a decoder for each version.
+
+    Raises Unsupported for a type that is not decoded, EntryCorrupt for a bad definition.
+    """
+
+    def __init__(self, newest: ValueSchema) -> None:
+        if newest.type_name == "KEY_VALUE":
+            self._parts = [_Part(part) for part in newest.key_and_value()]
+            names = zip(("key", "value"), self._parts, strict=True)
+            self.kind = pa.struct([(name, part.shape.kind) for name, part in names])
+        else:
+            self._parts = [_Part(newest)]
+            self.kind = self._parts[0].shape.kind
+        self._newest = newest
+
+    def value(self, schema: ValueSchema, message: Encoded) -> Value:
+        """Return the value of MESSAGE, written with SCHEMA, as pyarrow takes it."""
+        if schema.type_name != self._newest.type_name:
+            raise ValueError(f"the newest version is {self._newest.type_name}")
+        if schema.type_name != "KEY_VALUE":
+            return self._parts[0].read(message.payload, schema)
+        found = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value(), strict=True)
+        key, value = (None if data is None else part.read(data, written) for part, data, written in found)
+        return {"key": key, "value": value}
+
+
+class _Part:
+    """Values, or keys or values of pairs, of one schema."""
+
+    def __init__(self, newest: ValueSchema) -> None:
+        self._newest = newest
+        self.shape = _shape(newest)
+        self._decoders: dict[bytes, Decode] = {}
+
+    def read(self, data: bytes, written: ValueSchema) -> Value:
+        """Return DATA, of a version WRITTEN of the schema, as pyarrow takes it."""
+        if written.type_name != self._newest.type_name:
+            raise ValueError(f"the newest version is {self._newest.type_name}")
+        if written.definition not in self._decoders:
+            if written.type_name == "AVRO":
+                decode = avro_decoder(written.definition, self._newest.definition)
+            else:
+                decode = decoder_of(written)
+            self._decoders[written.definition] = decode
+        value = self._decoders[written.definition](data)
+        return None if value is None else self.shape.convert(value)
+
+
+def _shape(schema: ValueSchema) -> Shape:
+    if schema.type_name in ("AVRO", "JSON"):
+        parsed = parse_definition(schema.definition)
+        return _Shapes(named_schemas(parsed), is_json=schema.type_name == "JSON").of(parsed, ())
+    decoder_of(schema)  # raises for what is not decoded
+    return _PRIMITIVES.get(schema.type_name, Shape(pa.string(), _same))
+
+
+class _Shapes:
+    """Shapes of AVRO definitions, for values decoded from AVRO or parsed from JSON (``is_json``)."""
+
+    def __init__(self, named: Mapping[str, Schema], *, is_json: bool) -> None:
+        self._named = named
+        self._leaves = _FROM_JSON if is_json else _FROM_AVRO
+
+    def of(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        """Return the shape of SCHEMA inside the records named AROUND."""
+        if isinstance(schema, list):
+            return self._union(schema, around)
+        if isinstance(schema, str):
+            if schema in around:
+                return _AS_JSON
+            if schema in self._named:
+                return self.of(self._named[schema], around)
+            return self._leaves.get(schema, _AS_JSON)
+        compound = getattr(self, f"_{schema['type']}", None) if isinstance(schema["type"], str) else None
+        if compound is not None:
+            shape: Shape = compound(schema, around)
+            return shape
+        if schema["type"] in ("fixed", "bytes") and schema.get("logicalType") == "decimal":
+            return _decimal(schema)
+        name = schema.get("logicalType")
+        return self._leaves[name] if name in self._leaves else self.of(schema["type"], around)
+
+    def _union(self, schema: list[Schema], around: tuple[str, ...]) -> Shape:
+        held = [part for part in schema if part != "null"]
+        return self.of(held[0], around) if len(held) == 1 else _AS_JSON
+
+    def _record(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        inside = (*around, schema["name"])
+        shapes = {part["name"]: self.of(part["type"], inside) for part in schema["fields"]}
+
+        def convert(value: Value) -> Value:
+            found = _expect(dict, value)
+            return {name: _or_null(shape.convert, found.get(name)) for name, shape in shapes.items()}
+
+        return Shape(pa.struct([(name, shape.kind) for name, shape in shapes.items()]), convert)
+
+    def _array(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        items = self.of(schema["items"], around)
+        return Shape(
+            pa.list_(items.kind), lambda value: [_or_null(items.convert, item) for item in _expect(list, value)]
+        )
+
+    def _map(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        values = self.of(schema["values"], around)
+        return Shape(
+            pa.map_(pa.string(), values.kind),
+            lambda value: [(_text(key), _or_null(values.convert, item)) for key, item in _expect(dict, value).items()],
+        )
+
+    def _enum(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        return Shape(pa.string(), _text)
+
+    def _fixed(self, schema: Schema, around: tuple[str, ...]) -> Shape:
+        return _decimal(schema) if schema.get("logicalType") == "decimal" else self._leaves["bytes"]
+
+
+def _or_null(convert: Convert, value: Value) -> Value:
+    return None if value is None else convert(value)
+
+
+def _expect(kind: type, value: Value) -> Value:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ValueError(f"{str(value)[:40]!r} where the schema has {kind.__name__}")
+    return value
+
+
+def _text(value: Value) -> Value:
+    _expect(str, value).encode()  # half of a surrogate pair is no text
+    return value
+
+
+def _integer(bits: int) -> Convert:
+    def convert(value: Value) -> Value:
+        if not -(1 << (bits - 1)) <= _expect(int, value) < 1 << (bits - 1):
+            raise ValueError(f"{value} is no number of {bits} bits")
+        return value
+
+    return convert
+
+
+def _float(value: Value) -> Value:
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    return float(value if isinstance(value, float) else _expect(int, value))
+
+
+def _stamp(unit_us: int) -> Convert:
+    def convert(value: Value) -> Value:
+        if isinstance(value, str):
+            return datetime.fromisoformat(value)
+        return _EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=_expect(int, value) * unit_us)
+
+    return convert
+
+
+def _date(value: Value) -> Value:
+    return date.fromisoformat(value) if isinstance(value, str) else date(1970, 1, 1) + timedelta(_expect(int, value))
+
+
+def _decimal(schema: Schema) -> Shape:
+    precision, scale = schema["precision"], schema.get("scale", 0)
+    if precision > _MAX_DIGITS or scale > precision:
+        return Shape(pa.string(), lambda value: str(plain(value)))
+    step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
+
+    def convert(value: Value) -> Value:
+        exact = value if isinstance(value, Decimal) else Decimal(str(value))
+        try:
+            kept = exact.quantize(step, context=_DIGITS)
+        except InvalidOperation as error:
+            raise ValueError(f"{exact} has more than {precision} digits") from error
+        if kept != exact or abs(kept) >= limit:
+            raise ValueError(f"{exact} is no decimal of {precision} digits, {scale} of them behind the point")
+        return kept
+
+    return Shape(pa.decimal128(precision, scale), convert)
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+_AS_JSON = Shape(pa.string(), lambda value: json_text(plain(value)))
+_FROM_AVRO = {
+    "boolean": Shape(pa.bool_(), _same),
+    "int": Shape(pa.int32(), _same),
+    "long": Shape(pa.int64(), _same),
+    "float": Shape(pa.float32(), _same),
+    "double": Shape(pa.float64(), _same),
+    "string": Shape(pa.string(), _same),
+    "bytes": Shape(pa.binary(), _same),
+    "timestamp-millis": Shape(STAMP, _same),
+    "timestamp-micros": Shape(STAMP, _same),
+    "local-timestamp-millis": Shape(LOCAL_STAMP, _same),
+    "local-timestamp-micros": Shape(LOCAL_STAMP, _same),
+    "date": Shape(pa.date32(), _same),
+    "time-millis": Shape(pa.string(), plain),
+    "time-micros": Shape(pa.string(), plain),
+    "uuid": Shape(pa.string(), plain),
+}
+_FROM_JSON = _FROM_AVRO | {
+    "boolean": Shape(pa.bool_(), lambda value: _expect(bool, value)),
+    "int": Shape(pa.int32(), _integer(32)),
+    "long": Shape(pa.int64(), _integer(64)),
+    "float": Shape(pa.float32(), _float),
+    "double": Shape(pa.float64(), _float),
+    "string": Shape(pa.string(), _text),
+    "bytes": Shape(pa.binary(), lambda value: b64decode(_expect(str, value), validate=True)),
+    "timestamp-millis": Shape(STAMP, _stamp(1000)),
+    "timestamp-micros": Shape(STAMP, _stamp(1)),
+    "date": Shape(pa.date32(), _date),
+    # A library's choice of text or number: kept as it is.
+    "local-timestamp-millis": _AS_JSON,
+    "local-timestamp-micros": _AS_JSON,
+    "time-millis": _AS_JSON,
+    "time-micros": _AS_JSON,
+    "uuid": Shape(pa.string(), _text),
+}
+
+
+def _moment(value: Value) -> Value:
+    """Return an instant's text, up to nanoseconds, as a datetime of microseconds."""
+    return datetime.fromisoformat(value)  # which cuts digits beyond the sixth
+
+
+_PRIMITIVES = {
+    "BOOLEAN": Shape(pa.bool_(), _same),
+    "INT8": Shape(pa.int8(), _same),
+    "INT16": Shape(pa.int16(), _same),
+    "INT32": Shape(pa.int32(), _same),
+    "INT64": Shape(pa.int64(), _same),
+    "FLOAT": Shape(pa.float32(), _same),
+    "DOUBLE": Shape(pa.float64(), _same),
+    "BYTES": Shape(pa.binary(), _same),
+    "DATE": Shape(STAMP, _moment),
+    "TIMESTAMP": Shape(STAMP, _moment),
+    "INSTANT": Shape(STAMP, _moment),
+    "LOCAL_DATE": Shape(pa.date32(), date.fromisoformat),
+    "LOCAL_DATE_TIME": Shape(LOCAL_STAMP, _moment),
+}

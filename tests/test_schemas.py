@@ -1,0 +1,215 @@
+"""Schemas and values: definitions as the broker's registry gave them, values as their producers sent them, and bad bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.codec.avro import avro_decoder
+from store.codec.schema import version_number
+from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
+from store.errors import EntryCorrupt, Unsupported
+from store.ledgers import open_reader
+from store.messages import Message, MessageReader
+from store.meta import open_store
+from store.names import EARLIEST, parse_topic
+from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, read_schemas
+from store.topics import read_topic
+from tests.codec.strategies import quick
+from tests.shapes import PREFIX, TOPICS, schemas, sent, store
+from tests.stores import imported
+from tests.worlds import oracle
+
+NOT_DECODED = {"broken": "no value of its AVRO schema: EOFError", "protobuf": "PROTOBUF_NATIVE are not decoded"}
+
+
+def _messages(topic: str) -> Iterator[tuple[list[int], Encoded]]:
+    with open_store(store()) as opened, open_reader(opened) as reader:
+        found = read_topic(reader.txn, parse_topic(topic))
+        for message in MessageReader(reader).iter_messages(found.iter_positions(EARLIEST)):
+            position = message.position
+            yield [position.ledger_id, position.entry_id, position.batch_index], _encoded(message)
+
+
+def _encoded(message: Message) -> Encoded:
+    return Encoded(
+        version_number(message.schema_version),
+        bytes(message.payload),
+        message.key,
+        message.key_encoded,
+        message.null_value,
+        message.encrypted,
+    )
+
+
+def test_definitions_are_those_of_the_registry() -> None:
+    """The broker's REST interface answered with every version."""
+    registry = oracle("shapes")["schemas"]
+    assert len(registry) == len(TOPICS)
+    for topic, versions in registry.items():
+        found = schemas(topic.removeprefix(PREFIX))
+        assert not found.problems
+        assert [(number, schema.type_name) for number, schema in found.versions.items()] == [
+            (version["version"], version["type"]) for version in versions
+        ]
+        for version in versions:
+            if version["type"] in ("AVRO", "JSON"):
+                assert found.versions[version["version"]].definition.decode() == version["data"]
+        assert found.newest == found.versions[len(versions) - 1]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_values_are_those_that_were_sent(topic: str) -> None:
+    reader = ValueReader(schemas(topic), PlainValues().value)
+    expected = {tuple(row["id"]): row for row in sent(topic)}
+    for position, message in _messages(PREFIX + topic):
+        row = expected.pop(tuple(position))
+        value, error = reader.read(message)
+        assert value == row.get("value"), row
+        reason = NOT_DECODED.get(row.get("why", ""))
+        assert error is None if reason is None else reason in str(error)
+    assert not expected
+
+
+@pytest.mark.parametrize("topic", ["public/default/avro", "public/default/json"])
+def test_values_of_another_producer(topic: str) -> None:
+    """The Python client's AVRO, batched, and JSON."""
+    expected = {tuple(row["id"][:3]): row["value"] for row in oracle("small")["sent"] if row["topic"].endswith(topic)}
+    with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
+        name = parse_topic(topic)
+        values = ValueReader(read_schemas(reader, name), PlainValues().value)
+        found = {}
+        for message in MessageReader(reader).iter_messages(read_topic(reader.txn, name).iter_positions(EARLIEST)):
+            position = message.position
+            found[position.ledger_id, position.entry_id, position.batch_index] = values.read(_encoded(message)).value
+    assert len(expected) > 10
+    assert found == expected
+
+
+def test_a_json_value_is_the_text_that_was_sent() -> None:
+    text = b'{ "a": 1.000, "b": [] }'
+    schema = ValueSchema("JSON")
+    assert PlainValues().text(schema, Encoded(0, text)) == text.decode()
+    unclear = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, b'{"a": NaN}'))
+    assert unclear == (None, "no value of its JSON schema: ValueError: NaN is no JSON")
+
+
+def test_no_value_and_why() -> None:
+    reader = ValueReader(TopicSchemas({0: ValueSchema("INT8")}, {1: "entry 7:0 is gone"}), PlainValues().value)
+    assert reader.read(Encoded(0, b"\x05")) == (5, None)
+    assert reader.read(Encoded(None, b"\x05")) == (None, None)  # sent without a schema
+    assert reader.read(Encoded(0, b"", null_value=True)) == (None, None)
+    assert reader.read(Encoded(0, b"\x05", encrypted=True)) == (None, None)
+    assert reader.read(Encoded(0, b"\x05", is_chunk=True)) == (None, "a chunk of a larger message")
+    assert reader.read(Encoded(1, b"\x05")) == (None, "entry 7:0 is gone")
+    assert reader.read(Encoded(2, b"\x05")) == (None, "schema version 2 is not in the store")
+    value, error = reader.read(Encoded(0, b"\x05\x06"))
+    assert value is None
+    assert "no value of its INT8 schema" in str(error)
+
+
+_RECORDED = [schema for topic in TOPICS for schema in schemas(topic).versions.values()]
+
+
+@quick
+@given(st.sampled_from(_RECORDED), st.binary(max_size=64), st.text(max_size=8), st.booleans())
+def test_any_bytes_are_a_value_or_a_reason(schema: ValueSchema, payload: bytes, key: str, encoded: bool) -> None:
+    value, error = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, payload, key, encoded))
+    assert (value is None) != (error is None)
+    if value is not None:
+        json.loads(value.encode())
+
+
+@quick
+@given(
+    st.recursive(st.none() | st.integers() | st.text(max_size=4), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+)
+def test_any_definition_is_one_or_corrupt(definition: object) -> None:
+    for text in (json.dumps(definition), json.dumps({"type": definition}), str(definition)):
+        try:
+            decode = avro_decoder(text.encode())
+        except EntryCorrupt:
+            continue
+        assert callable(decode)
+
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+def test_a_deep_value_is_refused_where_the_compiled_reader_would_overflow_the_stack() -> None:
+    reader = ValueReader(TopicSchemas({0: ValueSchema("AVRO", json.dumps(NODE).encode())}), PlainValues().value)
+    assert reader.read(Encoded(0, b"\x02\x02\x00")).value == {"next": {"next": {"next": None}}}
+    for depth in (20_000, 2_000_000):
+        assert "RecursionError" in str(reader.read(Encoded(0, b"\x02" * depth + b"\x00")).error)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": EMPTY},
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [
+                {"name": "a", "type": EMPTY},
+                {"name": "b", "type": ["null", {"type": "array", "items": "Empty"}]},
+            ],
+        },
+        {"type": "map", "values": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}},
+    ],
+)
+def test_an_array_whose_items_take_no_bytes_is_refused(definition: object) -> None:
+    """Six bytes would claim 2**40 items."""
+    with pytest.raises(EntryCorrupt, match="where it ends"):
+        avro_decoder(json.dumps(definition).encode())
+
+
+def test_bytes_behind_a_value_are_no_value() -> None:
+    with pytest.raises(ValueError, match="2 bytes behind"):
+        avro_decoder(b'"int"')(b"\x02ab")
+
+
+def test_an_older_value_is_resolved_to_the_newest_definition() -> None:
+    older = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}).encode()
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "x"}]
+    newer = json.dumps({"type": "record", "name": "R", "fields": fields}).encode()
+    assert avro_decoder(older, newer)(b"\x54") == {"a": 42, "b": "x"}
+    with pytest.raises(ValueError, match="newest"):
+        avro_decoder(older, b'{"type":"record","name":"R","fields":[{"name":"c","type":"int"}]}')(b"\x54")
+
+
+@pytest.mark.parametrize("data", ["", "00000001", "0000000161", "fffffffeffffffff", "ffffffffffffffff00"])
+def test_a_pair_that_does_not_fit(data: str) -> None:
+    with pytest.raises((ValueError, struct.error)):
+        split_pair(bytes.fromhex(data))
+
+
+def test_a_pair() -> None:
+    assert split_pair(bytes.fromhex("0000000161ffffffff")) == (b"a", None)
+
+
+def test_what_json_cannot_say_is_text() -> None:
+    assert plain([float("nan"), float("inf"), -float("inf"), b"\xff"]) == ["NaN", "Infinity", "-Infinity", "/w=="]
+    assert b64decode("/w==") == b"\xff"
+    assert json.loads(json_text("\ud800")) == "\ud800"
+    json_text("\ud800").encode()
+
+
+def test_protobuf_is_not_decoded() -> None:
+    for name in ("PROTOBUF", "PROTOBUF_NATIVE", "23"):
+        with pytest.raises(Unsupported, match=name):
+            decoder_of(ValueSchema(name))
+
+
+def test_a_time_that_java_can_say_and_we_cannot() -> None:
+    for name in ("DATE", "TIMESTAMP", "LOCAL_DATE"):
+        with pytest.raises(ArithmeticError):
+            decoder_of(ValueSchema(name))((2**62).to_bytes(8))
