@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
-_BYTES_A_KEY = 256  # memory that one key costs at the worst moment, everything counted
 _NEW_FORMAT = (
     "are in the format of PIP-429: brokers and clients before it (4.0.8 is) cannot read them; "
     "--format legacy writes what every version reads"
@@ -163,6 +162,7 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
 
 
 def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job: _Job) -> Report:
+    from store.compactor.keys import keys_for
     from store.compactor.phases import Compaction, CompactionRules
     from store.compactor.prepare import SourceOptions, prepare
 
@@ -174,9 +174,8 @@ def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job
         prepared = prepare(reader, topic, source)
         if prepared is None:
             return _unchanged(app, {"topic": str(name), "before": None, "after": None})
-        rules = CompactionRules(options.form, options.retain_null_key, job.everything)
-        if app.settings.memory_bytes:
-            rules = replace(rules, limit_keys=max(app.settings.memory_bytes // _BYTES_A_KEY, 1 << 10))
+        limit_keys = keys_for(app.settings.memory_bytes)
+        rules = CompactionRules(options.form, options.retain_null_key, job.everything, limit_keys)
         compaction = Compaction(prepared.source, rules, name.partition_index)
         if not job.everything:
             with app.progress(prepared.entries, "entries", f"{name}: phase one") as bar:

@@ -61,6 +61,7 @@ def verify(app: App, selection: TopicSelection) -> None:
 
 
 def _verify(app: App, reader: EntryReader, name: TopicName) -> dict[str, Any]:  # Any: JSON
+    from store.compactor.keys import keys_for
     from store.compactor.verify import verify_view
 
     topic = read_topic(reader.txn, name)
@@ -70,7 +71,8 @@ def _verify(app: App, reader: EntryReader, name: TopicName) -> dict[str, Any]:  
     if view is None:
         return {"topic": str(name), "compacted": False, "problems": len(findings), "findings": findings}
     with app.progress(2 * topic.rank(view.horizon), "entries", f"{name}: verify") as bar:
-        found = verify_view(reader, topic, view, advance=bar.advance)
+        limit_keys = keys_for(app.settings.memory_bytes)
+        found = verify_view(reader, topic, view, limit_keys=limit_keys, advance=bar.advance)
     return _document(name, found, findings)
 
 

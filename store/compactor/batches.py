@@ -224,7 +224,8 @@ def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compac
     data, rows = entries.data, all_rows[low:high]
     scratch = _decompress(data, rows)
     is_batch = rows["kind"] == kernel.BATCH
-    most = np.where(is_batch, (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1, 1)
+    most = (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1
+    most = np.where(is_batch, np.minimum(most, np.maximum(rows["messages"], 0) + np.int64(1)), 1)
     slots = np.empty(int(most.sum()), slot_kernel.SLOT)
     firsts = np.empty(len(rows) + 1, np.int64)
     count = slot_kernel.read_slots(data, scratch, rows, slots, firsts)

@@ -1,32 +1,44 @@
 """The latest message of every key, exact up to a collision of 128-bit hashes, in bounded memory.
 
 Keys are entered into a table as they come. A table that reaches its limit is written out as a run, sorted by hash, and begun
-anew; at the end the runs are merged range by range of hashes, the latest entry of a key winning.
+anew; at the end the runs are merged in the table, range by range of hashes, the latest message of a key winning.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from store.compactor import slot_kernel
 from store.compactor.batches import MessageBatch
+from store.scan.memory import BASE_BYTES
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Table = tuple[Array, Array, Array]
 
 KEY_BYTES = 24
 LIMIT_KEYS = 2 << 20
-"""Keys in memory: a table twice as large, and the smaller one it grew out of, take 150 MiB; so does sorting it."""
+"""Keys in memory: their table, twice as large, takes 96 MiB, sorting it as much again; so does merging as many keys."""
 
+_LEAST_KEYS = 1 << 16
+_KEY_PEAK_BYTES = 4 * KEY_BYTES  # two places in the table, half of them again while it grows, sorting
+_BATCH_PEAK_BYTES = 96 << 20  # entries, their payloads decompressed, rows and slots
 _FIRST_PLACES = 1 << 16
-_RUN_ROWS = 1 << 16  # rows of a run that are read at once
+_RUN_ROWS = 1 << 14  # rows of a run that are read at once
+
+
+def keys_for(memory_bytes: int | None) -> int:
+    """Return how many keys a process with MEMORY_BYTES holds at once; None: the usual number."""
+    if memory_bytes is None:
+        return LIMIT_KEYS
+    room = max(memory_bytes - BASE_BYTES - _BATCH_PEAK_BYTES, 0) // _KEY_PEAK_BYTES
+    return max(1 << max(room.bit_length() - 1, 0), _LEAST_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class Latest:
 
 
 class LatestKeys:
-    """Collects the keys of messages in order. Use in ``with``: runs that were written out go away at its end.
+    """Collects the keys of messages in order. Use in ``with``: what was written out goes away at its end.
 
     ``ordinal``: of the next message; who leaves messages out, or merges their keys, moves it on.
     """
@@ -52,7 +64,7 @@ class LatestKeys:
         self._keys = 0
         self.ordinal = 0
         self._runs: list[_Run] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._file: IO[bytes] | None = None
 
     def add(self, batch: MessageBatch) -> None:
         """Enter the keyed messages of BATCH; its messages come behind all those before."""
@@ -79,10 +91,13 @@ class LatestKeys:
 
     def merge(self, keys: Table) -> None:
         """Enter KEYS, hashes and ``last``, each the latest of its key among some messages."""
+        self._merge(keys, self._make_room)
+
+    def _merge(self, keys: Table, make_room: Callable[[int], None]) -> None:
         progress = np.array([0, self._keys], np.int64)
         while not slot_kernel.merge_keys(keys, progress, self._table):
             self._keys = int(progress[1])
-            self._make_room(1)
+            make_room(1)
             progress[1] = self._keys
         self._keys = int(progress[1])
 
@@ -90,14 +105,20 @@ class LatestKeys:
         """Return the keys in memory, in no order, and forget them."""
         used = self._table[2] != slot_kernel.EMPTY
         taken = self._table[0][used], self._table[1][used], self._table[2][used]
-        self._table[2][:] = slot_kernel.EMPTY
-        self._keys = 0
+        self._clear()
         return taken
 
+    def _clear(self) -> None:
+        self._table[2][:] = slot_kernel.EMPTY
+        self._keys = 0
+
     def _make_room(self, wanted: int) -> None:
-        """Make room for WANTED more keys: a larger table, or an empty one when the limit is reached."""
-        if self._keys >= self._limit_keys:
+        """Make room for WANTED more keys: a larger table, or an empty one where that would pass the limit."""
+        if self._keys and self._keys + wanted > self._limit_keys:
             self._spill()
+        self._grow(wanted)
+
+    def _grow(self, wanted: int) -> None:
         places = len(self._table[2])
         while (self._keys + wanted) * 2 > places:
             places *= 2
@@ -108,17 +129,14 @@ class LatestKeys:
 
     def _spill(self) -> None:
         """Write the table out as a run and begin anew."""
-        import pyarrow as pa
-
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="pulsar-admin-keys-")
-        path = Path(self._folder.name) / f"{len(self._runs)}.arrow"
-        columns = pa.table(list(_sorted(self._table)), names=["first", "second", "last"])
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, columns.schema) as writer:
-            writer.write_table(columns, max_chunksize=_RUN_ROWS)
-        self._runs.append(_Run(path, columns["first"].to_numpy()[::_RUN_ROWS].copy(), len(columns)))
-        self._table[2][:] = slot_kernel.EMPTY
-        self._keys = 0
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="pulsar-admin-keys-")  # noqa: SIM115 — closed in __exit__
+        start, firsts = self._file.tell(), []
+        for places in _in_order(self._table):
+            self._file.write(np.stack([column[places] for column in self._table]).tobytes())
+            firsts.append(self._table[0][places[0]])
+        self._runs.append(_Run(start, np.array(firsts, np.uint64), self._keys))
+        self._clear()
 
     def finish(self) -> Latest:
         """Return which messages are the latest of their keys."""
@@ -135,12 +153,16 @@ class LatestKeys:
             yield self._table[2]
             return
         self._spill()
-        self._table = _empty_table(1)
+        assert self._file is not None
+        self._file.flush()
         parts = -(-sum(run.rows for run in self._runs) // self._limit_keys)
         edges = [np.uint64((2**64 * part) // parts) for part in range(parts)]
         for part, edge in enumerate(edges):
-            merged = [run.between(edge, edges[part + 1] if part + 1 < parts else None) for run in self._runs]
-            yield _newest(tuple(np.concatenate([run[column] for run in merged]) for column in range(3)))  # type: ignore[arg-type]
+            self._clear()
+            for run in self._runs:
+                for keys in run.between(self._file.fileno(), edge, edges[part + 1] if part + 1 < parts else None):
+                    self._merge(keys, self._grow)
+            yield self._table[2]
 
     def __enter__(self) -> LatestKeys:
         return self
@@ -148,58 +170,42 @@ class LatestKeys:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._file is not None:
+            self._file.close()
 
 
 def _empty_table(places: int) -> Table:
     return np.zeros(places, np.uint64), np.zeros(places, np.uint64), np.full(places, slot_kernel.EMPTY)
 
 
-def _sorted(table: Table) -> Table:
-    """Return the keys of TABLE in the order of their hashes."""
-    used = table[2] != slot_kernel.EMPTY
-    first, second, last = table[0][used], table[1][used], table[2][used]
-    order = np.lexsort((last, second, first))
-    return first[order], second[order], last[order]
+def _in_order(table: Table) -> Iterator[Array]:
+    """Yield the places of the keys in TABLE in the order of their first hash, ``_RUN_ROWS`` at a time."""
+    used = np.flatnonzero(table[2] != slot_kernel.EMPTY)
+    places = used[np.argsort(table[0][used])]
+    yield from (places[start : start + _RUN_ROWS] for start in range(0, len(places), _RUN_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Keys in a file, in the order of their hashes. ``firsts``: the first hash of every ``_RUN_ROWS`` rows."""
+    """Keys in a file from byte START on, in the order of their first hash: ``_RUN_ROWS`` at a time column by column.
 
-    path: Path
+    ``firsts``: the first hash of each such part.
+    """
+
+    start: int
     firsts: Array  # u64
     rows: int
 
-    def between(self, low: np.uint64, high: np.uint64 | None) -> Table:
-        """Return the keys whose first hash is LOW or more and below HIGH (None: no end); reads no more than holds them."""
-        import pyarrow as pa
-
+    def between(self, descriptor: int, low: np.uint64, high: np.uint64 | None) -> Iterator[Table]:
+        """Yield the keys whose first hash is LOW or more and below HIGH (None: no end); reads little more than holds them."""
         # The rows before one that begins with LOW may end with it.
         begin = max(int(np.searchsorted(self.firsts, low, "left")) - 1, 0)
         end = len(self.firsts) if high is None else int(np.searchsorted(self.firsts, high, "left"))
-        with pa.OSFile(str(self.path)) as source:
-            reader = pa.ipc.open_file(source)
-            parts = [_cut(reader.get_batch(number), low, high) for number in range(begin, end)]
-        first, second, last = (
-            np.concatenate([np.empty(0, np.uint64), *(part[column] for part in parts)]) for column in range(3)
-        )
-        return first, second, last
-
-
-def _cut(rows: Any, low: np.uint64, high: np.uint64 | None) -> Table:  # Any: pyarrow.RecordBatch
-    first, second, last = (rows.column(number).to_numpy() for number in range(3))
-    start = int(np.searchsorted(first, low, "left"))
-    end = len(first) if high is None else int(np.searchsorted(first, high, "left"))
-    return first[start:end], second[start:end], last[start:end]
-
-
-def _newest(keys: Table) -> Array:
-    """Return ``last`` of the newest row of every key."""
-    first, second, last = keys
-    order = np.lexsort((last, second, first))
-    first, second, last = first[order], second[order], last[order]
-    newest = np.append((first[1:] != first[:-1]) | (second[1:] != second[:-1]), True) if len(last) else last != last
-    kept: Array = last[newest]
-    return kept
+        for number in range(begin, end):
+            rows = min(self.rows - number * _RUN_ROWS, _RUN_ROWS)
+            raw = os.pread(descriptor, rows * KEY_BYTES, self.start + number * _RUN_ROWS * KEY_BYTES)
+            first, second, last = np.frombuffer(raw, np.uint64).reshape(3, rows)
+            inside = slice(
+                np.searchsorted(first, low, "left"), rows if high is None else np.searchsorted(first, high, "left")
+            )
+            yield first[inside], second[inside], last[inside]

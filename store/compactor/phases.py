@@ -16,11 +16,10 @@ import numpy as np
 
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
-from store.compactor.facts import WHOLE, Survey, survey, uuid_of
+from store.compactor.facts import WHOLE, Survey, iter_facts, survey, uuid_of
 from store.compactor.inventory import Inventory
 from store.compactor.keys import LIMIT_KEYS, Latest, LatestKeys
 from store.compactor.rewrite import NEW, EntryColumns, Rewriter
-from store.compactor.spread import iter_facts
 from store.scan.entries import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made

@@ -49,18 +49,13 @@ _SCHEMA = pa.schema(
 """A row of a batch that is not proven holds nothing of that batch itself; keys in it may be of earlier ones."""
 
 
-def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter SOURCE's keys into KEYS; yield (facts of some entries, whether of the compacted ledger) in order."""
-    engine = source.reader.engine
+def facts_on(
+    engine: Engine, source: MessageSource, keys: LatestKeys, retain_keyless: bool
+) -> Iterator[tuple[EntryFacts, bool]]:
+    """Enter SOURCE's keys into KEYS, as ENGINE finds them; yield what ``iter_facts`` does."""
     for scan, compacted in source.scans():
-        if engine is not None:
-            for facts in _Merging(source, keys, retain_keyless).run(engine, scan, compacted):
-                yield facts, compacted
-            continue
-        for entries in scan.batches():
-            for batch in source.exploded(entries, compacted):
-                keys.add(batch)
-                yield EntryFacts.of([batch], retain_keyless), compacted
+        for facts in _Merging(source, keys, retain_keyless).run(engine, scan, compacted):
+            yield facts, compacted
 
 
 # -- on an executor ---------------------------------------------------------------------------------------------------

@@ -19,10 +19,9 @@ from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
-from store.compactor.facts import uuid_of
+from store.compactor.facts import iter_facts, uuid_of
 from store.compactor.keys import LIMIT_KEYS, LatestKeys
 from store.compactor.prepare import compacted_floor
-from store.compactor.spread import iter_facts
 from store.errors import EntryCorrupt, StoreError
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader
