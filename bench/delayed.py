@@ -1,9 +1,10 @@
 """Measure the delayed message index: bytes a message, build, load of a partition, dispatch rate, memory while replaying.
 
-``python -m bench.delayed [--messages N] [--entries N] [--json FILE]``. Two shapes of due times over an hour, a day and 30 days: *fixed*
-(messages fall due in the order of publishing, as with one delay for all) and *scattered* (uniformly random, the worst there is: below
-``bound`` bytes a message no index of that tick can go). The index is built through the product's own writer into a fresh store; the
-scan of a topic's entries in front of it is measured on a generated topic, ``delayed build`` run as a whole process.
+``python -m bench.delayed [--messages N] [--entries N] [--spark] [--json FILE]``. Shapes of due times, over an hour, a day and 30 days:
+*fixed* (one delay for all: messages fall due in the order of publishing), *few* (each has one of four delays), *scattered* (uniformly
+random, the worst there is). ``bound``: bytes a message below which no index of that tick can go; ``partitionBound``: none whose
+partitions can be read one without the other. The index is built through the product's own writer into a fresh store; the scan of a
+topic's entries in front of it is measured on a generated topic, ``delayed build`` run as a whole process, also on Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ TOPIC = "persistent://bench/delayed/topic"
 NOW_MS = 1_795_260_000_000
 ENTRIES_PER_LEDGER = 50_000
 SPREADS = {"1h": 3_600_000, "1d": 86_400_000, "30d": 30 * 86_400_000}
-SHAPES = ("fixed", "scattered")
+SHAPES = ("fixed", "few", "scattered")
+DELAYS_MS = (60_000, 300_000, 1_800_000, 3_600_000)  # of "few"
 BUILD_GOAL_SECONDS, BYTES_GOAL = 60, 2
 Row = dict[str, Any]
 
@@ -38,7 +40,9 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
 
     number = np.arange(count, dtype=np.int64)
     draw = np.random.default_rng(1)
-    due = NOW_MS + (number * spread_ms // count if shape == "fixed" else draw.integers(0, spread_ms, count))
+    due = NOW_MS + (draw.integers(0, spread_ms, count) if shape == "scattered" else number * spread_ms // count)
+    if shape == "few":
+        due += np.array(DELAYS_MS)[draw.integers(0, len(DELAYS_MS), count)]
     return DelayedRows(due, 10 + number // ENTRIES_PER_LEDGER, number % ENTRIES_PER_LEDGER)
 
 
@@ -77,10 +81,20 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
         "partitions": len(index.partitions),
         "bytesPerMessage": index.bytes / count,
         "storeBytesPerMessage": grown / count,
-        "bound": math.log2(ticks) / 8 if shape == "scattered" else 0.0,
+        "bound": {"fixed": 0.0, "few": math.log2(len(DELAYS_MS)) / 8, "scattered": math.log2(ticks) / 8}[shape],
+        "partitionBound": partition_bound(ticks) if shape == "scattered" else 0.0,
         "buildSeconds": build_seconds,
         **replayed,
     }
+
+
+def partition_bound(ticks: int) -> float:
+    """Bytes that a message takes at least in a partition which says by itself which of all messages it holds, and when."""
+    from store.codec.delayedpolicy import DEFAULT_RULES
+
+    share = DEFAULT_RULES.slots / ticks
+    which = -math.log2(share) - (1 - share) / share * math.log2(1 - share)
+    return (which + math.log2(DEFAULT_RULES.slots)) / 8
 
 
 def replay(store: Any, index: Any) -> Row:
@@ -181,7 +195,8 @@ def main() -> None:
 def show(row: Row) -> None:
     """Print one case."""
     print(
-        f"{row['shape']:<9} {row['spread']:>3}: {row['bytesPerMessage']:.3f} bytes a message (bound {row['bound']:.2f}, goal"
+        f"{row['shape']:<9} {row['spread']:>3}: {row['bytesPerMessage']:.3f} bytes a message (bound {row['bound']:.2f},"
+        f" in partitions {row['partitionBound']:.2f}, goal"
         f" {BYTES_GOAL}; with catalogue and location index {row['storeBytesPerMessage']:.3f}), built in"
         f" {row['buildSeconds']:.1f} s (goal {BUILD_GOAL_SECONDS}), partition of {row['loadMessages']:,} loaded in"
         f" {row['loadSeconds'] * 1000:.1f} ms, {row['dispatchPerSecond']:,.0f} dispatched a second, at most"

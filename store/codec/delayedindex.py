@@ -6,8 +6,8 @@ that it expects to be smallest:
 - *Roaring*: tick → ledger → portable RoaringBitmap of entry ids. Smallest where many neighbours fall due together.
 - *steps*: messages in the order of the topic, each as its distance from the one before, in entries and in ticks; deflated. Smallest
   where messages fall due in about the order in which they were sent (a fixed delay) and few share a tick.
-- *packed*: one ascending sequence of numbers (tick, ledger, entry), Elias–Fano coded. Smallest where due times are scattered: it needs
-  2 + log2(range / messages) bits a message, where bitmaps of one message take 18 bytes.
+- *packed*: one ascending sequence of numbers (tick, ledger, entry), the distances between them Rice coded. Smallest where due times are
+  scattered: it needs about 1.5 + log2(range / messages) bits a message, where bitmaps of one message take 18 bytes.
 
 Everything is little-endian, a CRC-32C of all before it ends the entry.
 """
@@ -38,12 +38,14 @@ _HEADER = struct.Struct(
     "<4s"  # magic
     "B"  # format
     "B"  # body: 0 Roaring, 1 packed, 2 steps
-    "B"  # packed and steps: bits of an entry id in a number
     "B"  # packed: low bits stored plainly
+    "B"  # ledger table: 0 as it is, 1 deflated
     "q"  # tick in ms
     "q"  # first tick: first due time // tick
     "I"  # messages
     "I"  # ledgers
+    "I"  # bytes of the ledger table
+    "I"  # largest entry id
 )
 _CRC = struct.Struct("<I")
 
@@ -120,9 +122,9 @@ def iter_encoded(rows: DelayedRows, tick_ms: int, limit: int = ENTRY_MESSAGES_MA
 def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]]:
     ledgers, places = np.unique(rows.ledger_ids, return_inverse=True)
     ticks = rows.times_ms // tick_ms
-    entry_bits = int(rows.entry_ids.max()).bit_length()
+    width = int(rows.entry_ids.max()) + 1
     span = int(ticks[-1]) - int(ticks[0]) + 1
-    universe = (span * len(ledgers)) << entry_bits
+    universe = span * len(ledgers) * width
     fits = universe.bit_length() <= _KEY_BITS
     if not fits and len(rows) > 1 and not _is_roaring_smaller(rows, ticks, universe):
         middle = len(rows) // 2
@@ -131,17 +133,22 @@ def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]
         return
     places = places.reshape(-1)
     offsets = ticks - ticks[0]
+    low_bits = 0
     if not fits or _is_roaring_smaller(rows, ticks, universe):
-        form, low_bits, body = ROARING, 0, _roaring_body(offsets, places, rows.entry_ids)
+        form, body = ROARING, _roaring_body(offsets, places, rows.entry_ids)
     else:
-        keys = ((offsets * len(ledgers) + places) << entry_bits) | rows.entry_ids
-        low_bits = max((universe // len(rows)).bit_length() - 1, 0)
-        form, body = PACKED, _packed_body(keys, low_bits)
-    steps = _steps_body((places << entry_bits) | rows.entry_ids, offsets) if fits else None
+        form = PACKED
+        low_bits, body = _packed_body((offsets * len(ledgers) + places) * width + rows.entry_ids)
+    steps = _steps_body(places * width + rows.entry_ids, offsets) if fits else None
     if steps is not None and len(steps) < len(body):
         form, low_bits, body = STEPS, 0, steps
-    header = _HEADER.pack(MAGIC, FORMAT, form, entry_bits, low_bits, tick_ms, int(ticks[0]), len(rows), len(ledgers))
-    whole = header + _varints(np.diff(ledgers, prepend=0)) + body
+    table = _varints(np.diff(ledgers, prepend=0))
+    deflated = zlib.compress(table, 6)
+    is_smaller = len(deflated) < len(table)
+    table = deflated if is_smaller else table
+    counts = (len(rows), len(ledgers), len(table), width - 1)
+    header = _HEADER.pack(MAGIC, FORMAT, form, low_bits, is_smaller, tick_ms, int(ticks[0]), *counts)
+    whole = header + table + body
     yield whole + _CRC.pack(google_crc32c.value(whole)), len(rows)
 
 
@@ -171,13 +178,20 @@ def _roaring_body(ticks: Array, places: Array, entry_ids: Array) -> bytes:
     return b"".join(parts)
 
 
-def _packed_body(keys: Array, low_bits: int) -> bytes:
-    """Return bit planes of the low bits, lowest first, then the high parts in unary: bit high(i) + i is set."""
-    planes = [np.packbits(((keys >> bit) & 1).astype(bool), bitorder="little").tobytes() for bit in range(low_bits)]
-    marks = (keys >> low_bits) + np.arange(len(keys))
+def _packed_body(keys: Array) -> tuple[int, bytes]:
+    """Return (low bits, body): bit planes of the distances' low bits, lowest first, then the rest in unary: a 1 behind so many 0.
+
+    The first distance is from 0.
+    """
+    steps = np.diff(keys, prepend=0)
+    middle = max(int(keys[-1] // len(keys)).bit_length() - 1, 0)
+    sizes = {bits: len(keys) * bits + int((steps >> bits).sum()) for bits in range(max(middle - 2, 0), middle + 2)}
+    low_bits = min(sizes, key=lambda bits: sizes[bits])
+    planes = [np.packbits(((steps >> bit) & 1).astype(bool), bitorder="little").tobytes() for bit in range(low_bits)]
+    marks = np.cumsum(steps >> low_bits) + np.arange(len(keys))
     high = np.zeros(int(marks[-1]) + 1, bool)
     high[marks] = True
-    return b"".join([*planes, np.packbits(high, bitorder="little").tobytes()])
+    return low_bits, b"".join([*planes, np.packbits(high, bitorder="little").tobytes()])
 
 
 def _steps_body(places: Array, ticks: Array) -> bytes | None:
@@ -216,26 +230,45 @@ def decode_entry_rows(payload: bytes | memoryview, where: str) -> tuple[int, Del
         raise _corrupt(where, "no entry of a delayed message index")
     if _CRC.unpack(data[-4:])[0] != google_crc32c.value(data[:-4]):
         raise _corrupt(where, "its checksum is wrong")
-    _, written, form, entry_bits, low_bits, tick_ms, first_tick, messages, ledgers = _HEADER.unpack_from(data)
+    _, written, form, low_bits, deflated, tick_ms, first_tick, *counts = _HEADER.unpack_from(data)
+    messages, ledgers, table_bytes, largest = counts
     if written > FORMAT:
         raise Unsupported(
             f"{where}: delayed index of format {written}, this toolkit knows up to {FORMAT}",
             hint="use the toolkit that wrote it, or make it again: pulsar-admin delayed build --rebuild",
         )
-    if form not in (ROARING, PACKED, STEPS) or tick_ms <= 0 or not 0 < ledgers <= messages <= ENTRY_MESSAGES_MAX:
+    if (
+        form not in (ROARING, PACKED, STEPS)
+        or deflated > 1
+        or tick_ms <= 0
+        or not 0 < ledgers <= messages <= ENTRY_MESSAGES_MAX
+    ):
         raise _corrupt(where, "its header contradicts itself")
-    taken = Reader(data[_HEADER.size : -_CRC.size], where, EntryCorrupt)
-    table = np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
-    rest = data[_HEADER.size + taken.pos : -_CRC.size]
+    rest = data[_HEADER.size : -_CRC.size]
+    table = _read_table(rest[:table_bytes], ledgers, where, is_deflated=deflated != 0)
+    rest = rest[table_bytes:]
     if form == ROARING:
         ticks, places, entry_ids = _read_roaring(rest, ledgers, where)
     elif form == STEPS:
-        ticks, places, entry_ids = _read_steps(rest, (messages, ledgers, entry_bits), where)
+        ticks, places, entry_ids = _read_steps(rest, (messages, ledgers, largest + 1), where)
     else:
-        ticks, places, entry_ids = _read_packed(rest, (messages, ledgers, entry_bits, low_bits), where)
+        ticks, places, entry_ids = _read_packed(rest, (messages, ledgers, largest + 1, low_bits), where)
     if len(ticks) != messages:
         raise _corrupt(where, f"its header says {messages} messages, it has {len(ticks)}")
     return tick_ms, DelayedRows((ticks + first_tick) * tick_ms, table[places], entry_ids)
+
+
+def _read_table(raw: bytes, ledgers: int, where: str, *, is_deflated: bool) -> Array:
+    taken = Reader(_inflated(raw, 10 * ledgers, where) if is_deflated else raw, where, EntryCorrupt)
+    return np.cumsum(np.array([taken.varint() for _ in range(ledgers)], np.uint64)).astype(np.int64)
+
+
+def _inflated(raw: bytes, limit: int, where: str) -> bytes:
+    """Return RAW inflated, LIMIT bytes of it at most."""
+    try:
+        return zlib.decompressobj().decompress(raw, limit)
+    except zlib.error as cause:
+        raise _corrupt(where, f"it cannot be inflated: {cause}") from cause
 
 
 def _read_roaring(body: bytes, ledgers: int, where: str) -> tuple[Array, Array, Array]:
@@ -262,40 +295,36 @@ def _read_roaring(body: bytes, ledgers: int, where: str) -> tuple[Array, Array, 
 
 
 def _read_packed(body: bytes, shape: tuple[int, int, int, int], where: str) -> tuple[Array, Array, Array]:
-    messages, ledgers, entry_bits, low_bits = shape
+    messages, ledgers, width, low_bits = shape
     plane_bytes = (messages + 7) // 8
-    if len(body) <= plane_bytes * low_bits or entry_bits > 32 or low_bits > _KEY_BITS:
+    if len(body) <= plane_bytes * low_bits or low_bits > _KEY_BITS:
         raise _corrupt(where, "it is too short for its header")
     raw = np.frombuffer(body, np.uint8)
     marks = np.flatnonzero(np.unpackbits(raw[plane_bytes * low_bits :], bitorder="little"))
     if len(marks) != messages:
         raise _corrupt(where, f"its header says {messages} messages, it has {len(marks)}")
-    keys = (marks - np.arange(messages)) << low_bits
+    steps = (np.diff(marks, prepend=-1) - 1) << low_bits
     for bit in range(low_bits):
         plane = raw[plane_bytes * bit : plane_bytes * (bit + 1)]
-        keys |= np.unpackbits(plane, count=messages, bitorder="little").astype(np.int64) << bit
-    cells = keys >> entry_bits
-    return cells // ledgers, cells % ledgers, keys & ((1 << entry_bits) - 1)
+        steps |= np.unpackbits(plane, count=messages, bitorder="little").astype(np.int64) << bit
+    cells, entry_ids = np.divmod(np.cumsum(steps), width)
+    return cells // ledgers, cells % ledgers, entry_ids
 
 
 def _read_steps(body: bytes, shape: tuple[int, int, int], where: str) -> tuple[Array, Array, Array]:
-    messages, ledgers, entry_bits = shape
+    messages, ledgers, width = shape
     taken = Reader(body, where, EntryCorrupt)
     place, tick = taken.varint(), taken.varint()
-    inflate = zlib.decompressobj()
-    try:
-        columns = np.frombuffer(inflate.decompress(body[taken.pos :], 2 * messages + 1), np.uint8)
-    except zlib.error as cause:
-        raise _corrupt(where, f"its steps cannot be inflated: {cause}") from cause
-    if len(columns) != 2 * (messages - 1) or entry_bits > 32 or max(place, tick) >> _KEY_BITS:
+    columns = np.frombuffer(_inflated(body[taken.pos :], 2 * messages + 1, where), np.uint8)
+    if len(columns) != 2 * (messages - 1) or max(place, tick) >> _KEY_BITS:
         raise _corrupt(where, "its steps contradict its header")
     places = place + np.append(0, np.cumsum(columns[: messages - 1].astype(np.int64)))
     ticks = tick + np.append(0, np.cumsum(columns[messages - 1 :].view(np.int8).astype(np.int64)))
-    if int(places[-1]) >> entry_bits >= ledgers or int(ticks.min()) < 0:
+    if int(places[-1]) // width >= ledgers or int(ticks.min()) < 0:
         raise _corrupt(where, "its steps lead out of its ledgers")
     order = np.lexsort((places, ticks))
     places = places[order]
-    return ticks[order], places >> entry_bits, places & ((1 << entry_bits) - 1)
+    return ticks[order], places // width, places % width
 
 
 def _corrupt(where: str, what: str) -> EntryCorrupt:

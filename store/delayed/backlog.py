@@ -80,7 +80,7 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
                 yield places
 
     files = scans[0].entry_scan.reader.files
-    for places, row in run_places(engine, ReadDelays(), files, groups(), lambda places: len(places) // 4):
+    for places, row in run_places(engine, ReadDelays(), files, groups(), lambda places: len(places) // 2):
         scan = owners.popleft()
         yield scan, scan.take(places) if row is None else scan.take_found(places, row)
 
