@@ -15,13 +15,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from store.codec.entrylog import log_id_of
-from store.errors import EntryLogCorrupt, SourceChanged, SourceNotFound
+from store.errors import (
+    EntryLogCorrupt,
+    MissingComponent,
+    SourceChanged,
+    SourceNotFound,
+    StoreError,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from store.scan.slices import FileRange
 
 READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach over it
 _REQUEST_BYTES = 8 << 20
+_RETRY_S = 20
+_TEXT_BYTES = 300
+_HADOOP = (
+    "install Hadoop's client and Java; set JAVA_HOME, ARROW_LIBHDFS_DIR (where libhdfs.so is) and "
+    "CLASSPATH=$(hadoop classpath --glob); or mount it (fuse, NFS gateway) and name the path"
+)
+_NO_CREDENTIALS = ("OAuth2", "redential", "ACCESS_DENIED", "ACCESS DENIED", "HTTP status 403", "INVALID_ACCESS_KEY_ID")
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://anonymous@… for a public bucket",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login; gs://anonymous@… if public",
+    "abfs": "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run: az login",
+}
 
 
 def is_url(path: str) -> bool:
@@ -60,12 +79,12 @@ def _list_url(part: str) -> list[tuple[str, int]]:
     folder, _, name = base.rpartition("/")
     with _translated(part):
         if "*" not in name:
-            system, path = fs.FileSystem.from_uri(part)
+            system, path = _file_system(part)
             info = system.get_file_info(path)
             if info.type == fs.FileType.File:
                 return [(part, info.size)]
             folder, name = base.rstrip("/"), ""
-        system, path = fs.FileSystem.from_uri(folder + mark + query)
+        system, path = _file_system(folder + mark + query)
         infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
     files = [info for info in infos if info.type == fs.FileType.File]
     chosen = [info for info in files if (fnmatchcase(info.base_name, name) if name else _is_log(info.base_name))]
@@ -78,12 +97,40 @@ def _is_log(name: str) -> bool:
 
 @contextmanager
 def _translated(where: str) -> Iterator[None]:
+    from pyarrow import ArrowException
+
     try:
         yield
     except FileNotFoundError as error:
         raise SourceNotFound(f"{where} is not there", hint="check the bucket and the path") from error
-    except (OSError, ValueError) as error:
-        raise EntryLogCorrupt(f"{where} cannot be read: {error}", hint="check address and credentials") from error
+    except (OSError, ValueError, ArrowException) as error:
+        raise _explained(where, str(error)) from error
+
+
+def _explained(where: str, text: str) -> StoreError:
+    """Return what is wrong with WHERE, of which a file system says TEXT: the cause in one line, and what to install or set."""
+    scheme = where.partition("://")[0]
+    said = " ".join(text.split())[:_TEXT_BYTES]
+    if "Unrecognized filesystem type" in text:
+        return Unsupported(
+            f"{where}: there is no file system {scheme}://", hint="there are s3, gs, abfs, hdfs and file"
+        )
+    if any(name in text for name in ("libjvm", "libhdfs")):
+        return MissingComponent(f"{where} needs Hadoop's native client: {said}", hint=_HADOOP)
+    if any(word in text for word in _NO_CREDENTIALS):
+        hint = _CREDENTIALS.get(scheme, "check the credentials")
+        return MissingComponent(f"{where} cannot be opened without credentials: {said}", hint=hint)
+    return EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
+
+
+def _file_system(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
+    """Return the file system of URL and the path in it."""
+    from pyarrow import fs
+
+    if url.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in url:
+        url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
+    system, path = fs.FileSystem.from_uri(url)
+    return system, path
 
 
 class Source(Protocol):
@@ -156,10 +203,8 @@ def open_source(piece: FileRange) -> Iterator[Source]:
 
 @contextmanager
 def _fetch(piece: FileRange) -> Iterator[Fetched]:
-    from pyarrow import fs
-
     with _translated(piece.path):
-        system, path = fs.FileSystem.from_uri(piece.path)
+        system, path = _file_system(piece.path)
         file = system.open_input_file(path)
         size_bytes = file.size()
     with file:

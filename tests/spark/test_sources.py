@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from store.errors import SourceNotFound, StoreError
+from store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
 from store.scan import sources
 from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
@@ -60,6 +60,27 @@ def test_urls_name_a_file_a_folder_or_a_glob() -> None:
 def test_nothing_there(pattern: str) -> None:
     with pytest.raises(SourceNotFound, match="no entry log at"):
         source_files(pattern)
+
+
+def test_hdfs_without_hadoop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with pytest.raises(MissingComponent, match="needs Hadoop's native client: Unable to load lib") as raised:
+        source_files("hdfs://127.0.0.1:1/ledgers/*.log")
+    assert "ARROW_LIBHDFS_DIR" in raised.value.hint
+    assert len(raised.value.message.splitlines()) == 1
+
+
+def test_gs_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(MissingComponent, match=r"gs://bucket/.* cannot be opened without credentials") as raised:
+        source_files("gs://bucket/0.log?retry_limit_seconds=1")
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in raised.value.hint
+
+
+def test_a_file_system_that_nobody_knows() -> None:
+    with pytest.raises(Unsupported, match="there is no file system ftp://"):
+        source_files("ftp://host/0.log")
 
 
 def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
