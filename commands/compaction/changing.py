@@ -19,11 +19,11 @@ from store.errors import EntryCorrupt, MetadataCorrupt, Refused, StalePlan, Topi
 from store.ledgers import EntryReader, open_reader
 from store.meta import Store, open_store
 from store.names import TopicName
-from store.topics import read_topic
+from store.topics import Topic, read_topic
 
 if TYPE_CHECKING:
     from store.compactor.phases import Compaction
-    from store.compactor.prepare import Prepared
+    from store.compactor.prepare import Prepared, SourceOptions
     from store.plans.compaction import LedgerSwap
     from store.scan.engine_scan import Engine
 
@@ -162,25 +162,41 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
 
 
 def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job: _Job) -> Report:
-    from store.compactor.keys import keys_for
-    from store.compactor.phases import Compaction, CompactionRules
-    from store.compactor.prepare import SourceOptions, prepare
+    from store.compactor.prepare import SourceOptions, passes_open_transaction
 
     options = job.options
     store, engine = opened
     with open_reader(store, engine) as reader:
         topic = read_topic(reader.txn, name)
         source = SourceOptions(options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything)
-        prepared = prepare(reader, topic, source)
-        if prepared is None:
+        work = _phase_one(app, reader, topic, (source, job))
+        if work is not None and passes_open_transaction(work[0].source, work[1].result.messages.uncommitted):
+            app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
+            work = _phase_one(app, reader, topic, (replace(source, transactional=True), job))
+        if work is None:
             return _unchanged(app, {"topic": str(name), "before": None, "after": None})
-        limit_keys = keys_for(app.settings.memory_bytes)
-        rules = CompactionRules(options.form, options.retain_null_key, job.everything, limit_keys)
-        compaction = Compaction(prepared.source, rules, name.partition_index)
-        if not job.everything:
-            with app.progress(prepared.entries, "entries", f"{name}: phase one") as bar:
-                compaction.find_latest(bar.advance)
-        return _finish(app, (store, reader), (prepared, compaction), job)
+        return _finish(app, (store, reader), work, job)
+
+
+def _phase_one(
+    app: App, reader: EntryReader, topic: Topic, how: tuple[SourceOptions, _Job]
+) -> tuple[Prepared, Compaction] | None:
+    """Find what stays; None where there is nothing to compact."""
+    from store.compactor.keys import keys_for
+    from store.compactor.phases import Compaction, CompactionRules
+    from store.compactor.prepare import prepare
+
+    source, job = how
+    prepared = prepare(reader, topic, source)
+    if prepared is None:
+        return None
+    limit_keys = keys_for(app.settings.memory_bytes)
+    rules = CompactionRules(job.options.form, job.options.retain_null_key, job.everything, limit_keys)
+    compaction = Compaction(prepared.source, rules, topic.name.partition_index)
+    if not job.everything:
+        with app.progress(prepared.entries, "entries", f"{topic.name}: phase one") as bar:
+            compaction.find_latest(bar.advance)
+    return prepared, compaction
 
 
 def _finish(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Compaction], job: _Job) -> Report:

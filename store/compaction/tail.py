@@ -44,13 +44,17 @@ class Transactions:
     first_open: Position | None
 
 
-def find_topic_end(reader: EntryReader, topic: Topic, floor: Position | None) -> TopicEnd:
+def find_topic_end(
+    reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None = None
+) -> TopicEnd:
     """Return the last entry behind FLOOR (None: of the whole topic) that readers get; raises EntryNotFound, EntryCorrupt.
 
-    Transactions cost a pass over the heads behind FLOOR; a topic without any costs its last entry.
+    TRANSACTIONS: those behind FLOOR, when they are known. They cost a pass over the heads behind FLOOR; a topic without any costs
+    its last entry.
     """
     passed: list[PassedOver] = []
-    transactions = read_transactions(reader, topic, floor) if has_transactions(reader, topic.name) else None
+    if transactions is None and has_transactions(reader, topic.name):
+        transactions = read_transactions(reader, topic, floor)
     for rank in range(topic.number_of_entries - 1, rank_behind(topic, floor) - 1, -1):
         head = read_entry_head(reader, topic.at_rank(rank))
         if transactions is None and transaction_id(head.metadata) is not None:

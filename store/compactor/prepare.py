@@ -7,7 +7,7 @@ from functools import cache
 
 from store.codec.compactedentry import decode_compacted_to
 from store.compaction.heads import read_compacted_head
-from store.compaction.tail import find_topic_end, has_transactions, rank_behind, read_transactions
+from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
 from store.compactor.batches import MessageSource
 from store.cursors import Cursor
@@ -23,13 +23,14 @@ from store.topics import Topic
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see ``MessageSource``;
-    ``view_only``: nothing behind the horizon.
+    ``view_only``: nothing behind the horizon. ``transactional``: the topic has transactions, whatever the broker's snapshots say.
     """
 
     from_start: bool = False
     skip_damaged: bool = False
     encrypted_by_key: bool = False
     view_only: bool = False
+    transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,14 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     if view is None and options.view_only:
         return None
     floor = None if view is None else compacted_floor(reader, view)
-    end = None if options.view_only else _end(reader, topic, floor)
+    transactional = options.transactional or has_transactions(reader, topic.name)
+    transactions = cache(lambda: read_transactions(reader, topic, floor))
+    end = None if options.view_only else _end(reader, topic, floor, transactions() if transactional else None)
     if end is None and view is None:
         return None
     parts = () if end is None else tuple(iter_ledger_parts(topic, rank_behind(topic, floor), topic.rank(end) + 1))
     source = MessageSource(
-        reader,
-        view,
-        parts,
-        cache(lambda: read_transactions(reader, topic, floor)),
-        options.skip_damaged,
-        options.encrypted_by_key,
-        bool(parts) and has_transactions(reader, topic.name),
+        reader, view, parts, transactions, options.skip_damaged, options.encrypted_by_key, transactional
     )
     horizons = [place for place in (end, None if view is None else view.horizon) if place is not None]
     entries = sum(last - first + 1 for _, first, last in parts) + (0 if view is None else view.last_entry_id + 1)
@@ -77,10 +74,20 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     return Prepared(topic, cursor, view, old, source, max(horizons), entries)
 
 
-def _end(reader: EntryReader, topic: Topic, floor: Position | None) -> Position | None:
+def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
+    """Whether SOURCE, of which UNCOMMITTED messages were dropped, goes beyond an open transaction of which no snapshot told.
+
+    Compacted so, its messages would be lost to the view once it is committed: prepare again, ``transactional``.
+    """
+    return uncommitted > 0 and not source.transactional and source.transactions().first_open is not None
+
+
+def _end(
+    reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None
+) -> Position | None:
     """Return the last entry behind FLOOR that readers get, the topic's last one where it is no message that could tell."""
     try:
-        end = find_topic_end(reader, topic, floor).head
+        end = find_topic_end(reader, topic, floor, transactions).head
     except (EntryCorrupt, EntryNotFound):
         return topic.last_confirmed
     return None if end is None else end.position

@@ -383,6 +383,35 @@ def test_transactions_and_markers(tmp_path: Path, cli: Cli) -> None:
     assert _rows(store) == [(Position(10, 0), "o", b"other"), (Position(10, 1), "k", b"plain")]
 
 
+@pytest.mark.parametrize("open_at", [0, 2])
+def test_open_transaction_without_a_snapshot(tmp_path: Path, cli: Cli, open_at: int) -> None:
+    """Found while reading: nothing behind its first message is compacted, or it would be lost once it is committed."""
+    alone = entry(Batch([Slot("k", b"plain")], alone=True))
+    entries = [_transaction(1), _transaction(1, 21), alone, alone]
+    entries.insert(open_at, _transaction(3))
+    rows = [Made(PUBLISH_MS, raw=raw) for raw in entries]
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows])})
+    result = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+    assert "a transaction is open" in result.stderr
+    if open_at == 0:
+        assert result.json["change"] is None
+        return
+    assert result.json["after"]["markDeletePosition"] == "10:0"
+    assert _rows(store)[0] == (Position(10, 0), "k", b"of 1")
+    later = [*entries, _transaction(3, 21)]
+    made = MadeCompacted(77, _payloads_of(store), Position(10, 0))
+    both = make_store(
+        tmp_path / "b", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw) for raw in later]], compacted=made)}
+    )
+    cli("--store", both, "compaction", "run", TOPIC)
+    assert _rows(both) == [(Position(10, 4), "k", b"plain")]
+
+
+def _payloads_of(store: Path) -> list[bytes]:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        return _payloads(reader, TOPIC)
+
+
 def test_encrypted_batches(tmp_path: Path, cli: Cli) -> None:
     """Kept whole by default; as one message with the entry's key when asked, as 4.0.8 takes them."""
     secret = entry(Batch([Slot("k", b"a"), Slot("l", b"b")], encrypted=True, payload=b"\x91" * 40))
