@@ -31,6 +31,7 @@ class MessageRow:
 
     ``ordering_key`` and ``payload`` are base64. From ``payload`` on a key is there only when it says something:
     ``encrypted`` means that size, digest and payload are the entry's stored bytes, ``chunks`` how many entries made the message.
+    ``value`` is what the schema makes of the payload, as JSON can say it.
     """
 
     topic: str
@@ -55,11 +56,25 @@ class MessageRow:
     chunks: int | None = field(default=None, metadata=_OPTIONAL)
     marker_type: str | None = field(default=None, metadata=_OPTIONAL)
     transaction: str | None = field(default=None, metadata=_OPTIONAL)
+    schema_version: int | None = field(default=None, metadata=_OPTIONAL)
+    value: object = field(default=None, metadata=_OPTIONAL)
+    value_error: str | None = field(default=None, metadata=_OPTIONAL)
 
 
-def message_row(topic: TopicName, message: Message, *, payload: bool = False, redact: bool = False) -> MessageRow:
-    """Return the row of MESSAGE; with REDACT keys, property values, payload and its digest are hidden."""
+def message_row(
+    topic: TopicName,
+    message: Message,
+    *,
+    payload: bool = False,
+    redact: bool = False,
+    decoded: tuple[object, str | None] | None = None,
+) -> MessageRow:
+    """Return the row of MESSAGE; with REDACT keys, property values, payload and its digest are hidden.
+
+    DECODED: its value and why it has none (``store.schemas.Decoded``), when they are asked for.
+    """
     body = message.payload
+    value, error = decoded or (None, None)
     return MessageRow(
         topic=str(topic),
         ledger_id=message.position.ledger_id,
@@ -83,6 +98,9 @@ def message_row(topic: TopicName, message: Message, *, payload: bool = False, re
         chunks=message.chunks if message.chunks > 1 else None,
         marker_type=marker_name(message.marker_type),
         transaction=None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
+        schema_version=None if decoded is None else message.schema_number,
+        value=REDACTED if redact and value is not None else value,
+        value_error=error,
     )
 
 

@@ -66,6 +66,12 @@ class Message:
     compression: int = NONE
     key_encoded: bool = False  # the key is base64
 
+    @property
+    def schema_number(self) -> int | None:
+        """The version of the schema (``LongSchemaVersion``); None: sent without one, or a version of another system's own."""
+        version = self.schema_version
+        return int.from_bytes(version, signed=True) if version is not None and len(version) == 8 else None
+
 
 @dataclass(slots=True)
 class ReadOptions:

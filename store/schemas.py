@@ -26,6 +26,7 @@ from store.codec.value import (
 )
 from store.errors import StoreError
 from store.ledgers import EntryReader
+from store.messages import Message
 from store.names import TopicName
 from store.tree import find_node
 
@@ -53,6 +54,18 @@ class Encoded(NamedTuple):
     null_value: bool = False
     encrypted: bool = False
     is_chunk: bool = False
+
+
+def encoded(message: Message) -> Encoded:
+    """Return what the value of MESSAGE, whole as a consumer gets it, is made of."""
+    return Encoded(
+        message.schema_number,
+        bytes(message.payload),
+        message.key,
+        message.key_encoded,
+        message.null_value,
+        message.encrypted,
+    )
 
 
 class Decoded(NamedTuple):

@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.codec.avro import avro_decoder
-from store.codec.schema import version_number
 from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
 from store.errors import EntryCorrupt, Unsupported
 from store.ledgers import open_reader
-from store.messages import Message, MessageReader
+from store.messages import MessageReader
 from store.meta import open_store
 from store.names import EARLIEST, parse_topic
-from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, read_schemas
+from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
 from store.topics import read_topic
 from tests.codec.strategies import quick
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
@@ -34,18 +33,7 @@ def _messages(topic: str) -> Iterator[tuple[list[int], Encoded]]:
         found = read_topic(reader.txn, parse_topic(topic))
         for message in MessageReader(reader).iter_messages(found.iter_positions(EARLIEST)):
             position = message.position
-            yield [position.ledger_id, position.entry_id, position.batch_index], _encoded(message)
-
-
-def _encoded(message: Message) -> Encoded:
-    return Encoded(
-        version_number(message.schema_version),
-        bytes(message.payload),
-        message.key,
-        message.key_encoded,
-        message.null_value,
-        message.encrypted,
-    )
+            yield [position.ledger_id, position.entry_id, position.batch_index], encoded(message)
 
 
 def test_definitions_are_those_of_the_registry() -> None:
@@ -87,7 +75,7 @@ def test_values_of_another_producer(topic: str) -> None:
         found = {}
         for message in MessageReader(reader).iter_messages(read_topic(reader.txn, name).iter_positions(EARLIEST)):
             position = message.position
-            found[position.ledger_id, position.entry_id, position.batch_index] = values.read(_encoded(message)).value
+            found[position.ledger_id, position.entry_id, position.batch_index] = values.read(encoded(message)).value
     assert len(expected) > 10
     assert found == expected
 
@@ -119,8 +107,8 @@ _RECORDED = [schema for topic in TOPICS for schema in schemas(topic).versions.va
 
 @quick
 @given(st.sampled_from(_RECORDED), st.binary(max_size=64), st.text(max_size=8), st.booleans())
-def test_any_bytes_are_a_value_or_a_reason(schema: ValueSchema, payload: bytes, key: str, encoded: bool) -> None:
-    value, error = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, payload, key, encoded))
+def test_any_bytes_are_a_value_or_a_reason(schema: ValueSchema, payload: bytes, key: str, is_base64: bool) -> None:
+    value, error = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, payload, key, is_base64))
     assert (value is None) != (error is None)
     if value is not None:
         json.loads(value.encode())

@@ -57,15 +57,19 @@ FULL = (
     Column("chunks", "chunks", "number"),
     Column("markerType", "marker_type"),
     Column("transaction", "transaction"),
+    Column("schemaVersion", "schema_version", "number"),
+    Column("value", "value"),
+    Column("valueError", "value_error"),
 )
 """Every key of the JSON, for CSV."""
 
 
-def columns_for(form: str | None, *, several: bool) -> tuple[Column, ...]:
-    """Return the columns of message rows in the output format FORM; SEVERAL topics have theirs in front."""
+def columns_for(form: str | None, *, several: bool, value: bool = False) -> tuple[Column, ...]:
+    """Return the columns of message rows in the output format FORM; SEVERAL topics have theirs in front, VALUE comes last."""
     if form == "csv":
         return FULL
-    return (Column("TOPIC", "topic"), *SHORT) if several else SHORT
+    columns = (*SHORT, Column("VALUE", "value")) if value else SHORT
+    return (Column("TOPIC", "topic"), *columns) if several else columns
 
 
 def render_message(message: Message, *, redelivery: bool = False, markers: bool = False) -> str:

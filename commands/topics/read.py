@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,10 +13,10 @@ from commands.topics.printout import columns_for
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.codec.index import Block
-from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
+from store.errors import EntryCorrupt, InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
-from store.messages import ReadOptions
+from store.messages import Message, ReadOptions
 from store.names import EARLIEST, LATEST, Position
 from store.reading import EVENT, BlockTimes, Window, iter_window, read_block_times
 from store.search import Clock, check_clock
@@ -34,6 +34,7 @@ class Request:
     key: str | None
     limit: int | None
     payload: bool
+    value: bool
     redact: bool
     uncommitted: bool
     markers: bool
@@ -47,9 +48,10 @@ class Request:
         "pulsar-admin topics read public/default/batched --from 8:0:3 --to 8:0:6 -o jsonl",
         "pulsar-admin topics read acme/iot/skewed --start-time 2026-11-21T09:23:18Z --end-time 2026-11-21T09:23:19Z",
         "pulsar-admin topics read acme/orders/compacted --key k0003 --payload -o jsonl",
+        "pulsar-admin topics read public/default/avro --value -n 3",
     ],
     output="One row a message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
-    "that cannot be read are passed over, named on stderr and make the exit code 1.",
+    "that cannot be read are passed over, named on stderr and make the exit code 1; so are values that cannot be decoded.",
     errors=[TopicNotFound, InvalidValue],
 )
 @topics_argument
@@ -60,6 +62,9 @@ class Request:
 @click.option("--key", help="Messages with this key.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of a topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@click.option(
+    "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
+)
 @click.option("--redact", is_flag=True, help="Hide keys, property values, payloads and their digests.")
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
@@ -79,7 +84,7 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
         with app.scan(reader, 0 if options.limit is not None else size_of(reader, chosen.names), "read"):
             topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
             rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
-            app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several))
+            app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=options.value))
     report(app, problems)
 
 
@@ -124,7 +129,25 @@ def _iter_rows(
     window, options, problems = request
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
     messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))
+    decode = _decoder(reader, topic, problems) if options.value else None
     for message in islice(messages, options.limit):
         if not window.is_timed:  # else what the times are read from is counted
             reader.advance(len(message.payload))
-        yield message_row(topic.name, message, payload=options.payload, redact=options.redact)
+        decoded = None if decode is None else decode(message)
+        yield message_row(topic.name, message, payload=options.payload, redact=options.redact, decoded=decoded)
+
+
+def _decoder(
+    reader: EntryReader, topic: Topic, problems: list[StoreError]
+) -> Callable[[Message], tuple[object, str | None]]:
+    from store.schemas import PlainValues, ValueReader, encoded, read_schemas
+
+    values = ValueReader(read_schemas(reader, topic.name), PlainValues().value)
+
+    def decode(message: Message) -> tuple[object, str | None]:
+        found = values.read(encoded(message))
+        if found.error is not None:
+            problems.append(EntryCorrupt(f"the value of {message.position} of {topic.name}: {found.error}"))
+        return found
+
+    return decode

@@ -69,13 +69,6 @@ class SchemaEntry:
         return _TYPE_NAMES.get(self.type, str(self.type))
 
 
-def version_number(schema_version: bytes | None) -> int | None:
-    """Return the version that a message's metadata names (``LongSchemaVersion``); None for none, or for other systems' own."""
-    return (
-        int.from_bytes(schema_version, signed=True) if schema_version is not None and len(schema_version) == 8 else None
-    )
-
-
 def decode_schema_locator(value: bytes, where: str) -> SchemaLocator:
     """Return the locator in a metadata value; raises MetadataCorrupt."""
     message = parse_protobuf(schema_pb2.SchemaLocator, value, where, MetadataCorrupt)

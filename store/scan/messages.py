@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from store.codec.compression import decompress
-from store.codec.schema import version_number
 from store.messagerow import signed
 from store.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
@@ -285,7 +284,7 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "encrypted": message.encrypted,
         "nullValue": message.null_value,
         "chunks": message.chunks,
-        "schemaVersion": version_number(message.schema_version),
+        "schemaVersion": message.schema_number,
         "keyEncoded": message.key_encoded,
         "transaction": None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
     }

@@ -13,6 +13,7 @@ import pytest
 
 from store.ledgers import find_place, open_reader
 from store.meta import open_store
+from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
@@ -254,3 +255,24 @@ def test_a_file_that_changed_is_named(tmp_path: Path, cli: Cli) -> None:
     result = cli("--store", store, "topics", "read", "public/default/plain", "-o", "jsonl")
     assert (result.exit_code, result.error["code"]) == (6, "source-changed")
     assert ".log" in result.error["message"]
+
+
+def test_values_as_json(cli: Cli) -> None:
+    found = rows(cli, shapes.store(), "--pattern", "acme/shapes/*", "--value", exit_code=1)
+    expected = {(row["topic"], *row["id"]): row for row in shapes.sent()}
+    for row in found:
+        was = expected.pop((row["topic"], row["ledgerId"], row["entryId"], row["batchIndex"]))
+        assert row.get("value") == was.get("value"), was
+        assert ("valueError" in row) == (was.get("why") in ("broken", "protobuf"))
+        assert ("schemaVersion" not in row) == (was.get("why") == "no schema")
+    assert not expected
+
+
+def test_a_value_that_cannot_be_decoded_is_named(cli: Cli) -> None:
+    result = cli("--store", shapes.store(), "topics", "read", "acme/shapes/orders-avro", "--value", "-o", "plain")
+    assert result.exit_code == 1
+    assert "the value of 3:17 of persistent://acme/shapes/orders-avro: no value of its AVRO schema" in result.stderr
+    assert '{"id":0,"item":"item é世 0"}' in result.stdout
+    (row, *_) = rows(cli, shapes.store(), "acme/shapes/int8", "--value", "--redact")
+    assert row["value"] == "***"
+    assert "value" not in rows(cli, shapes.store(), "acme/shapes/int8")[0]
