@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
 import click
 
@@ -11,6 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, ParsedType, command, gather, pass_app
 from store.codec.delayedpolicy import IndexRules, parse_width_ms
 from store.codec.policies import DelayedDelivery
+from store.delayed.directory import iter_wide
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
 from store.names import NamespaceName
 from store.plans.delayed import (
@@ -57,7 +59,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     show_default=True,
     help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity.",
 )
-@click.option("--split", is_flag=True, help="Let the granularity shrink: wider partitions are split.")
+@click.option("--split", is_flag=True, help="Let the granularity shrink: the partitions of indexes are cut anew.")
 @pass_app
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int, split: bool) -> None:
     """Enable delayed messages for all topics of a namespace.
@@ -65,9 +67,42 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     Pulsar's own policy is set with it (active, tickTime); the maximum delay stays. Warns of a TTL or backlog quota that would
     drop messages before they are due.
     """
+    rules = IndexRules(granularity_ms, tick_ms)
     with app.store.read() as txn:
-        plan = plan_enable(txn, namespace, IndexRules(granularity_ms, tick_ms), app.now_ms, split=split)
-    apply_moves(app, plan)
+        plan = plan_enable(txn, namespace, rules, app.now_ms, split=split)
+        wide = split and any(True for _ in iter_wide(txn, namespace, rules))
+    if wide:
+        _split(app, namespace, rules)
+    else:
+        apply_moves(app, plan)
+
+
+def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
+    """Enable by RULES and cut the partitions that are wider, as one change."""
+    from store.delayed.runs import open_runs
+    from store.delayed.split import apply_split, draft_split, split_report
+    from store.ledgers import open_reader
+    from store.meta import open_store
+
+    if app.settings.plan is not None:
+        raise Refused(
+            "a split is not kept as a plan: the ledgers of its partitions are written before the change",
+            hint="use --dry-run to see what it would do",
+        )
+    with ExitStack() as stack:
+        store = app.store
+        if not app.settings.dry_run:
+            app.close()
+            store = stack.enter_context(open_store(app.settings.store, writable=True))
+        file = stack.enter_context(open_runs())
+        with open_reader(store) as reader:
+            plan = plan_enable(reader.txn, namespace, rules, app.now_ms, split=True)
+            indexes = list(iter_wide(reader.txn, namespace, rules))
+            drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
+        report = {**plan.reports[0], "split": [split_report(*one) for one in drafts]}
+        plan = replace(plan, reports=(report,))
+        app.confirm(plan)
+        app.emit(apply_split(store, drafts, plan, app.now_ms))
 
 
 @command(

@@ -22,7 +22,7 @@ from store.delayed.runs import RunFile, SortedRuns
 from store.errors import StalePlan
 from store.extent import Intervals, pending_intervals, subtract
 from store.ledgers import EntryReader
-from store.logwriter import LedgerSpec, WrittenLedgers, write_ledgers
+from store.logwriter import LedgerSpec, WrittenLedger, write_ledgers
 from store.meta import Store, Txn
 from store.names import Position, TopicName
 from store.plans.delayed import find_rules
@@ -174,8 +174,8 @@ def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
     STORE is open for writing; COMMITS: transactions that the caller committed since the draft was made. Raises StalePlan when
     there were others, DiskFull.
     """
-    written = write_ledgers(store, _ledgers(draft)) if draft.writes else None
-    index = replace(draft.index, partitions=_partitions(draft, written))
+    written = write_ledgers(store, ledgers_of(draft)) if draft.writes else None
+    index = written_index(draft, () if written is None else written.ledgers)
 
     def work(txn: Txn) -> None:
         if txn.id - 1 != draft.txn_id + commits:
@@ -193,21 +193,22 @@ def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
     return index
 
 
-def _ledgers(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
+def ledgers_of(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
+    """Yield the ledgers that DRAFT writes, a partition each, in time order; take the entries of one before the next."""
     for _, pieces in groupby(draft.writes.pieces(), key=lambda piece: piece[0]):
         entries = (entry for _, rows in pieces for entry, _ in iter_encoded(rows, draft.index.rules.tick_ms))
         yield LedgerSpec(COMPONENT, digest_type=DigestType.CRC32C), entries
 
 
-def _partitions(draft: Draft, written: WrittenLedgers | None) -> tuple[Partition, ...]:
+def written_index(draft: Draft, ledgers: Sequence[WrittenLedger]) -> Index:
+    """Return the index of DRAFT, whose ledgers were written as LEDGERS."""
     partitions = dict(draft.keeps)
-    ledgers = () if written is None else written.ledgers
     for (start_ms, messages), ledger in zip(sorted(draft.writes.counts.items()), ledgers, strict=True):
         kept = partitions.get(start_ms)
         new = (ledger.ledger_id, messages, ledger.size_bytes)
         before = () if kept is None else kept.ledgers
         partitions[start_ms] = Partition(start_ms, draft.index.rules.granularity_ms, (*before, new))
-    return tuple(partitions[start_ms] for start_ms in sorted(partitions))
+    return replace(draft.index, partitions=tuple(partitions[start_ms] for start_ms in sorted(partitions)))
 
 
 def result_of(draft: Draft, index: Index) -> BuildResult:

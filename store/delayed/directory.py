@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from store.codec.delayedpolicy import IndexRules
 from store.errors import IndexCorrupt, Unsupported
 from store.meta import Txn
-from store.names import Position, TopicName, parse_topic
+from store.names import NamespaceName, Position, TopicName, parse_topic
 
 FORMAT = 1
 _PREFIX = b"index\0"
@@ -90,6 +90,17 @@ def iter_indexes(txn: Txn) -> Iterator[Index]:
     for key, row in txn.items("delayed", _PREFIX):
         topic, _, subscription = key.removeprefix(_PREFIX).decode("utf-8", "replace").partition("\0")
         yield decode_index(bytes(row), parse_topic(topic), subscription)
+
+
+def iter_wide(txn: Txn, namespace: NamespaceName, rules: IndexRules) -> Iterator[Index]:
+    """Yield the indexes of NAMESPACE with partitions wider than RULES allow; raises IndexCorrupt, Unsupported.
+
+    Not those whose times are rounded down further than the tick of RULES: the next build makes them anew from the entries.
+    """
+    for index in iter_indexes(txn):
+        is_wide = any(part.width_ms > rules.granularity_ms for part in index.partitions)
+        if index.topic.namespace == namespace and is_wide and index.rules.tick_ms <= rules.tick_ms:
+            yield index
 
 
 def put_index(txn: Txn, index: Index) -> None:

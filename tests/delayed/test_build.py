@@ -104,7 +104,7 @@ class Stopped(Exception):
     """What ends the process."""
 
 
-@pytest.mark.parametrize("place", ["write_ledgers", "put_index", "_partitions"])
+@pytest.mark.parametrize("place", ["write_ledgers", "put_index", "written_index"])
 def test_a_kill_loses_and_doubles_nothing(place: str, tmp_path: Path, monkeypatch: Any) -> None:
     """Stopped before the ledgers, between them and the transaction, and in it: the old index stays and the next build goes on."""
     with open_store(copied("small", "clean", tmp_path), writable=True) as store:

@@ -13,6 +13,7 @@ from store.meta import open_store
 from store.plans.base import Plan, apply_plan, put_value_step
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
+from tests.delayed.world import build, held, index_of
 from tests.stores import copied
 
 NAMESPACE = "acme/delayed"
@@ -55,6 +56,48 @@ def assert_undone(cli: Cli, path: Path, rows: dict[str, dict[bytes, bytes]]) -> 
     done = cli("--store", path, "store", "undo", 1, "-o", "json")
     assert done.exit_code == 0, done.stderr
     assert rows_of(path, "tree", "delayed") == rows
+
+
+def test_split_cuts_indexes_in_the_same_change(cli: Cli, path: Path) -> None:
+    """All partitions get as narrow as asked for, hold what they held, and undo brings every row back."""
+    enable = ("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-o", "json")
+    assert cli(*enable, "-p", "1d").exit_code == 0
+    with open_store(path, writable=True) as store:
+        for subscription in ("workers", "audit"):
+            build(store, subscription)
+        before = [held(store, subscription) for subscription in ("workers", "audit")]
+        wide = [len(index_of(store, subscription).partitions) for subscription in ("workers", "audit")]
+    rows = rows_of(path, "tree", "delayed")
+    preview = cli(*enable, "-p", "10m", "--split", "--dry-run").json
+    assert rows_of(path, "tree", "delayed") == rows
+    refused = cli(*enable, "-p", "10m", "--split", "--plan", path.parent / "plan.json")
+    assert refused.error["code"] == "refused"
+    done = cli(*enable, "-p", "10m", "--split").json
+    assert (preview["split"], preview["after"]) == (done["split"], done["after"])
+    assert done["after"]["timePartitionGranularity"] == 600_000
+    assert [(row["messages"], row["partitionsBefore"]) for row in sorted(done["split"], key=by_subscription)] == [
+        (len(before[1]), wide[1]),
+        (len(before[0]), wide[0]),
+    ]
+    with open_store(path) as store:
+        assert [held(store, subscription) for subscription in ("workers", "audit")] == before
+        for subscription in ("workers", "audit"):
+            partitions = index_of(store, subscription).partitions
+            assert {part.width_ms for part in partitions} == {600_000}
+            assert {part.start_ms for part in partitions} == {
+                tick // 600_000 * 600_000 for tick, _, _ in held(store, subscription)
+            }
+    result = cli("--store", path, "delayed", "verify", "acme/delayed/reminders", "-o", "json")
+    assert (result.exit_code, [row["findings"] for row in result.json]) == (0, [[], []])
+    undone = cli("--store", path, "store", "undo", done["change"], "-o", "json")
+    assert undone.exit_code == 0, undone.stderr
+    assert rows_of(path, "tree", "delayed") == rows
+    with open_store(path) as store:
+        assert [held(store, subscription) for subscription in ("workers", "audit")] == before
+
+
+def by_subscription(row: dict[str, str]) -> str:
+    return row["subscription"]
 
 
 def test_granularity_grows_and_never_shrinks(cli: Cli, path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Cutting the partitions of existing indexes narrower, in the change that makes the granularity shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+from store.codec.delayedpolicy import IndexRules
+from store.delayed.backlog import DelayScan
+from store.delayed.build import Draft, ledgers_of, written_index
+from store.delayed.directory import Index, encode_index, index_key
+from store.delayed.partitions import PartitionSource
+from store.delayed.runs import RunFile, SortedRuns
+from store.ledgers import EntryReader
+from store.logwriter import apply_written, write_ledgers
+from store.meta import Store
+from store.plans.base import Plan, Report, Step
+
+
+def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:
+    """Return INDEX with its wide partitions cut by RULES; FILE takes the rows that memory does not. Raises IndexCorrupt, DiskFull."""
+    source = PartitionSource(reader, index)
+    draft = Draft(replace(index, rules=rules), DelayScan(reader), reader.txn.id, SortedRuns(file, rules), source=source)
+    for partition in index.partitions:
+        if partition.width_ms <= rules.granularity_ms:
+            draft.keeps[partition.start_ms] = partition
+            continue
+        for rows in source.read(partition):
+            draft.writes.add(rows)
+    draft.writes.flush()
+    return draft
+
+
+def split_report(index: Index, draft: Draft) -> Report:
+    """Return what a split does to INDEX."""
+    return {
+        "topic": str(index.topic),
+        "subscription": index.subscription,
+        "messages": index.messages,
+        "partitionsBefore": len(index.partitions),
+        "partitionsAfter": len(draft.keeps.keys() | draft.writes.counts.keys()),
+    }
+
+
+def apply_split(store: Store, drafts: Sequence[tuple[Index, Draft]], plan: Plan, now_ms: int) -> object:
+    """Write the ledgers of DRAFTS, then apply PLAN and their directories in one transaction; return the report.
+
+    Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.
+    """
+    written = write_ledgers(store, (ledger for _, draft in drafts for ledger in ledgers_of(draft)))
+    ledgers = iter(written.ledgers)
+    steps = []
+    with store.read() as txn:
+        for index, draft in drafts:
+            new = written_index(draft, list(islice(ledgers, len(draft.writes.counts))))
+            key = index_key(index.topic, index.subscription)
+            steps.append(Step("delayed", key, txn.get("delayed", key), encode_index(new)))
+    return apply_written(written, replace(plan, steps=(*plan.steps, *steps)), now_ms)
