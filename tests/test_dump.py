@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import random
 from collections.abc import Iterator
@@ -153,6 +154,36 @@ def test_days_and_open_files(tmp_path: Path, cli: Cli, monkeypatch: pytest.Monke
     _load(cli, tmp_path / "other", tmp_path / "d", "--keep-ledger-ids")
     cli("--store", tmp_path / "other", *common[2:], "--directory", tmp_path / "d2", "-q")
     assert _tree(tmp_path / "d") == _tree(tmp_path / "d2")
+
+
+@pytest.mark.parametrize("level", ["messages", "entries"])
+def test_a_large_value_has_a_file_for_itself(
+    level: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump_files, "GROUP_BYTES", 40_000)
+    monkeypatch.setattr(dump_files, "LARGE_BYTES", 50_000)
+    monkeypatch.setattr(scan_entries.EntryScan.__init__, "__defaults__", _with_batch_bytes(20_000))
+    payloads = [random.Random(size).randbytes(size) for size in (10, 9_000, 8_000, 60_000, 30, 70_000, 55_000, 5)]
+    made = [Made(NOW_MS + index, payload=payload) for index, payload in enumerate(payloads)]
+    store = make_store(tmp_path / "s", {"public/default/t": MadeTopic([made])})
+    options = ("--payload",) if level == "messages" else ("--level", "entries")
+    dump = ("topics", "dump", "public/default/t", *options, "--directory", tmp_path / "d")
+    assert cli("--store", store, *dump).exit_code == 0
+    files = sorted((tmp_path / "d").rglob("*.parquet"))
+    rows = [pq.read_table(file).to_pylist() for file in files]
+    assert [len(part) for part in rows] == [3, 1, 1, 1, 1, 1]
+    found = [row["payload"] for part in rows for row in part]
+    assert [value.endswith(payload) for value, payload in zip(found, payloads, strict=True)] == [True] * len(payloads)
+    assert [len(found[index]) for index in (0, 3)] == [10, 60_000] or level == "entries"
+    codecs = [pq.ParquetFile(file).metadata.row_group(0).column(0).compression for file in files]
+    assert codecs == ["ZSTD", "UNCOMPRESSED", "ZSTD", "UNCOMPRESSED", "UNCOMPRESSED", "ZSTD"]
+
+
+def _with_batch_bytes(size: int) -> tuple[Any, ...]:
+    """Return the defaults of ``EntryScan``'s arguments with batches of SIZE bytes."""
+    names = list(inspect.signature(scan_entries.EntryScan).parameters.values())
+    given = [one for one in names if one.default is not inspect.Parameter.empty]
+    return tuple(size if one.name == "batch_bytes" else one.default for one in given)
 
 
 def _load(cli: Cli, store: Path, dump: Path, *options: str) -> Any:

@@ -32,6 +32,7 @@ OPEN_FILES_MAX = 64
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
 PENDING_BYTES = 128 << 20
+LARGE_BYTES = 64 << 20  # rows of so many bytes, one value that is, have a file for themselves
 _NAME_BYTES_MAX = 200
 _DICTIONARIES = [
     "batchIndex",
@@ -67,7 +68,8 @@ class _Part:
 class _Open:
     """A file being written, durable when closed."""
 
-    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format, *, large: bool) -> None:
+        """LARGE: it is for a value that would be in memory once more for its compression; it is not compressed."""
         self._stack = ExitStack()
         self._topic = topic
         self._file = self._stack.enter_context(create_file(path))
@@ -75,12 +77,15 @@ class _Open:
         self._parquet: Any = None  # Any: pyarrow has no types
         if form == "parquet":
             named = schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
+            # Arrow writes to the new file itself: on its way through Python's every page would be copied.
             self._parquet = pq.ParquetWriter(
-                self._file,
+                str(path),
                 named,
-                compression="zstd",
-                compression_level=1,
+                compression="none" if large else "zstd",
+                compression_level=None if large else 1,
                 use_dictionary=[name for name in _DICTIONARIES if name.partition(".")[0] in schema.names],
+                # A payload's statistics are copies of the least and the greatest.
+                write_statistics=[name for name in schema.names if name != "payload"],
                 write_page_checksum=True,
                 store_schema=False,
             )
@@ -129,6 +134,8 @@ class DumpDirectory:
         """Write BATCH, sooner or later."""
         for day, rows in split_by_day(batch, self._clock):
             part = self._part(topic, day)
+            if rows.nbytes >= LARGE_BYTES:
+                self._flush(part)
             part.waiting.append(rows)
             part.waiting_rows += len(rows)
             part.waiting_bytes += rows.nbytes
@@ -150,7 +157,15 @@ class DumpDirectory:
             return
         table = pa.Table.from_batches(part.waiting)
         part.waiting, part.waiting_rows, part.waiting_bytes = [], 0, 0
-        self._in_background(lambda: self._write(part, table))
+        large = table.nbytes >= LARGE_BYTES
+        if large:
+            self._in_background(lambda: self._close(part))
+            self._wait()
+            pa.default_memory_pool().release_unused()
+        self._in_background(lambda: self._write(part, table, large=large))
+        if large:
+            self._in_background(lambda: self._close(part))
+            self._wait()
         opened = [other for other in self._parts.values() if other.file is not None and other is not part]
         for other in opened[: max(0, len(opened) - OPEN_FILES_MAX + 1)]:
             self._in_background(lambda other=other: self._close(other))  # type: ignore[misc]  # binds this one
@@ -161,12 +176,17 @@ class DumpDirectory:
             self._running.pop(0).result()
         self._running.append(self._pool.submit(work))
 
-    def _write(self, part: _Part, table: pa.Table) -> None:
+    def _wait(self) -> None:
+        """Wait until everything given is written."""
+        while self._running:
+            self._running.pop(0).result()
+
+    def _write(self, part: _Part, table: pa.Table, *, large: bool) -> None:
         if part.file is None:
             create_directory(part.directory.parent, exist_ok=True)
             create_directory(part.directory, exist_ok=True)
             name = f"part-{part.number:05d}.{self._form}"
-            part.file = _Open(part.directory / name, table.schema, part.topic, self._form)
+            part.file = _Open(part.directory / name, table.schema, part.topic, self._form, large=large)
             self._files.append({"path": str((part.directory / name).relative_to(self._unfinished)), "rows": 0})
             part.number += 1
         part.file.write(table)
@@ -200,8 +220,7 @@ class DumpDirectory:
         for part in self._parts.values():
             self._flush(part)
             self._in_background(lambda part=part: self._close(part))  # type: ignore[misc]  # binds this one
-        for running in self._running:
-            running.result()
+        self._wait()
         self._pool.shutdown()
         manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": self._files}
         replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")

@@ -18,16 +18,22 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 def spans_array(data: Array, starts: Array, sizes: Array, kind: pa.DataType) -> pa.Array:
     """Return the spans of DATA as an array of KIND (string or binary); a span of size −1 is null.
 
-    Raises pyarrow's ArrowInvalid for a string that is no UTF-8.
+    One span that is most of DATA is not copied. Raises pyarrow's ArrowInvalid for a string that is no UTF-8.
     """
+    if len(starts) == 1 and 2 * sizes[0] > len(data):
+        ends = np.array([starts[0], starts[0] + sizes[0]], np.int32)
+        return _checked(pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(ends), pa.py_buffer(data)]))
     present = sizes >= 0
     total = int(sizes[present].sum())
     offsets = np.empty(len(starts) + 1, np.int32)
     out = np.empty(total, np.uint8)
     gather(data, starts, sizes, offsets, out)
     buffers = [None if present.all() else bitmap(present), pa.py_buffer(offsets), pa.py_buffer(out)]
-    array = pa.Array.from_buffers(kind, len(starts), buffers)
-    if kind == pa.string():
+    return _checked(pa.Array.from_buffers(kind, len(starts), buffers))
+
+
+def _checked(array: pa.Array) -> pa.Array:
+    if array.type == pa.string():
         array.validate(full=True)
     return array
 

@@ -140,8 +140,11 @@ class EntryScan:
         pending: list[Places] = []
         held_bytes = entries = 0
         for places in self._places():
+            if pending and held_bytes + places.bytes > 2 * self.batch_bytes:
+                yield Places.joined(pending)
+                pending, held_bytes, entries = [], 0, 0
             pending.append(places)
-            held_bytes += int(places.sizes.sum(dtype=np.int64))
+            held_bytes += places.bytes
             entries += len(places.sizes)
             if held_bytes >= self.batch_bytes or entries >= BATCH_ENTRIES:
                 yield Places.joined(pending)
@@ -196,8 +199,11 @@ class EntryScan:
         bases = np.cumsum(lengths) - lengths
         data = np.empty(int(lengths.sum()), np.uint8)
         for run, base in enumerate(bases.tolist()):
-            raw = self.reader.files.read(int(files[firsts[run]]), int(starts[firsts[run]]), int(lengths[run]))
-            data[base : base + len(raw)] = np.frombuffer(raw, np.uint8)
+            # By pieces: an entry may be large, and what is read would be there twice.
+            for at in range(0, int(lengths[run]), BATCH_BYTES):
+                length = min(int(lengths[run]) - at, BATCH_BYTES)
+                raw = self.reader.files.read(int(files[firsts[run]]), int(starts[firsts[run]]) + at, length)
+                data[base + at : base + at + length] = np.frombuffer(raw, np.uint8)
         runs = np.repeat(np.arange(len(firsts)), lasts - firsts + 1)
         offsets = np.empty(len(order), np.int64)
         offsets[order] = starts - starts[firsts][runs] + bases[runs]
@@ -319,12 +325,12 @@ def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
 
 
 def _split(places: Places, batch_bytes: int) -> Iterator[Places]:
-    """Cut one block's places where their entries pass BATCH_BYTES: a block may hold gigabytes."""
+    """Cut one block's places where their entries pass BATCH_BYTES, and before one that does so alone: a block may hold gigabytes."""
     total = np.cumsum(places.sizes, dtype=np.int64)
     if int(total[-1]) <= 2 * batch_bytes:
         yield places
         return
     groups = (total - places.sizes) // batch_bytes
-    cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    cuts = np.flatnonzero((groups[1:] != groups[:-1]) | (places.sizes[1:] > batch_bytes)) + 1
     for low, high in zip(np.append(0, cuts), np.append(cuts, len(groups)), strict=True):
         yield Places(*(getattr(places, name)[low:high] for name in Places.__slots__))
