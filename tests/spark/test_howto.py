@@ -25,9 +25,9 @@ def test_the_blocks_of_the_page_run(
     capsys.readouterr()
     names: dict[str, Any] = {}  # Any: what the page defines
     blocks = _BLOCK.findall(PAGE.read_text())
-    assert sum(bool(shown) for _, shown in blocks) == 5
+    assert sum(bool(shown) for _, shown in blocks) == 6
     for code, shown in blocks:
         # The session was started elsewhere: its workers do not know this working directory.
-        here = code.replace('"standalone/', f'"{demo_folder}/standalone/')
+        here = re.sub('"(standalone/|pulsar-store)', rf'"{demo_folder}/\1', code)
         exec(compile(here, str(PAGE), "exec"), names)
         assert capsys.readouterr().out == shown, code
