@@ -15,8 +15,10 @@ help:
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
 	@echo "make test-deep  the slow properties and crash tests"
-	@echo "make bench      measure, beside cat and an interpreter that imports click"
-	@echo "make bench-peers  the same jobs beside Pulsar's own tools (needs Maven and Java)"
+	@echo "make bench      measure all, beside cat, an interpreter that imports click, and Spark (an hour, 20 GB)"
+	@echo "make bench ONLY=cold,scan  a part of it: cold large metadata scan import import10m generate growth spark memory"
+	@echo "                dump delayed compaction; docs/benchmarks.md says what each measures and takes"
+	@echo "make bench-peers  in turn with Pulsar's own tools, at 1 and 4 million entries (needs Maven and Java; 10 GB)"
 	@echo "make clean      remove what make made"
 
 setup: $(READY)
@@ -51,8 +53,8 @@ test-deep: setup
 	$(BIN)/python -m pytest -m deep
 
 bench: setup
-	$(BIN)/python -m bench
-	$(BIN)/python -m bench.nacks --quick
+	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))
+	$(if $(ONLY),,$(BIN)/python -m bench.nacks --quick)
 
 bench-peers: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
