@@ -34,7 +34,9 @@ from store.logwriter import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, 
 from store.meta import Store, Txn
 from store.names import NamespaceName, Position, TopicName, encode_name
 from store.plans.base import Plan, Report, Step, put_value_step
+from store.plans.delayed import conflict_warnings
 from store.plans.policies import Change, PolicyJob
+from store.policies_in_force import find_message_ttl, find_quotas
 from store.policyevents import EVENTS_TOPIC, find_definition, find_locator, find_policy_events
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.topics import expand_topic, partition_count, read_topic
@@ -57,6 +59,7 @@ class TopicChange:
     fields: JsonObject
     events: TopicName | None
     replicate_to: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -73,6 +76,7 @@ class TopicChange:
             "events": None if self.events is None else str(self.events),
             "position": None if position is None else str(position),
             **written,
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 
@@ -97,7 +101,18 @@ def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
         target = _event_topic(txn, name)
         clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
     after = change(before)
-    return TopicChange(name, before, after, change_topic_policies(fields, before, after), target, clusters)
+    fields = change_topic_policies(fields, before, after)
+    return TopicChange(name, before, after, fields, target, clusters, _conflicts(txn, name, before, after))
+
+
+def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> tuple[str, ...]:
+    """Return what in force for NAME drops delayed messages before they are due, where AFTER begins to delay."""
+    delivery = after.delayed_delivery
+    if delivery is None or not delivery.active or delivery == before.delayed_delivery:
+        return ()
+    ttl = find_message_ttl(txn, name)
+    quotas = {kind: found.quota for kind, found in find_quotas(txn, name).items()}
+    return conflict_warnings(Policies(message_ttl_seconds=None if ttl is None else ttl.seconds, backlog_quotas=quotas))
 
 
 def _event_topic(txn: Txn, name: TopicName) -> TopicName:

@@ -87,6 +87,7 @@ RANKS = {
     "timeline": 5,
     "compactor": 4,
     "delayed": 6,
+    "delayexpiry": 6,
     "logwriter": 6,
     "topicpolicies": 6,
     "dump": 7,

@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.codec.brokerentry import BrokerEntry
@@ -210,6 +210,7 @@ def test_an_event_that_cannot_be_read_leaves_policies_unknown(tmp_path: Path, cl
     assert (answer.exit_code, answer.error["code"]) == (6, "metadata-corrupt")
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_raise_only_our_errors(raw: bytes) -> None:
     try:
@@ -219,6 +220,7 @@ def test_arbitrary_bytes_raise_only_our_errors(raw: bytes) -> None:
     assert event is None or encode_policy_event(event, SCHEMA)
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> None:
     quotas = {"message_age": backlog_quota_json(BacklogQuota(1, 2, "producer_exception"))}
@@ -229,6 +231,7 @@ def test_cut_and_changed_events_raise_only_our_errors(data: st.DataObject) -> No
         decode_policy_event(bytes(raw[: data.draw(st.integers(0, len(raw)))]), SCHEMA, "entry")
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.binary(max_size=60))
 def test_arbitrary_schemas_raise_only_our_errors(definition: bytes) -> None:
     with pytest.raises(StoreError):
@@ -439,3 +442,13 @@ def test_every_policy_of_topics_and_namespaces(cli: Cli, path: Path) -> None:
     for change in range(12, 0, -1):
         assert cli("--store", path, "store", "undo", change).exit_code == 0
     assert rows_of(path) == before
+
+
+def test_a_topic_that_begins_to_delay_is_warned_of_what_drops(cli: Cli, path: Path) -> None:
+    ask = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-o", "json")
+    for how in (("--dry-run",), ()):
+        warnings = " ".join(cli(*ask, *how).json["warnings"])
+        assert "the message TTL of 600 s" in warnings
+        assert "the backlog quota destination_storage has the policy consumer_backlog_eviction" in warnings
+    off = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-d", "-o", "json")
+    assert "warnings" not in cli(*off).json

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_topics
+from commands.topics.notdue import forecast_warnings, with_not_due
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -112,8 +113,8 @@ COLUMNS = (
 )
 _OUTPUT = (
     "The change: position before and after, what goes by ledger, which ledgers a broker may then delete and which cursor keeps "
-    "the rest, what it would have done itself where that differs, what is dated in the future, and the undo command. With "
-    "--forecast one row an interval: the first is overdue already, the last is left after it."
+    "the rest, what it would have done itself where that differs, what is dated in the future, which delayed messages go before "
+    "they are due, and the undo command. With --forecast one row an interval: the first is overdue already, the last is left after it."
 )
 _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, NothingMatches, Refused, StalePlan]
 
@@ -246,14 +247,15 @@ def _moves(
 ) -> Iterator[CursorMove]:
     for topic, cursor in cursors:
         if ttls is None:
-            yield expiry_move(reader, topic, cursor, request)
+            yield with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
             continue
         ttl = ttls[topic]
         if ttl is None or ttl.seconds <= 0:
             yield unchanged_move(topic, cursor, "no TTL is in force")
             continue
         limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
-        yield expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
+        move = expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
+        yield with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
 
 
 def _read_ttls(reader: EntryReader, topics: list[Topic]) -> dict[Topic, MessageTtl | None]:
@@ -285,6 +287,8 @@ def _forecast_rows(
                 raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
         if ttl_ms <= 0:
             continue
+        for text in forecast_warnings(reader, topic, cursor, ttl_ms):
+            app.warn(text)
         asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock)
         for row in iter_forecast(reader, topic, cursor, asked):
             yield {

@@ -26,7 +26,10 @@ from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
 _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 1
-FORWARD_KEYS = {"ledgers", "skipped", "replayed", "deletable", "broker", "futureDated", "warnings"}
+FORWARD_KEYS = {
+    *("ledgers", "skipped", "replayed", "deletable", "broker", "futureDated", "warnings"),
+    *("notDue", "ttlConflict", "evictingQuotas"),
+}
 """What a report says of the change itself and not of its undoing."""
 Report = Mapping[
     str, Any

@@ -1,0 +1,120 @@
+"""What ``topics expire`` says of delayed messages: which go before they are due, and which quotas would drop them too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from store.cursors import Cursor
+from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
+from store.extent import pending_intervals, subtract
+from store.ledgers import EntryReader
+from store.names import TopicName
+from store.plans.cursors import CursorMove
+from store.timespec import format_time_ms
+from store.topics import Topic
+
+if TYPE_CHECKING:
+    from store.delayexpiry import TooEarly
+    from store.meta import Txn
+
+Json = dict[str, Any]  # Any: JSON values
+_UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
+_EVICTION = "consumer_backlog_eviction"
+_EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
+
+
+def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int | None) -> CursorMove:
+    """Return MOVE with what it drops before it is due and, with TTL_MS, what that will drop of the rest.
+
+    Reads the heads of these entries, unless delayed delivery is switched off for the topic.
+    """
+    dropped = subtract(pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state))
+    facts: Json = {"notDue": None}
+    warnings: list[str] = []
+    if may_delay(reader.txn, move.topic.name):
+        from store.delayexpiry import dropped_before_due
+
+        try:
+            if dropped:
+                early = dropped_before_due(reader, move.topic, dropped, now_ms)
+                facts["notDue"] = early_json(early)
+                warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
+            if ttl_ms is not None:
+                found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
+                facts["ttlConflict"] = found
+                warnings += said
+        except _UNREADABLE as error:
+            warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
+        found_some = bool(facts["notDue"] or facts.get("ttlConflict"))
+        facts["evictingQuotas"] = quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
+        warnings += [_EVICTS.format(move.cursor.name, kind) for kind in quotas]
+    return replace(move, facts=(*move.facts, *facts.items()), warnings=(*move.warnings, *warnings))
+
+
+def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[Json | None, list[str]]:
+    """Return what a TTL drops of CURSOR's backlog before it is due, as JSON (None: nothing) and as texts of warnings."""
+    from store.delayexpiry import expiring_before_due
+
+    early = expiring_before_due(reader, topic, cursor, ttl_ms)
+    seconds = ttl_ms // 1000
+    return early_json(early), _texts(early, cursor.name, f"a TTL of {seconds} s drops messages before they are due")
+
+
+def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> list[str]:
+    """Return what to say of a forecast for CURSOR: messages that TTL_MS drops before they are due, quotas that evict them."""
+    if not may_delay(reader.txn, topic.name):
+        return []
+    try:
+        found, warnings = ttl_conflict(reader, topic, cursor, ttl_ms)
+    except _UNREADABLE as error:
+        return [f"whether delayed messages go before they are due is unknown: {error.message}"]
+    quotas = evicting_quotas(reader.txn, topic.name, assumed=found is not None)
+    return [f"{topic.name} {text}" for text in (*warnings, *(_EVICTS.format(cursor.name, kind) for kind in quotas))]
+
+
+def may_delay(txn: Txn, topic: TopicName) -> bool:
+    """Whether messages of TOPIC may be delayed: unless a policy says no, a broker does."""
+    from store.policies_in_force import find_delivery
+
+    try:
+        found = find_delivery(txn, topic)
+    except MetadataCorrupt:
+        return True
+    return found is None or found.delivery.active
+
+
+def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
+    """Return the types of the backlog quotas in force for TOPIC that drop messages, where a policy delays or delays are ASSUMED.
+
+    Empty when policies are damaged.
+    """
+    from store.policies_in_force import find_delivery, find_quotas
+
+    try:
+        if not assumed and find_delivery(txn, topic) is None:
+            return []
+        return [kind for kind, found in find_quotas(txn, topic).items() if found.quota.policy == _EVICTION]
+    except MetadataCorrupt:
+        return []
+
+
+def early_json(early: TooEarly) -> Json | None:
+    """Return EARLY as JSON, None when there is nothing."""
+    if not early.messages:
+        return None
+    return {
+        "messages": early.messages,
+        "first": [{"position": str(one.position), "dueTime": one.due_ms} for one in early.first],
+    }
+
+
+def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:
+    texts = []
+    if early.messages:
+        first = ", ".join(f"{one.position} due {format_time_ms(one.due_ms)}" for one in early.first)
+        more = ", …" if early.messages > len(early.first) else ""
+        texts.append(f"{cursor}: {what}: {early.messages:,} of them, first {first}{more}")
+    if early.unread:
+        texts.append(f"{cursor}: {early.unread:,} entries cannot be read: whether they are delayed is unknown")
+    return texts
