@@ -18,6 +18,7 @@ import pytest
 from store.codec.brokerentry import split_broker_entry
 from store.codec.message import decode_message_entry
 from store.dump import files as dump_files
+from store.dump.job import Dumped, DumpOptions, dump_lines
 from store.errors import DiskFull
 from store.ledgers import open_reader
 from store.meta import create_store, open_store
@@ -25,8 +26,10 @@ from store.names import parse_topic
 from store.scan import entries as scan_entries
 from store.scan import messages as scan_messages
 from store.scan import sha1 as sha1_module
+from store.scan.local import LocalEngine
 from store.scan.sha1 import sha1_spans
 from store.topics import read_topic
+from tests import shapes
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
@@ -430,3 +433,33 @@ def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Pat
     assert cli(*options, "--plan", tmp_path / "p").exit_code == 3
     assert cli(*options, "--interceptors", "nonsense").exit_code == 2
     assert list((store / "entries").glob("own-*")) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_values_are_dumped_by_every_engine(jobs: int) -> None:
+    """What the producers sent, batched and not, in this process and in others."""
+    options = DumpOptions(value=True)
+    found: dict[tuple[str, int, int, int], Any] = {}
+    dumped = Dumped()
+    with open_store(shapes.store()) as opened, open_reader(opened, LocalEngine(2) if jobs > 1 else None) as reader:
+        topics = [read_topic(reader.txn, parse_topic(shapes.PREFIX + name)) for name in shapes.TOPICS]
+        for topic, line in dump_lines(reader, topics, options, dumped):
+            row = json.loads(line)
+            found[str(topic.name), row["ledgerId"], row["entryId"], row["batchIndex"]] = row
+    expected = {(row["topic"], *row["id"]): row.get("value") for row in shapes.sent()}
+    assert {key: row.get("value") for key, row in found.items()} == expected
+    undecoded = [row["valueError"] for row in found.values() if "valueError" in row]
+    assert len(undecoded) == 2
+    assert [error.message.split(": ")[1] for error in dumped.problems] == [
+        "1 values cannot be decoded; valueError says why"
+    ] * 2
+
+
+def test_a_value_column_in_parquet(cli: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "dumped"
+    result = cli("--store", shapes.store(), "topics", "dump", "acme/shapes/plain", "--value", "--directory", target)
+    assert result.exit_code == 0, result.stderr
+    table = pq.read_table(next(target.rglob("*.parquet")))
+    assert [json.loads(text) for text in table["value"].to_pylist()] == [row["value"] for row in shapes.sent("plain")]
+    assert table["schemaVersion"].to_pylist() == [0] * 4
+    assert "payload" not in table.column_names

@@ -41,6 +41,7 @@ class DumpRequest:
 
     level: str
     payload: bool
+    value: bool
     first: Position | None
     last: Position | None
     start_ms: int | None
@@ -70,6 +71,7 @@ class DumpRequest:
     help="messages: as a consumer sees them. entries: exact bytes, for `topics load`.",
 )
 @click.option("--payload", is_flag=True, help="Also payloads of messages; entries always have theirs.")
+@click.option("--value", is_flag=True, help="Also values of messages, decoded by the topic's schema, as JSON.")
 @click.option("--from", "first", type=POSITION, help="From this position on.")
 @click.option("--to", "last", type=POSITION, help="Through this position.")
 @click.option("--start-time", "start_ms", type=TIME, help="What is at or after this time.")
@@ -108,7 +110,7 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     last = LATEST if options.last is None else options.last
     window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock))
     level: Any = options.level  # Any: click checked that it is one of the two
-    return DumpOptions(level, window, options.payload)
+    return DumpOptions(level, window, options.payload, options.value)
 
 
 def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:

@@ -9,9 +9,10 @@ from typing import Literal
 
 import pyarrow as pa
 
+from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
 from store.dump.tables import entry_batch, json_lines
-from store.errors import EntryNotFound, StoreError
+from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.extent import Extent, extent_of
 from store.ledgers import EntryReader
 from store.messages import MessageReader, ReadOptions
@@ -20,6 +21,7 @@ from store.reading import Window
 from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
 from store.scan.window import WindowScan, window_ranks
+from store.schemas import read_schemas
 from store.search import check_clock
 from store.topics import Topic
 
@@ -29,11 +31,12 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to dump. ``payload`` concerns level ``messages``; entries always have theirs."""
+    """What to dump. ``payload`` and ``value`` concern level ``messages``; entries always have their payload, and no value."""
 
     level: Level = "messages"
     window: Window = field(default_factory=Window)
     payload: bool = False
+    value: bool = False
 
 
 @dataclass(slots=True)
@@ -51,13 +54,19 @@ def iter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of TOPIC's window in topic order; DUMPED counts them."""
     found = WindowScan(reader, topic, options.window)
-    slow = _message_columns(reader, topic, options, dumped) if options.level == "messages" else None
-    for entries, batches in _rows(found, topic, options, slow):
+    columns = DumpColumns(options.payload, read_schemas(reader, topic.name) if options.value else None)
+    slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
+    undecoded = 0
+    for entries, batches in _rows(found, topic, columns, slow):
         dumped.entries += entries
         for batch in batches:
             dumped.rows += len(batch)
+            if slow is not None and options.value:
+                undecoded += len(batch) - batch.column("valueError").null_count
             yield batch
         advance(entries)
+    if undecoded:
+        dumped.problems.append(EntryCorrupt(f"{topic.name}: {undecoded} values cannot be decoded; valueError says why"))
     dumped.problems += found.scan.unreadable
     if found.missing:
         dumped.missing += found.missing
@@ -67,29 +76,32 @@ def iter_batches(
 
 
 def _rows(
-    found: WindowScan, topic: Topic, options: DumpOptions, slow: MessageColumns | None
+    found: WindowScan, topic: Topic, columns: DumpColumns, slow: MessageColumns | None
 ) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
     """Yield (entries, their rows), by the reader's engine where it has one."""
     closed = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
+    finish = columns.finisher()
 
     def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
-        return iter([entry_batch(entries, closed.__getitem__)]) if slow is None else slow.convert(entries)
+        return iter([entry_batch(entries, closed.__getitem__)]) if slow is None else finish(slow.convert(entries))
 
     if found.scan.reader.engine is None:
         yield from ((len(entries), convert(entries)) for entries in found.batches())
         return
     from store.dump.spread import MakeRows, rows_on
 
-    work = MakeRows(options.payload, closed if slow is None else None, found.times)
+    work = MakeRows(columns, closed if slow is None else None, found.times)
     yield from rows_on(found, work, convert, slow)
 
 
-def _message_columns(reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped) -> MessageColumns:
-    window = options.window
+def _message_columns(
+    reader: EntryReader, topic: Topic, wanted: tuple[DumpOptions, DumpColumns], dumped: Dumped
+) -> MessageColumns:
+    window = wanted[0].window
     first = topic.last_confirmed if window.first == LATEST else window.first
     whole = first.entry == EARLIEST and not window.is_timed
     messages = MessageReader(reader, ReadOptions(whole=whole), lambda: topic.iter_positions(first), dumped.problems)
-    return MessageColumns(messages, options.payload)
+    return MessageColumns(messages, names=wanted[1].names)
 
 
 def dump_lines(

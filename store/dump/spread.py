@@ -6,16 +6,17 @@ An executor never sees the store. The rows come back in order, the same as from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, entry_batch
 from store.names import Position
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, doubtful
-from store.scan.messages import MessageColumns, message_runs, message_schema
+from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.slices import FileRange
 from store.scan.spread import EntryPlaces, PlainFiles, run_places
 from store.scan.window import WindowScan, within
@@ -29,11 +30,12 @@ Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 class MakeRows:
     """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
 
-    ``closed``: when each ledger was closed, for level ``entries``; None: level ``messages``. ``times`` choose entries. A batch
-    with an entry that is not proven comes back empty: it is read again where it can be explained.
+    ``columns``: of level ``messages``. ``closed``: when each ledger was closed, for level ``entries``; None: level ``messages``.
+    ``times`` choose entries. A batch with an entry that is not proven comes back empty: it is read again where it can be
+    explained.
     """
 
-    payload: bool = False
+    columns: DumpColumns = field(default_factory=DumpColumns)
     closed: dict[int, int | None] | None = None
     times: tuple[Clock, int, int] | None = None
 
@@ -63,13 +65,14 @@ class MakeRows:
             found: Iterator[tuple[slice, pa.RecordBatch | None]]
             found = iter([(slice(0, len(batch)), entry_batch(batch, self.closed.__getitem__))])
         else:
-            schema = message_schema(payload=self.payload)
-            found = message_runs(batch, schema)
+            schema = self.columns.schema
+            found = message_runs(batch, schema_of(self.columns.names))
+        finish = self.columns.finisher()
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:
                 runs.append((run.start, run.stop, int(rows is not None)))
-                if rows is not None:
-                    stream.write_batch(rows)
+                for made in () if rows is None else finish([rows]) if self.closed is None else [rows]:
+                    stream.write_batch(made)
         # An entry of ids is there even when no entry was chosen, so that the row is not taken for an unproven one.
         return ids.tobytes() + bytes(16), np.array(runs, np.int64).tobytes(), sink.getvalue().to_pybytes()
 
@@ -80,6 +83,7 @@ def rows_on(
     """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
     scan = found.scan
     assert scan.reader.engine is not None
+    finish = work.columns.finisher()
     for places, row in run_places(scan.reader.engine, work, scan.reader.files, scan.groups()):
         if row is None or not row["ids"]:
             for batch in scan.read_here(places):
@@ -87,14 +91,16 @@ def rows_on(
                 yield len(entries), list(convert(entries))
         else:
             ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
-            yield len(ids), list(_in_order(ids, row, slow))
+            yield len(ids), list(_in_order(ids, row, slow, finish))
         scan.reader.advance(places.bytes)
 
 
-def _in_order(ids: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None) -> Iterator[pa.RecordBatch]:
+def _in_order(
+    ids: list[list[int]], row: dict[str, bytes], slow: MessageColumns | None, finish: Finish
+) -> Iterator[pa.RecordBatch]:
     batches = iter(pa.ipc.open_stream(row["batches"]))
     for start, stop, is_fast in np.frombuffer(row["runs"], np.int64).reshape(-1, 3).tolist():
         if is_fast:
             yield next(batches)
         elif slow is not None:
-            yield from slow.read_slowly([Position(*position) for position in ids[start:stop]])
+            yield from finish(slow.read_slowly([Position(*position) for position in ids[start:stop]]))

@@ -45,6 +45,9 @@ _QUIET = {
     "nullValue": False,
     "chunks": 1,
     "transaction": None,
+    "schemaVersion": None,
+    "value": None,
+    "valueError": None,
 }
 
 
@@ -128,6 +131,8 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
     values: list[Any] = column.to_pylist()
     if field.name == "sha1":
         return [value.hex() for value in values]
+    if field.name == "value":
+        return [None if value is None else json.loads(value) for value in values]
     if field.name == "properties":
         return [dict(value) for value in values]
     if pa.types.is_binary(field.type):

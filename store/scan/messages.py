@@ -61,6 +61,11 @@ def message_schema(*, payload: bool) -> pa.Schema:
     return pa.schema([pa.field(*column) for column in _FIELDS if payload or column[0] != "payload"])
 
 
+def schema_of(names: Collection[str]) -> pa.Schema:
+    """Return the columns NAMES, those of scans among them, in their usual order."""
+    return pa.schema([pa.field(*column) for column in (*_FIELDS, *_SCAN_FIELDS) if column[0] in names])
+
+
 @dataclass(slots=True)
 class MessageColumns:
     """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``."""
@@ -73,8 +78,7 @@ class MessageColumns:
     def __post_init__(self) -> None:
         self.schema = message_schema(payload=self.payload)
         if self.names:
-            fields = [pa.field(*column) for column in (*_FIELDS, *_SCAN_FIELDS)]
-            self.schema = pa.schema([column for column in fields if column.name in self.names])
+            self.schema = schema_of(self.names)
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""

@@ -50,11 +50,14 @@ class ValueColumns:
         self._readers = {topic: _reader(schemas, values) for topic, schemas in values.schemas.items()}
         self._unknown = ValueReader(TopicSchemas(), PlainValues().text)
 
-    def read(self, batch: pa.RecordBatch, topics: Sequence[str | None]) -> dict[str, pa.Array]:
-        """Return the columns for BATCH, which has the columns NEEDS; TOPICS names the topic of each row."""
+    def read(self, batch: pa.RecordBatch, topics: Sequence[str | None], *, whole: bool = False) -> dict[str, pa.Array]:
+        """Return the columns for BATCH, which has the columns NEEDS; TOPICS names the topic of each row.
+
+        WHOLE: chunks are joined, else a row of several is one of them.
+        """
         rows = zip(*(batch.column(name).to_pylist() for name in NEEDS), strict=True)
         found = [
-            self._readers.get(topic or "", self._unknown).read(Encoded._make((*row[:-1], row[-1] > 1)))
+            self._readers.get(topic or "", self._unknown).read(Encoded._make((*row[:-1], not whole and row[-1] > 1)))
             for topic, row in zip(topics, rows, strict=True)
         ]
         values, errors = zip(*found, strict=True) if found else ((), ())
