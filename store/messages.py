@@ -107,7 +107,9 @@ class MessageReader:
             try:
                 header = self.read_header(position)
                 yield from self._visible(header, position, listed)
-            except (*ENTRY_ERRORS, SourceChanged, NotWritable) as error:
+            except (SourceChanged, NotWritable) as error:  # names the file itself
+                self.errors.append(error)
+            except ENTRY_ERRORS as error:
                 self.errors.append(located(self.reader, position, error))
 
     def read_header(self, position: Position) -> EntryHeader:

@@ -193,7 +193,9 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     clock = check_clock(app.settings.clock)
     with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        usual = _usual(reader, topics, clock, options)  # a sample is no bulk work
+        here = EntryReader(reader.files, reader.txn)  # a sample is no bulk work
+        here.failed = []  # the scan lists it again
+        usual = _usual(here, topics, clock, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
             documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
     _emit_timelines(app, documents, usual, options)

@@ -31,7 +31,7 @@ def job_error(text: str) -> StoreError:
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
         return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint)
     if re.search(r"No module named '(store|numpy|pyarrow|google_crc32c|cramjam|numba|google)", text):
-        hint = "install pulsar-admin-toolkit[spark] in the Python of every worker (spark.pyspark.python names it)"
+        hint = "install pulsar-admin-toolkit in the Python of every worker (spark.pyspark.python names it)"
         return MissingComponent(f"a Spark worker lacks a package: {cause}", hint=hint)
     if any(word in text for word in _LEFT_BEHIND) and cause.startswith("SparkException"):
         hint = "look into the executors' logs; a killed process is often out of memory"

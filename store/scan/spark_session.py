@@ -105,8 +105,12 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
 
     Raises MissingComponent (no pyspark, no Java), Refused (the master or the Connect server is not there).
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingComponent("pyspark is not installed", hint="pip install pyspark, or run without --spark")
+    try:
+        import pyspark  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise MissingComponent(
+            f"pyspark is not installed: {error}", hint="pip install pyspark, or run without --spark"
+        ) from error
     check_address(options.remote or options.master or "")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
         session = _connect(options) if options.remote else _start(options)
@@ -163,7 +167,9 @@ def _start(options: SparkOptions) -> SparkSession:
     if _is_local(options):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # pyspark itself does not look at the setting.
+    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONSAFEPATH"] = "1"
     builder = SparkSession.builder.master(master).appName("pulsar-admin")
     for key, value in settings.items():

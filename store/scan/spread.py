@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.codec.index import Block
-from store.errors import EntryLogCorrupt, SourceChanged
+from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
 from store.ledgers import EntryReader
 from store.scan import kernel
 from store.scan.arrow import packed_row
@@ -191,8 +191,14 @@ def _pieces(files: Any, groups: Iterable[Places], target_bytes: int) -> Iterator
 
 def _piece(files: Any, batches: list[Places], size_bytes: int) -> EntryPlaces:
     ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
-    paths = {file_id: str(files.path_of(file_id)) for file_id in ids}
     first = int(batches[0].offsets[0])
+    try:
+        paths = {file_id: str(files.path_of(file_id)) for file_id in ids}
+    except (SourceChanged, NotWritable) as error:
+        # No executor gets it: who reads it here finds the same and says so.
+        return EntryPlaces(
+            str(error.context.get("path")), "entry-log", ids[0], first, first + size_bytes, batches=batches
+        )
     return EntryPlaces(paths[ids[0]], "entry-log", ids[0], first, first + size_bytes, batches=batches, files=paths)
 
 
@@ -202,7 +208,7 @@ def _run_round(
     order = {id(piece): index for index, piece in enumerate(pieces)}
     early: dict[int, pa.Table] = {}
     due = 0
-    for piece, table in engine.run(operation, pieces, lambda _: None):
+    for piece, table in engine.run(operation, [piece for piece in pieces if piece.files], lambda _: None):
         early[order[id(piece)]] = table
         while due in early:
             yield from zip(pieces[due].batches, early.pop(due).to_pylist(), strict=True)

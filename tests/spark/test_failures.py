@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +21,11 @@ from store.errors import LimitExceeded
 from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
 from store.scan.memory import bounded, check_memory, slice_bytes
-from store.scan.slices import SLICE_BYTES, FileRange
+from store.scan.operations import ReadEntries
+from store.scan.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
+from tests.conftest import Cli
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import world
 
 PIECES = [FileRange(f"{number}.log", "entry-log", -1, 0, 100) for number in range(12)]
 FATAL = 5
@@ -45,6 +52,27 @@ class Counting:
             with bounded(64 << 20):  # no longer: Spark's process serves the next test too
                 bytearray(1 << 30)
         yield pa.RecordBatch.from_arrays([[number]], schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Deleting:
+    """OPERATION, while somebody deletes the file when it comes to the slice WHEN."""
+
+    operation: ReadEntries
+    when: FileRange
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.operation.schema
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        if piece == self.when:
+            Path(piece.path).unlink(missing_ok=True)
+        yield from self.operation.run(piece)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _run(engine: Engine, operation: Counting) -> dict[FileRange, pa.Table]:
@@ -85,6 +113,97 @@ def test_a_slice_that_takes_its_process_with_it(engine: Engine, tmp_path: Path, 
     assert re.search(reason, engine.failed[0].reason)
     assert engine.failed[0].out_of_memory == (harm == "full")
     assert _tries(tmp_path, FATAL) == 2
+
+
+def test_a_log_that_is_deleted_while_it_is_read(engine: Engine, tmp_path: Path) -> None:
+    log = tmp_path / "0.log"
+    shutil.copy(max((world("small") / "clean" / "bookkeeper" / "current").glob("*.log"), key=_size), log)
+    pieces = plan_slices(local_files([str(log)]), Cut(500_000))
+    operation = ReadEntries(columns=("ledger_id", "entry_id"))
+    found = {}
+    for piece, table in engine.run(Deleting(operation, pieces[2]), pieces, lambda piece: None):
+        found[piece] = table
+    assert found
+    assert pieces[2] in {failed.piece for failed in engine.failed}
+    assert {failed.piece for failed in engine.failed} | set(found) == set(pieces)
+    assert not {failed.piece for failed in engine.failed} & set(found)
+    assert all(failed.reason.startswith(f"{log} ") or str(log) in failed.reason for failed in engine.failed)
+    first = next(failed for failed in engine.failed if failed.piece == pieces[2]).error()
+    assert (first.context["path"], first.context["start"], first.context["end"]) == (
+        str(log),
+        pieces[2].start,
+        pieces[2].end,
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--jobs", "2")], ids=["here", "processes"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "skew", "--all-topics"),
+        ("topics", "timeline", "--all-topics", "--bucket", "10ms"),
+        ("topics", "dump", "--all-topics"),
+        ("topics", "read", "--all-topics"),
+        ("topics", "read", "--all-topics", "--start-time", "@1000000000"),
+        ("ledgers", "verify"),
+    ],
+    ids=" ".join,
+)
+def test_the_rest_is_given_when_a_log_is_gone(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(world("small") / "clean", source)
+    store = tmp_path / "store"
+    cli("--store", store, "--quiet", "store", "import", "standalone", source)
+    whole = cli("--store", store, *words, "-o", "jsonl").stdout.splitlines()
+    gone = max((source / "bookkeeper" / "current").glob("*.log"), key=_size)
+    gone.unlink()
+    result = cli("--store", store, *words, *more, "-o", "jsonl")
+    assert result.exit_code == 1, result.stderr
+    rest = result.stdout.splitlines()
+    assert rest
+    assert rest != whole
+    assert "Traceback" not in result.stderr
+    if words[0] == "ledgers":  # says of every entry what is wrong
+        assert any(f"{gone.name} is gone" in line for line in rest)
+        return
+    assert set(rest) & set(whole), "nothing of the other logs"
+    said = [json.loads(line) for line in result.stderr.splitlines()]
+    named = [line["error"]["context"] for line in said if line.get("error", {}).get("code") == "slice-failed"]
+    warned = [line for line in said if f"{gone.name} is gone" in line.get("warning", {}).get("message", "")]
+    assert (
+        warned if words == ("topics", "read", "--all-topics") else {context["path"] for context in named} == {str(gone)}
+    )
+    assert all(0 < context["start"] < context["end"] for context in named)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("topics", "dump", "public/default/huge"), ("ledgers", "verify"), ("store", "check", "--deep")],
+    ids=" ".join,
+)
+def test_a_record_larger_than_the_memory(huge_store: Path, words: tuple[str, ...]) -> None:
+    """In processes of their own, as the limit is a process's."""
+    results = {}
+    for memory in ("100M", "200M", "2G"):
+        command = [sys.executable, "-m", "pulsar_admin", "--store", str(huge_store), *words, "--memory", memory]
+        results[memory] = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert results["100M"].returncode == results["200M"].returncode == 8, results
+    assert results["100M"].stderr.startswith(
+        "error: --memory 100M is too small: a process that scans needs 198M\nhint: "
+    )
+    assert "memory" in results["200M"].stderr
+    assert "--memory" in results["200M"].stderr
+    assert "Traceback" not in results["200M"].stderr
+    assert results["2G"].returncode == 0
+
+
+@pytest.fixture(scope="module")
+def huge_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one entry of 220 MB."""
+    topic = MadeTopic([[Made(CREATED_MS), Made(CREATED_MS, payload=bytes(220_000_000))]])
+    return make_store(tmp_path_factory.mktemp("huge") / "store", {"public/default/huge": topic})
 
 
 def test_processes_stay_for_the_next_run_and_end_with_the_engine(tmp_path: Path) -> None:
