@@ -20,7 +20,7 @@ from store.codec.policies import (
 )
 from store.codec.topicpolicies import decode_topic_policies
 from store.meta import Txn
-from store.names import TopicName, encode_name
+from store.names import NamespaceName, TopicName, encode_name
 from store.policyevents import find_policy_events
 from store.tree import find_node
 
@@ -102,6 +102,13 @@ def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) 
         if source == wanted:
             return policies
     return None
+
+
+def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[TopicName, Policies]]:
+    """Yield the topics of NAMESPACE that its events give policies of their own, for this cluster; raises MetadataCorrupt."""
+    events = find_policy_events(txn, namespace)
+    for name, fields in sorted((events.local if events is not None else {}).items()):
+        yield name, decode_topic_policies(fields, f"topic policies of {name}")
 
 
 def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:

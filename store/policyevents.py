@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from store.codec.schema import SchemaLocator, decode_schema_entry, decode_schema_locator
-from store.errors import EntryCorrupt, EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, StoreError
+from store.errors import EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.meta import Txn
 from store.names import NamespaceName, TopicName
@@ -67,7 +67,9 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
         for topic in topics:
             try:
                 _replay(reader, topic, events)
-            except (EntryCorrupt, InvalidValue) as error:
+            except MetadataCorrupt:
+                raise
+            except StoreError as error:  # a file that is gone, too: what it said is as unknown
                 raise _unknown(namespace, error) from error
     return events
 

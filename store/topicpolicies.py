@@ -36,7 +36,7 @@ from store.names import NamespaceName, Position, TopicName, encode_name
 from store.plans.base import Plan, Report, Step, put_value_step
 from store.plans.delayed import conflict_warnings
 from store.plans.policies import Change, PolicyJob
-from store.policies_in_force import find_message_ttl, find_quotas
+from store.policies_in_force import find_delivery, find_message_ttl, find_quotas
 from store.policyevents import EVENTS_TOPIC, find_definition, find_locator, find_policy_events
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.topics import expand_topic, partition_count, read_topic
@@ -106,13 +106,19 @@ def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
 
 
 def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> tuple[str, ...]:
-    """Return what in force for NAME drops delayed messages before they are due, where AFTER begins to delay."""
-    delivery = after.delayed_delivery
-    if delivery is None or not delivery.active or delivery == before.delayed_delivery:
+    """Return what is to be in force for NAME and drops delayed messages before they are due, where a policy delays."""
+    if before == after:
         return ()
-    ttl = find_message_ttl(txn, name)
-    quotas = {kind: found.quota for kind, found in find_quotas(txn, name).items()}
-    return conflict_warnings(Policies(message_ttl_seconds=None if ttl is None else ttl.seconds, backlog_quotas=quotas))
+    in_force = find_delivery(txn, name)
+    delivery = after.delayed_delivery or (None if in_force is None else in_force.delivery)
+    if delivery is None or not delivery.active:
+        return ()
+    seconds = after.message_ttl_seconds
+    if seconds is None and seconds == before.message_ttl_seconds:
+        ttl = find_message_ttl(txn, name)
+        seconds = None if ttl is None else ttl.seconds
+    quotas = {kind: found.quota for kind, found in find_quotas(txn, name).items() if kind not in before.backlog_quotas}
+    return conflict_warnings(Policies(message_ttl_seconds=seconds, backlog_quotas={**quotas, **after.backlog_quotas}))
 
 
 def _event_topic(txn: Txn, name: TopicName) -> TopicName:

@@ -452,3 +452,40 @@ def test_a_topic_that_begins_to_delay_is_warned_of_what_drops(cli: Cli, path: Pa
         assert "the backlog quota destination_storage has the policy consumer_backlog_eviction" in warnings
     off = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-d", "-o", "json")
     assert "warnings" not in cli(*off).json
+
+
+def test_a_ttl_or_quota_where_messages_are_delayed_is_warned_of(cli: Cli, path: Path) -> None:
+    set_ttl = ("topics", "set-message-ttl", "acme/policies/plain", "-t", "70")
+    assert "the message TTL of 70 s drops" in cli("--store", path, *set_ttl, "-o", "json").json["warnings"][0]
+    quota = ("set-backlog-quota", "acme/policies", "-l", "1G", "-p", "consumer_backlog_eviction")
+    warnings = " ".join(cli("--store", path, "namespaces", *quota, "-o", "json").json["warnings"])
+    assert "the message TTL of 3600 s" in warnings
+    assert "the backlog quota destination_storage" in warnings
+    elsewhere = ("topics", "set-message-ttl", "acme/policies/off", "-t", "70")  # delivers at once
+    assert "warnings" not in cli("--store", path, *elsewhere, "-o", "json").json
+
+
+def test_enabling_a_namespace_names_topics_with_policies_of_their_own(cli: Cli, path: Path) -> None:
+    enable = ("namespaces", "enable-delayed-message", "acme/policies", "--dry-run", "-o", "json")
+    warnings = " ".join(cli("--store", path, *enable).json["warnings"])
+    assert (
+        "2 topics have a message TTL of their own, the shortest persistent://acme/policies/late with 60 s" in warnings
+    )
+    assert "1 topics have a backlog quota of their own" in warnings
+    assert "persistent://acme/policies/lived" in warnings
+
+
+def test_without_the_logs_policies_are_unknown_and_cursors_move(cli: Cli, path: Path, tmp_path: Path) -> None:
+    """Moving a cursor by position needs no entry: it goes on without the files, and nothing counts as deletable then."""
+    from tests.worlds import scratch_copy
+
+    source = scratch_copy("policies", "clean", tmp_path)
+    store = tmp_path / "referenced"
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
+    for log in (source / "bookkeeper" / "current").iterdir():
+        if log.suffix in (".log", ".txn"):
+            log.unlink()
+    unknown = cli("--store", store, "topics", "get-message-ttl", "acme/policies/lived", "-o", "json")
+    assert (unknown.exit_code, unknown.error["code"]) == (6, "metadata-corrupt")
+    moved = cli("--store", store, "topics", "clear-backlog", "acme/policies/lived", "-s", "workers", "-o", "json")
+    assert (moved.exit_code, moved.json["entries"]) == (0, 20)

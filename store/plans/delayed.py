@@ -19,11 +19,12 @@ from store.codec.delayedpolicy import (
     rules_key,
 )
 from store.codec.policies import DelayedDelivery, Policies
-from store.errors import InvalidValue
+from store.errors import InvalidValue, MetadataCorrupt
 from store.meta import Txn
 from store.names import NamespaceName
 from store.plans.base import Plan, Report, Step
 from store.plans.policies import change_policies
+from store.policies_in_force import iter_own_policies
 
 EVICTION = "consumer_backlog_eviction"
 LONG_MAX = 2**63 - 1
@@ -132,8 +133,31 @@ def _plan(
         "after": DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
     }
     delivery = changed.after.delayed_delivery
-    warnings = conflict_warnings(changed.after) if delivery is not None and delivery.active else ()
+    warnings: tuple[str, ...] = ()
+    if delivery is not None and delivery.active:
+        warnings = (*conflict_warnings(changed.after), *_topic_warnings(txn, namespace))
     return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)
+
+
+def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
+    """Return what the topics of NAMESPACE set themselves and drops delayed messages before they are due."""
+    try:
+        own = list(iter_own_policies(txn, namespace))
+    except MetadataCorrupt as error:
+        return (f"whether topics have a TTL or quota of their own is unknown: {error.message}",)
+    lived = [(policies.message_ttl_seconds, name) for name, policies in own if policies.message_ttl_seconds]
+    found = []
+    if lived:
+        seconds, name = min(lived)
+        found.append(f"{len(lived):,} topics have a message TTL of their own, the shortest {name} with {seconds} s")
+    evicting = [
+        name for name, policies in own if any(quota.policy == EVICTION for quota in policies.backlog_quotas.values())
+    ]
+    if evicting:
+        found.append(
+            f"{len(evicting):,} topics have a backlog quota of their own with the policy {EVICTION}: {evicting[0]}"
+        )
+    return tuple(found)
 
 
 def conflict_warnings(policies: Policies) -> tuple[str, ...]:
