@@ -133,7 +133,7 @@ class PlainValues:
         if schema.type_name != "KEY_VALUE":
             return self._plain(message, "", schema, message.payload)
         parts = key_and_value_bytes(schema, message)
-        schemas = schema.key_and_value()
+        schemas = schema.key_and_value
         return {
             name: None if part is None else self._plain(message, name, of, part)
             for name, part, of in zip(("key", "value"), parts, schemas, strict=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
@@ -46,8 +46,9 @@ class ValueSchema:
         """Whether a KEY_VALUE's key is the message's key."""
         return self.type_name == "KEY_VALUE" and self.properties.get("kv.encoding.type") == "SEPARATED"
 
+    @cached_property
     def key_and_value(self) -> tuple[ValueSchema, ValueSchema]:
-        """Return the two schemas of a KEY_VALUE (``KeyValueSchemaInfo``); raises EntryCorrupt."""
+        """The two schemas of a KEY_VALUE (``KeyValueSchemaInfo``); raises EntryCorrupt."""
         try:
             definitions = split_pair(self.definition)
         except DECODE_ERRORS as error:

@@ -43,7 +43,7 @@ class TypedValues:
 
     def __init__(self, newest: ValueSchema) -> None:
         if newest.type_name == "KEY_VALUE":
-            self._parts = [_Part(part) for part in newest.key_and_value()]
+            self._parts = [_Part(part) for part in newest.key_and_value]
             names = zip(("key", "value"), self._parts, strict=True)
             self.kind = pa.struct([(name, part.shape.kind) for name, part in names])
         else:
@@ -57,7 +57,7 @@ class TypedValues:
             raise ValueError(f"the newest version is {self._newest.type_name}")
         if schema.type_name != "KEY_VALUE":
             return self._parts[0].read(message.payload, schema)
-        found = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value(), strict=True)
+        found = zip(self._parts, key_and_value_bytes(schema, message), schema.key_and_value, strict=True)
         key, value = (None if data is None else part.read(data, written) for part, data, written in found)
         return {"key": key, "value": value}
 
