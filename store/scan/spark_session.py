@@ -160,6 +160,7 @@ def _start(options: SparkOptions) -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
         "spark.network.timeout": "120s",
         **_memory_settings(options.memory_bytes),
     } | dict(options.conf)
