@@ -20,6 +20,7 @@ from store.catalog import (
     Damage,
     LogFile,
     clear_damage,
+    delete_log,
     file_fingerprint,
     iter_logs,
     next_file_id,
@@ -230,8 +231,7 @@ def _import_files(
         digests = ledger_digests(txn)
         known = {log.origin: log for log in iter_logs(txn)}
     files = [file for file in files_of(layout) if str(file[2].resolve()) not in known]
-    stopped = [log for log in known.values() if log.unfinished]
-    check_unfinished(store, stopped)
+    stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
     index_files(store, chain(stopped, catalogue_new(store, files, options.mode)), how)
@@ -241,16 +241,29 @@ def _import_files(
         result.entries = count_entries(txn)
 
 
-def check_unfinished(store: Store, logs: list[LogFile]) -> None:
-    """Raise SourceChanged unless the scans of LOGS, which were stopped, can go on."""
-    for log in logs:
-        state = file_state(log, store.path)
-        if state not in ("same", "grown"):
+def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
+    """Return those of LOGS whose scan is to go on, or to begin; one that vanished before that is forgotten.
+
+    Raises SourceChanged when a file is not the one that was begun with.
+    """
+    states = {log.file_id: file_state(log, store.path) for log in logs if log.unfinished}
+    gone = [log for log in logs if not log.next_offset and states.get(log.file_id) == "missing"]
+    store.write(lambda txn: delete_logs(txn, gone))
+    stopped = [log for log in logs if log.unfinished and log not in gone]
+    for log in stopped:
+        if states[log.file_id] not in ("same", "grown"):
             raise SourceChanged(
-                f"{log.locate(store.path)} is {state} since its scan was stopped at {log.next_offset:,}",
+                f"{log.locate(store.path)} is {states[log.file_id]} since its scan was stopped at {log.next_offset:,}",
                 hint="bring the file back, or import again into a new store",
                 path=log.path,
             )
+    return stopped
+
+
+def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
+    """Forget LOGS and their damage."""
+    for log in logs:
+        delete_log(txn, log.file_id)
 
 
 def count_entries(txn: Txn) -> int:
@@ -261,32 +274,48 @@ def count_entries(txn: Txn) -> int:
 def catalogue_new(store: Store, files: Sequence[NewFile], mode: str) -> Iterator[LogFile]:
     """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
 
-    A copy is catalogued at once, so that it is made only once; what is referenced with the first of its entries.
+    They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
+    stay where they are at once, a copy when it is made.
     """
     with store.read() as txn:
         first_id = next_file_id(txn)
-    for file_id, (kind, number, path) in enumerate(files, first_id):
-        status = path.stat()
-        log = LogFile(
-            file_id=file_id,
-            path=str(place(store, path, file_id, mode)),
-            kind=kind,
-            log_id=number,
-            origin=str(path.resolve()),
-            mode=mode,
-            size_bytes=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-            fingerprint=file_fingerprint(path, 0),
-            next_offset=0,
-            records=0,
-            problems=0,
-            torn=False,
-            sealed=kind == "entry-log" and is_sealed(path),
-            unfinished=True,
-        )
-        if mode != "referenced":
-            store.write(partial(put_log, log=log))
+    numbered = list(enumerate(files, first_id))
+    if mode == "referenced":
+        logs = [_new_row(store, file_id, file, mode) for file_id, file in numbered]
+        store.write(lambda txn: _put_rows(txn, logs))
+        yield from logs
+        return
+    for file_id, file in numbered:
+        log = _new_row(store, file_id, file, mode)
+        store.write(partial(_put_rows, logs=[log]))
         yield log
+
+
+def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
+    for log in logs:
+        put_log(txn, log)
+
+
+def _new_row(store: Store, file_id: int, file: NewFile, mode: str) -> LogFile:
+    kind, number, path = file
+    status = path.stat()
+    return LogFile(
+        file_id=file_id,
+        path=str(place(store, path, file_id, mode)),
+        kind=kind,
+        log_id=number,
+        origin=str(path.resolve()),
+        mode=mode,
+        size_bytes=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        fingerprint=file_fingerprint(path, 0),
+        next_offset=0,
+        records=0,
+        problems=0,
+        torn=False,
+        sealed=kind == "entry-log" and is_sealed(path),
+        unfinished=True,
+    )
 
 
 def place(store: Store, path: Path, file_id: int, mode: str) -> Path:

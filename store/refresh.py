@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.catalog import METADATA_FILE_ID, Damage, LogFile, clear_damage, delete_log, iter_logs, put_damage
+from store.catalog import METADATA_FILE_ID, Damage, LogFile, clear_damage, iter_logs, put_damage
 from store.codec.index import Block
 from store.entrylogs import path_state
 from store.errors import Refused
-from store.importer import NewFile, Warn, catalogue_new, count_entries, files_of, is_sealed, place
+from store.importer import NewFile, Warn, catalogue_new, count_entries, delete_logs, files_of, is_sealed, place
 from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn
 from store.owners import index_owners
@@ -255,12 +255,7 @@ def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, res
         logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
         rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs, engine=options.engine)
     elif useless:
-        store.write(lambda txn: _delete_logs(txn, useless))
-
-
-def _delete_logs(txn: Txn, logs: list[LogFile]) -> None:
-    for log in logs:
-        delete_log(txn, log.file_id)
+        store.write(lambda txn: delete_logs(txn, useless))
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------

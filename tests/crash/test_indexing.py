@@ -1,0 +1,260 @@
+"""``store import``, ``store index --rebuild`` and ``store refresh`` killed with SIGKILL: the same command goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from store.catalog import LogFile, delete_log, iter_logs
+from store.importer import ImportOptions, import_standalone
+from store.meta import Txn, open_store
+from tests.conftest import Cli
+from tests.reference_index import assert_index_is_right
+from tests.test_refresh import become, contents_of, rows_of
+from tests.worlds import scratch_copy, world
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCRATCH = "rebuild.unfinished"
+# Read here and written by other processes in turn; each test ends with the tool's own deep check instead.
+pytestmark = pytest.mark.usefixtures("damages_stores")
+
+_PROGRAM = """
+import json, os, signal, sys
+from pulsar_admin.cli import run
+from store import importer, indexing, refresh, reindex
+from store.scan import files, local
+
+where, left, record, arguments = json.loads(sys.argv[1])
+indexing.SLICE_BYTES = files.WINDOW_BYTES = 1 << 20
+indexing.GROUP_BYTES = 1  # a transaction a slice
+
+def dying(owner, name, before=False):
+    original = getattr(owner, name)
+    def replaced(*arguments, **options):
+        global left
+        if before and left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments, **options)
+        left -= 1
+        if not before and left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    setattr(owner, name, replaced)
+
+def noted(slices):
+    with open(record, "a") as file:
+        file.writelines(json.dumps([piece.path, piece.start, piece.end]) + "\\n" for piece in slices)
+
+def noting(engine):
+    before = engine.run
+    engine.run = lambda self, operation, pieces, finished: (noted(pieces), before(self, operation, pieces, finished))[1]
+
+if "--spark" in arguments:
+    from store.scan import spark
+    noting(spark.SparkEngine)
+elif "--jobs" in arguments:
+    noting(local.LocalEngine)
+else:
+    batches = files.FileScan.batches
+    files.FileScan.batches = lambda self: (noted([self.slice]), batches(self))[1]
+
+if where == "inside a transaction":
+    dying(indexing._Group, "_write_row")
+elif where == "after a transaction":
+    dying(indexing._Group, "commit")
+elif where == "inside the last":
+    dying(reindex, "_take_over")
+elif where == "owners":
+    dying({"import": importer, "refresh": refresh}[arguments[3]], "index_owners", before=True)
+elif where == "before the last":
+    dying(refresh, "_forget", before=True)
+sys.exit(run(arguments))
+"""
+
+
+@dataclass
+class Run:
+    """What a run of the tool did: its exit code, and the slices that were scanned: (path, first byte, end)."""
+
+    code: int
+    slices: list[tuple[str, int, int]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - start for _, start, end in self.slices)
+
+
+def run(tmp_path: Path, arguments: list[str], where: str = "", left: int = 0) -> Run:
+    record = tmp_path / "slices.jsonl"
+    record.write_text("")
+    asked = json.dumps([where, left, str(record), arguments])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _PROGRAM, asked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode in (0, -9), done.stderr[-3000:]
+    return Run(done.returncode, [tuple(json.loads(line)) for line in record.read_text().splitlines()])
+
+
+def catalogue(path: Path) -> dict[str, LogFile]:
+    """Return file name → row of what the store at PATH has of its files so far."""
+    if not (path / "store.json").exists():
+        return {}
+    with open_store(path, unfinished=True) as store, store.read() as txn:
+        return {Path(log.path).name: log for log in iter_logs(txn)}
+
+
+def missing_bytes(source: Path, rows: dict[str, LogFile]) -> int:
+    """Return how many bytes of the bookie's files below SOURCE the catalogue ROWS do not cover."""
+    missing = 0
+    for file in (source / "bookkeeper/current").iterdir():
+        if file.suffix in (".log", ".txn"):
+            status, row = file.stat(), rows.get(file.name)
+            missing += status.st_size
+            if row is not None:
+                is_whole = not row.unfinished and (row.size_bytes, row.mtime_ns) == (status.st_size, status.st_mtime_ns)
+                missing -= row.size_bytes if is_whole else row.next_offset
+    return missing
+
+
+PROCESSES = ["--jobs", "2"]
+SPARK = ["--spark", "--spark-master", "local[2]"]
+FIRST = ("inside a transaction", 1)
+"""Where nothing is committed yet."""
+STOPS = [
+    (*FIRST, []),
+    ("inside a transaction", 4, []),
+    ("after a transaction", 3, []),
+    ("inside a transaction", 4, PROCESSES),
+    ("after a transaction", 1, PROCESSES),
+    pytest.param("after a transaction", 3, SPARK, marks=pytest.mark.spark),
+]
+"""What is stopped where: the place, how often it is passed, and what scans."""
+
+
+@pytest.mark.parametrize(("where", "left", "engine"), [*STOPS, ("owners", 0, [])])
+def test_import(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+    source, path = world("small") / "crashed", tmp_path / "s"
+    arguments = ["--store", str(path), "store", "import", "standalone", str(source), "-q", *engine]
+    assert run(tmp_path, arguments, where, left).code == -9
+    missing = missing_bytes(source, catalogue(path))
+    assert (missing == missing_bytes(source, {})) == ((where, left) == FIRST)
+    again = run(tmp_path, arguments)
+    assert (again.code, again.bytes) == (0, missing)
+    import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
+    assert contents_of(path) == contents_of(tmp_path / "whole")
+    assert_index_is_right(path)
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def test_files_that_change_while_an_import_is_stopped(tmp_path: Path, cli: Cli) -> None:
+    """What nothing was read of may vanish; a file that was begun may grow, but not become another one."""
+    source, path = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
+    arguments = ["--store", str(path), "store", "import", "standalone", str(source), "-q"]
+    assert run(tmp_path, arguments, "after a transaction", 3).code == -9
+    rows = catalogue(path)
+    journals = [name for name, row in rows.items() if row.kind == "journal" and row.unfinished and not row.next_offset]
+    (begun,) = (name for name, row in rows.items() if row.unfinished and row.next_offset)
+    (source / "bookkeeper/current" / journals[-1]).unlink()
+    log = source / "bookkeeper/current" / begun
+    good = log.read_bytes()
+    log.write_bytes(bytes(2048) + good[2048:])
+    refused = cli(*arguments, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (6, "source-changed")
+    assert begun in refused.error["message"]
+    log.write_bytes(good)
+    assert run(tmp_path, arguments).code == 0
+    import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
+    assert contents_of(path) == contents_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("where", "left", "engine"), [*STOPS[:-1], ("before the last", 0, []), ("owners", 0, [])])
+def test_refresh(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = tmp_path / "s"
+    import_standalone(source, path, ImportOptions(now_ms=1), lambda _: None)
+    become(source, world("small") / "crashed")
+    before = missing_bytes(source, catalogue(path))
+    arguments = ["--store", str(path), "store", "refresh", "-q", *engine]
+    assert run(tmp_path, arguments, where, left).code == -9
+    missing = missing_bytes(source, catalogue(path))
+    assert (missing == before) == ((where, left) == FIRST)
+    again = run(tmp_path, arguments)
+    assert (again.code, again.bytes) == (0, missing)
+    import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
+    assert contents_of(path) == contents_of(tmp_path / "whole")
+    assert [change["command"] for change in cli("--store", path, "store", "log", "-o", "json").json] == [
+        "store refresh"
+    ]
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+def damaged_index(tmp_path: Path) -> Path:
+    """A store whose index lacks rows that its files have."""
+    path = tmp_path / "s"
+    import_standalone(scratch_copy("small", "crashed", tmp_path), path, ImportOptions(now_ms=1), lambda _: None)
+
+    def lose(txn: Txn) -> None:
+        for name in ("entries", "times"):
+            for key in [key for key, _ in txn.items(name)][::3]:
+                txn.delete(name, key)
+
+    with open_store(path, writable=True) as store:
+        store.write(lose)
+    return path
+
+
+@pytest.mark.parametrize(("where", "left", "engine"), [*STOPS, ("inside the last", 0, [])])
+def test_rebuild(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+    path = damaged_index(tmp_path)
+    source, old = tmp_path / "small-crashed", rows_of(path)
+    arguments = ["--store", str(path), "store", "index", "--rebuild", "-q", *engine]
+    assert run(tmp_path, arguments, where, left).code == -9
+    assert rows_of(path) == old
+    missing = missing_bytes(source, catalogue(path / SCRATCH))
+    assert (missing == missing_bytes(source, {})) == ((where, left) == FIRST)
+    assert (missing == 0) == (where == "inside the last")
+    again = run(tmp_path, arguments)
+    assert (again.code, again.bytes) == (0, missing)
+    assert not (path / SCRATCH).exists()
+    import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
+    assert rows_of(path) == rows_of(tmp_path / "whole")
+    assert_index_is_right(path)
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+
+
+@pytest.mark.parametrize("change", ["options", "a file", "the catalogue", "half removed"])
+def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, tmp_path: Path) -> None:
+    path = damaged_index(tmp_path)
+    source = tmp_path / "small-crashed"
+    arguments = ["--store", str(path), "store", "index", "--rebuild", "-q"]
+    assert run(tmp_path, arguments, "after a transaction", 5).code == -9
+    whole = missing_bytes(source, {})
+    assert missing_bytes(source, catalogue(path / SCRATCH)) < whole
+    if change == "options":
+        arguments.append("--no-checksums")
+    elif change == "a file":
+        log = source / "bookkeeper/current/1.log"
+        data = bytearray(log.read_bytes())
+        data[-100] ^= 1
+        log.write_bytes(data)
+    elif change == "the catalogue":
+        gone = next(log for log in catalogue(path).values() if log.kind == "journal")
+        with open_store(path, writable=True) as store:
+            store.write(lambda txn: delete_log(txn, gone.file_id))
+        whole -= gone.size_bytes
+    else:
+        shutil.rmtree(path / SCRATCH / "meta")
+        (path / SCRATCH / "store.json").unlink()
+    again = run(tmp_path, arguments)
+    assert (again.code, again.bytes) == (0, whole)
