@@ -51,7 +51,7 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
     from store.codec.delayedpolicy import DEFAULT_RULES
     from store.delayed.backlog import DelayScan
     from store.delayed.build import Draft, apply_draft
-    from store.delayed.directory import Index
+    from store.delayedindexes import Index
     from store.delayed.runs import SortedRuns, open_runs
     from store.ledgers import open_reader
     from store.meta import create_store, open_store

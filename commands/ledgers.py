@@ -11,9 +11,12 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.catalog import catalogued_bytes, find_log
+from store.catalog import find_log
+from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
 from store.inventory import (
+    DELETED,
+    INDEX,
     LedgerRow,
     Missing,
     find_missing,
@@ -65,17 +68,18 @@ _LIST_COLUMNS = (
 def list_ledgers(app: App, word: str | None) -> None:
     """List every ledger of the metadata and of the entry logs.
 
-    State DELETED: entries without metadata, not yet garbage-collected. UNREADABLE: its metadata is damaged. MISSING counts
-    entries up to the ledger's end that are in no file.
+    State DELETED: entries without metadata, not yet garbage-collected. INDEX: of a delayed message index, which no broker knows.
+    UNREADABLE: its metadata is damaged. MISSING counts entries up to the ledger's end that are in no file.
     """
     with app.store.read() as txn:
         app.emit_rows(_ledger_rows(app, txn, word), _LIST_COLUMNS)
 
 
 def _ledger_rows(app: App, txn: Txn, word: str | None) -> Iterator[LedgerRow]:
+    indexes = find_index_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
         try:
-            row = read_ledger_row(txn, ledger_id)
+            row = read_ledger_row(txn, ledger_id, indexes)
         except StoreError as error:
             app.fail(error)
             continue
@@ -108,6 +112,7 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
     txn = reader.txn
     ledger = read_ledger(txn, ledger_id)
     times = find_times(txn, ledger_id)
+    index = find_index_ledgers(txn).get(ledger_id)
     file_ids: set[int] = set()
     for block in iter_blocks(txn, ledger_id):
         column = block.files()
@@ -115,7 +120,7 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
     sums = times.sums if times else None
     return {
         "ledgerId": ledger_id,
-        "state": ledger.metadata.state.name if ledger.metadata else "DELETED",
+        "state": _state(ledger.metadata, index),
         "lastEntryId": ledger.last_entry_id,
         "entries": ledger.entries,
         "size": ledger.size_bytes,
@@ -123,8 +128,15 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
         "indexed": None if sums is None else _sums_document(sums),
         "missing": [list(pair) for pair in missing_ranges(txn, ledger)] if ledger.metadata else [],
         "files": [log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None],
-        "owners": find_owners(txn, ledger_id),
+        "owners": find_owners(txn, ledger_id) if index is None else (index,),
     }
+
+
+def _state(metadata: Any, index: Owner | None) -> str:  # Any: LedgerMetadata or None
+    if metadata is None:
+        return DELETED if index is None else INDEX
+    name: str = metadata.state.name
+    return name
 
 
 def _metadata_document(metadata: Any) -> dict[str, Any] | None:  # Any: LedgerMetadata or None, and JSON
@@ -224,7 +236,7 @@ def orphans(app: App) -> None:
     """List ledgers that no topic, cursor, schema, compaction or delayed index references.
 
     `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
-    bookie has not yet garbage-collected.
+    bookie has not yet garbage-collected. `leaked-index` was of a delayed message index that is made anew, or undone, since.
     """
     with app.store.read() as txn:
         app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
@@ -270,6 +282,7 @@ def _lost(app: App, found: Iterable[Missing | None]) -> Iterator[Missing]:
             yield row
 
 
+_RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 _VERDICT_COLUMNS = (
     Column("LEDGER", "ledger_id", "number"),
     Column("ENTRIES", "entries", "number"),
@@ -296,13 +309,13 @@ def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
     with open_reader(app.store) as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
-        total = sum(_indexed_bytes(reader, ledger) for ledger in ledgers) or catalogued_bytes(reader.txn)
-        with app.scan(reader, total, "verify"):
+        with app.scan(reader, sum(_indexed_bytes(reader, ledger) for ledger in chosen), "verify"):
             app.emit_rows(_verdicts(app, reader, chosen), _VERDICT_COLUMNS)
 
 
 def _indexed_bytes(reader: EntryReader, ledger_id: int) -> int:
-    return sum(sum(block.sizes()) for block in iter_blocks(reader.txn, ledger_id))
+    times = find_times(reader.txn, ledger_id)
+    return 0 if times is None else times.sums.payload_bytes + times.sums.entries * _RECORD_BYTES
 
 
 def _verdicts(app: App, reader: EntryReader, ledgers: tuple[int, ...]) -> Iterator[LedgerVerdict]:

@@ -12,7 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, ParsedType, command, gather, pass_app
 from store.codec.delayedpolicy import IndexRules, parse_width_ms
 from store.codec.policies import DelayedDelivery
-from store.delayed.directory import iter_wide
+from store.delayedindexes import iter_wide
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
 from store.names import NamespaceName
 from store.plans.delayed import (

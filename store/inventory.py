@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 
 from store.codec.index import LedgerSums, ledger_of_key
 from store.codec.managedledger import decode_managed_ledger
+from store.delayedindexes import find_index_ledgers
 from store.errors import LedgerNotFound, StoreError
+from store.ledgerids import find_own_ledgers
 from store.ledgers import Ledger, find_metadata, find_times, iter_blocks, iter_ledger_ids, read_ledger
 from store.meta import Txn
 from store.owners import Owner, custom_text, find_owners, iter_owners
@@ -16,12 +18,14 @@ from store.topics import iter_topics
 from store.tree import find_node
 
 DELETED = "DELETED"
+INDEX = "INDEX"
 UNREADABLE = "UNREADABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged."""
+    """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged,
+    "INDEX" for a ledger of a delayed message index, which no broker knows."""
 
     ledger_id: int
     state: str
@@ -37,7 +41,8 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A ledger nobody references: "unreferenced" (it has metadata) or "deleted" (entries alone). ``claims``: its custom metadata."""
+    """A ledger nobody references: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
+    index that was made anew, or undone). ``claims``: its custom metadata."""
 
     ledger_id: int
     reason: str
@@ -71,9 +76,10 @@ def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
         last = ledger_id
 
 
-def read_ledger_row(txn: Txn, ledger_id: int) -> LedgerRow:
-    """Return one line of the list; raises LedgerNotFound, IndexCorrupt."""
-    owners = find_owners(txn, ledger_id)
+def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> LedgerRow:
+    """Return one line of the list; INDEXES as ``find_index_ledgers`` gives. Raises LedgerNotFound, IndexCorrupt."""
+    index = indexes.get(ledger_id)
+    owners = find_owners(txn, ledger_id) if index is None else (index,)
     times = find_times(txn, ledger_id)
     sums = times.sums if times else None
     try:
@@ -82,7 +88,7 @@ def read_ledger_row(txn: Txn, ledger_id: int) -> LedgerRow:
         raise
     except StoreError:
         return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
-    state = DELETED if ledger.metadata is None else ledger.metadata.state.name
+    state = (DELETED if index is None else INDEX) if ledger.metadata is None else ledger.metadata.state.name
     missing = sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
     counts = (ledger.entries, missing, ledger.size_bytes)
     return _row(ledger_id, state, counts, sums, owners)
@@ -108,8 +114,9 @@ def _row(
 
 def iter_orphans(txn: Txn) -> Iterator[Orphan]:
     """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
+    indexes, own = find_index_ledgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
-        if find_owners(txn, ledger_id):
+        if ledger_id in indexes or find_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)
@@ -119,6 +126,10 @@ def iter_orphans(txn: Txn) -> Iterator[Orphan]:
             claims, reason = {}, "unreferenced"
         times = find_times(txn, ledger_id)
         entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
+        # Of what this toolkit writes, indexes of delayed messages alone have neither metadata nor messages in their entries.
+        is_own = own is not None and own.first_id <= ledger_id < own.next_id
+        if reason == "deleted" and is_own and times is not None and times.sums.unframed == entries:
+            reason = "leaked-index"
         yield Orphan(ledger_id, reason, entries, size_bytes, claims)
 
 

@@ -27,7 +27,8 @@ BUCKET_PREFIX = INTERNAL_PROPERTY_PREFIX + "delayed.bucket_"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One reference to a ledger. ``kind``: managed-ledger, cursor, compacted, schema or delayed-bucket."""
+    """One reference to a ledger. ``kind``: managed-ledger, cursor, compacted, schema or delayed-bucket;
+    delayed-index where an index of delayed messages, which is ours alone, holds the ledger."""
 
     kind: str
     topic: str

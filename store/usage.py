@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from store.catalog import LogFile, iter_logs
 from store.codec.entrylog import HEADER_BYTES
 from store.codec.index import Block
 from store.codec.ledgermetadata import ledger_path
+from store.delayedindexes import find_index_ledgers
 from store.meta import Store, Txn
-from store.owners import find_owners
+from store.owners import Owner, find_owners
 from store.tree import find_node
 
 NOBODY = "(unreferenced)"
 DELETED = "(deleted ledgers)"
+Names = Mapping[int, tuple[str, str]]
+"""Ledger id → (topic, kind) of who it belongs to."""
+_DEAD = (DELETED, "deleted")
 _KEPT_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FileUsage:
-    """One file. ``live_bytes``: records of ledgers that have metadata; ``dead_bytes``: of deleted ones; ``other_bytes``: header,
-    ledgers map, copies that another file replaced, damage, unwritten space. ``freed``: garbage collection would delete it.
-    ``kept_for``: the owners of its largest live ledgers."""
+    """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
+    ones; ``other_bytes``: header, ledgers map, copies that another file replaced, damage, unwritten space. ``freed``: garbage
+    collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
 
     path: str
     kind: str
@@ -79,9 +83,10 @@ def read_usage(store: Store, txn: Txn) -> Usage:
         share = shares[file_id, ledger_id]
         share.entries += count
         share.bytes += size
-    live = {ledger_id: find_node(txn, ledger_path(ledger_id)) is not None for _, ledger_id in shares}
-    files = tuple(_file_usage(txn, log, shares, live) for log in iter_logs(txn))
-    return Usage(files, _owner_usage(txn, shares, live), _disk_usage(store, txn, files))
+    indexes = find_index_ledgers(txn)
+    names = {ledger_id: _owner_name(txn, ledger_id, indexes) for _, ledger_id in shares}
+    files = tuple(_file_usage(log, shares, names) for log in iter_logs(txn))
+    return Usage(files, _owner_usage(shares, names), _disk_usage(store, txn, files))
 
 
 def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
@@ -92,12 +97,12 @@ def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
             yield file_id, block.ledger_id, count, size
 
 
-def _file_usage(txn: Txn, log: LogFile, shares: dict[tuple[int, int], _Share], live: dict[int, bool]) -> FileUsage:
+def _file_usage(log: LogFile, shares: dict[tuple[int, int], _Share], names: Names) -> FileUsage:
     here = {ledger_id: share.bytes for (file_id, ledger_id), share in shares.items() if file_id == log.file_id}
-    alive = {ledger_id: size for ledger_id, size in here.items() if live[ledger_id]}
+    alive = {ledger_id: size for ledger_id, size in here.items() if names[ledger_id] != _DEAD}
     live_bytes, all_bytes = sum(alive.values()), sum(here.values())
     largest = sorted(alive, key=lambda ledger_id: -alive[ledger_id])
-    kept = dict.fromkeys(_owner_name(txn, ledger_id)[0] for ledger_id in largest)
+    kept = dict.fromkeys(names[ledger_id][0] for ledger_id in largest)
     is_log = log.kind == "entry-log"
     return FileUsage(
         path=log.path,
@@ -113,17 +118,21 @@ def _file_usage(txn: Txn, log: LogFile, shares: dict[tuple[int, int], _Share], l
     )
 
 
-def _owner_name(txn: Txn, ledger_id: int) -> tuple[str, str]:
-    """Return (topic, kind) of the first owner of a ledger that has metadata."""
+def _owner_name(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> tuple[str, str]:
+    """Return (topic, kind) of the first owner of a ledger."""
+    index = indexes.get(ledger_id)
+    if index is not None:
+        return index.topic, index.kind
+    if find_node(txn, ledger_path(ledger_id)) is None:
+        return _DEAD
     owners = find_owners(txn, ledger_id)
     return (owners[0].topic, owners[0].kind) if owners else (NOBODY, "orphan")
 
 
-def _owner_usage(txn: Txn, shares: dict[tuple[int, int], _Share], live: dict[int, bool]) -> tuple[OwnerUsage, ...]:
+def _owner_usage(shares: dict[tuple[int, int], _Share], names: Names) -> tuple[OwnerUsage, ...]:
     sums: dict[tuple[str, str], tuple[set[int], _Share]] = {}
     for (_, ledger_id), share in shares.items():
-        name = _owner_name(txn, ledger_id) if live[ledger_id] else (DELETED, "deleted")
-        ledgers, total = sums.setdefault(name, (set(), _Share()))
+        ledgers, total = sums.setdefault(names[ledger_id], (set(), _Share()))
         ledgers.add(ledger_id)
         total.entries += share.entries
         total.bytes += share.bytes

@@ -102,7 +102,7 @@ def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json
 
 def _index(reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting) -> Json | None:
     from store.delayed.backlog import intervals_of
-    from store.delayed.directory import find_index
+    from store.delayedindexes import find_index
     from store.extent import pending_intervals, subtract
 
     index = find_index(reader.txn, topic.name, cursor.name)

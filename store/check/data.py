@@ -10,6 +10,7 @@ from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import LedgerState
 from store.cursors import iter_cursor_names, read_cursor
+from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.inventory import missing_ranges
 from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
@@ -163,11 +164,12 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
 
 
 def _iter_deleted(txn: Txn) -> Iterator[int]:
+    indexes = find_index_ledgers(txn)
     for key, row in txn.items("times"):
         try:
             ledger_id = ledger_of_key(key)
             decode_times(ledger_id, row)
-            if find_metadata(txn, ledger_id) is None:
+            if ledger_id not in indexes and find_metadata(txn, ledger_id) is None:
                 yield ledger_id
         except StoreError:
             continue

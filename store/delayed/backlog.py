@@ -9,7 +9,7 @@ import numpy as np
 
 from store.codec.delayedindex import Array, DelayedRows, join_rows
 from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
-from store.delayed.directory import Part
+from store.delayedindexes import Part
 from store.extent import Intervals, iter_ledger_parts
 from store.ledgers import EntryReader
 from store.names import Position

@@ -16,9 +16,9 @@ from store.codec.delayedpolicy import DEFAULT_RULES, IndexRules
 from store.codec.digest import DigestType
 from store.cursors import Cursor, read_cursor
 from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of, read_delayed
-from store.delayed.directory import Index, Partition, find_index, put_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
+from store.delayedindexes import Index, Partition, find_index, put_index
 from store.errors import StalePlan
 from store.extent import Intervals, pending_intervals, subtract
 from store.ledgers import EntryReader

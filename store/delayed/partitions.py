@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from store.codec.delayedindex import DelayedRows, decode_entry_rows, join_rows
-from store.delayed.directory import Index, Partition
+from store.delayedindexes import Index, Partition
 from store.errors import Corrupt, IndexCorrupt, NotFound
 from store.ledgers import EntryReader, find_times, iter_entry_ids
 

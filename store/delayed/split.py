@@ -9,9 +9,9 @@ from itertools import islice
 from store.codec.delayedpolicy import IndexRules
 from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, ledgers_of, written_index
-from store.delayed.directory import Index, encode_index, index_key
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
+from store.delayedindexes import Index, encode_index, index_key
 from store.ledgers import EntryReader
 from store.logwriter import apply_written, write_ledgers
 from store.meta import Store

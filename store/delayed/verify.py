@@ -12,9 +12,9 @@ from store.codec.delayedindex import DelayedRows
 from store.cursors import Cursor
 from store.delayed.backlog import DelayScan, parts_of
 from store.delayed.buckets import Bucket, iter_buckets
-from store.delayed.directory import find_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.waiting import is_current
+from store.delayedindexes import find_index
 from store.errors import StoreError
 from store.extent import pending_intervals
 from store.ledgers import EntryReader

@@ -10,10 +10,10 @@ from store.codec.delayedpolicy import IndexRules
 from store.cursors import Cursor
 from store.delayed.backlog import DelayScan, intervals_of, parts_of
 from store.delayed.build import rules_of
-from store.delayed.directory import Index, find_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import cut
 from store.delayed.wheel import RowsSource, Source
+from store.delayedindexes import Index, find_index
 from store.extent import pending_intervals, subtract
 from store.ledgers import EntryReader
 from store.topics import Topic

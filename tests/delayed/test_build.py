@@ -12,8 +12,8 @@ from store.codec.delayedpolicy import IndexRules, encode_rules, rules_key
 from store.codec.message import encode_message_entry
 from store.cursors import read_cursor
 from store.delayed import build as building
-from store.delayed.directory import Index, encode_index, index_key
 from store.delayed.partitions import PartitionSource
+from store.delayedindexes import Index, encode_index, index_key
 from store.errors import IndexCorrupt, Unsupported
 from store.ledgers import open_reader
 from store.meta import Store, open_store

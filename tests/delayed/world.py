@@ -7,9 +7,9 @@ from typing import Any
 from store.codec.delayedindex import DelayedRows
 from store.cursors import iter_backlog, read_cursor
 from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
-from store.delayed.directory import Index, find_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import open_runs
+from store.delayedindexes import Index, find_index
 from store.ledgers import open_reader
 from store.meta import Store
 from store.names import Position, parse_topic

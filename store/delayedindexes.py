@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from store.codec.delayedpolicy import IndexRules
-from store.errors import IndexCorrupt, Unsupported
+from store.errors import IndexCorrupt, StoreError, Unsupported
 from store.meta import Txn
 from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.owners import Owner
 
 FORMAT = 1
+INDEX_KIND = "delayed-index"
 _PREFIX = b"index\0"
 Part = tuple[int, int, int]
 """Entries of one ledger: (ledger id, first entry, last entry)."""
@@ -88,8 +90,25 @@ def find_index(txn: Txn, topic: TopicName, subscription: str) -> Index | None:
 def iter_indexes(txn: Txn) -> Iterator[Index]:
     """Yield every index in key order; raises IndexCorrupt, Unsupported."""
     for key, row in txn.items("delayed", _PREFIX):
-        topic, _, subscription = key.removeprefix(_PREFIX).decode("utf-8", "replace").partition("\0")
-        yield decode_index(bytes(row), parse_topic(topic), subscription)
+        yield _decode_row(key, row)
+
+
+def _decode_row(key: bytes, row: memoryview) -> Index:
+    topic, _, subscription = bytes(key).removeprefix(_PREFIX).decode("utf-8", "replace").partition("\0")
+    return decode_index(bytes(row), parse_topic(topic), subscription)
+
+
+def find_index_ledgers(txn: Txn) -> dict[int, Owner]:
+    """Return ledger id → whose index it belongs to, of every index; a directory that is damaged names none."""
+    found: dict[int, Owner] = {}
+    for key, row in txn.items("delayed", _PREFIX):
+        try:
+            index = _decode_row(key, row)
+        except StoreError:
+            continue
+        owner = Owner(INDEX_KIND, str(index.topic), index.subscription)
+        found |= dict.fromkeys(index.ledger_ids, owner)
+    return found
 
 
 def iter_wide(txn: Txn, namespace: NamespaceName, rules: IndexRules) -> Iterator[Index]:
