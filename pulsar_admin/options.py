@@ -143,14 +143,14 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
     (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
     (("--jobs",), {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core]."}),
-    (("--memory",), {"metavar": "SIZE", "help": "Memory cap of bulk work, such as 512M."}),
+    (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
     (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
     (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
     (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
     (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
 )
 _CHANGING = ("dry_run", "plan", "yes")
-_SPARK = ("spark", "jobs")
+_SPARK = ("spark", "jobs", "memory")
 
 
 def _global_name(flags: tuple[str, ...]) -> str:
@@ -271,7 +271,7 @@ def command(
     """Declare a command: EXAMPLES run on the demo store, CHANGES shows --dry-run, --plan and --yes.
 
     USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
-    --jobs too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run).
+    --jobs and --memory too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run).
     """
     details = Help(
         examples=tuple(examples),

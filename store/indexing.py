@@ -28,6 +28,7 @@ from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreE
 from store.index import Indexer
 from store.meta import Store, Txn
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from store.scan.memory import slice_bytes
 from store.scan.runs import Runs, pack_runs
 from store.scan.slices import SLICE_BYTES, Cut
 from store.tree import iter_nodes
@@ -201,7 +202,8 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
     listed = {log.file_id: log for log in logs}
     operation = ScanRuns(how.digests, how.verify)
     scans = {log.file_id: EngineScan(_part_of(store, log), log.file_id, operation) for log in listed.values()}
-    pieces = [piece for scan in scans.values() for piece in scan.plan(Cut(SLICE_BYTES))]
+    cut = Cut(min(SLICE_BYTES, slice_bytes(engine.memory_bytes)))
+    pieces = [piece for scan in scans.values() for piece in scan.plan(cut)]
     for file_id, scan in scans.items():
         if not scan.pieces:
             yield _Step(listed[file_id], scan, 0, [], True)

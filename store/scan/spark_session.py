@@ -162,7 +162,7 @@ def _start(options: SparkOptions) -> SparkSession:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
         "spark.network.timeout": "120s",
-        **_memory_settings(options.memory_bytes),
+        **memory_settings(options.memory_bytes),
     } | dict(options.conf)
     # py4j reads these when it starts the JVM; workers of a local master inherit them.
     if _is_local(options):
@@ -211,7 +211,7 @@ def _end_jvm() -> None:
         process.wait()
 
 
-def _memory_settings(memory_bytes: int | None) -> dict[str, str]:
+def memory_settings(memory_bytes: int | None) -> dict[str, str]:
     """Return what ``--memory`` means to Spark, for one Python process a core of an executor.
 
     Slices travel through the JVMs, which get as much as a process; what the processes take is overhead to a cluster manager.

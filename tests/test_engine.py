@@ -1,0 +1,67 @@
+"""What runs bulk work, and what is said about it: nothing here starts Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_admin.config import Settings, build_settings
+from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice
+from store.scan.local import LocalEngine
+from store.scan.spark_session import memory_settings
+
+
+def _settings(**given: object) -> Settings:
+    return build_settings(given)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "cores", "says"),
+    [
+        (0, 1, ""),
+        (100 << 30, 1, ""),
+        (400 << 30, 2, "400 GiB to read, about 6 minutes on 2 cores here"),
+        (400 << 30, 8, ""),
+        (8 << 40, 8, "8,192 GiB to read, about 29 minutes on 8 cores here"),
+    ],
+)
+def test_spark_is_advised_where_it_saves_minutes(size_bytes: int, cores: int, says: str) -> None:
+    """600 MiB a second and core: 400 GiB on two are 5.7 minutes."""
+    advice = spark_advice(size_bytes, cores)
+    assert advice.startswith(says)
+    assert bool(advice) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("given", "size_bytes", "kind"),
+    [
+        ({}, 1000, type(None)),
+        ({}, PROCESSES_PAY_BYTES, LocalEngine),
+        ({}, 8 << 40, LocalEngine),
+        ({"jobs": "1"}, 8 << 40, type(None)),
+        ({"jobs": "3"}, 1000, LocalEngine),
+        ({"spark": True}, 1000, SparkOnDemand),
+    ],
+)
+def test_the_engine_follows_from_the_size_and_the_options(
+    given: dict[str, object], size_bytes: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: pytest.fail("Spark was started"))
+    with choose_engine(_settings(**given), size_bytes, []) as choice:
+        assert type(choice.engine) is kind
+        assert ("--spark-master" in choice.advice) == (size_bytes == 8 << 40 and kind is LocalEngine)
+
+
+def test_memory_goes_to_sparks_own_settings() -> None:
+    assert memory_settings(None) == {}
+    assert memory_settings(256 << 20) == {
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.memoryOverhead": "256m",
+    }
+    assert memory_settings(2 << 30)["spark.executor.memory"] == "2048m"
+
+
+def test_memory_reaches_the_processes() -> None:
+    with choose_engine(_settings(jobs="2", memory="300M"), 1000, []) as choice:
+        assert isinstance(choice.engine, LocalEngine)
+        assert choice.engine.memory_bytes == 300 << 20
