@@ -196,6 +196,9 @@ def _phase_one(
     if not job.everything:
         with app.progress(prepared.entries, "entries", f"{topic.name}: phase one") as bar:
             compaction.find_latest(bar.advance)
+        if compaction.result.messages.undecodable:
+            count = compaction.result.messages.undecodable
+            app.warn(f"{topic.name}: {count} entries cannot be decoded and stay whole: compare with compaction verify")
     return prepared, compaction
 
 

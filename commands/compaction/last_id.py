@@ -36,7 +36,12 @@ _LAST_ID_COLUMNS = (
 )
 @topics_argument
 @click.option("--verify", is_flag=True, help="Read the whole entry too and verify its digest and checksum.")
-@click.option("--explain", "explained", is_flag=True, help="Show each rejected batch index and why, and what was read.")
+@click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Show each rejected batch index (1000 a batch at most) and why, and what was read.",
+)
 @pass_app
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> None:
     """Show the last message of a topic's compacted view.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 
 from store.codec.message import EntryHeader, is_batch, is_encrypted
 from store.compaction.heads import EntryHead, read_compacted_head
@@ -22,6 +23,8 @@ from store.topics import Topic
 BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
 SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"
 TOPIC_END, NOTHING = "topic-end", "nothing-remains"
+LISTED_MAX = 1000
+"""Messages of one batch that are listed as rejected."""
 NO_POSITION = Position(-1, -1, 0)
 """Upstream's ``MessagePosition.EARLIEST``: its publish time is 0."""
 
@@ -142,10 +145,12 @@ def judge_entry(reader: EntryReader, view: CompactedView, entry_id: int, head: E
     metadata, place = head.metadata, head.position
     count = metadata.num_messages_in_batch
     where = compacted_where(view, entry_id)
+    indexes = metadata.compacted_batch_indexes
+    if is_batch(metadata):
+        check_indexes(indexes, count, where)
     if not is_batch(metadata) or count <= 1:
         return Judged(-1, SINGLE)
-    if metadata.compacted_batch_indexes:
-        indexes = check_indexes(metadata.compacted_batch_indexes, count, where)
+    if indexes:
         return Judged(indexes[-1], BY_INDEXES, _unlisted(place, count, indexes))
     if is_encrypted(metadata):
         return Judged(count - 1, ENCRYPTED)
@@ -170,11 +175,11 @@ def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[in
 
 
 def _unlisted(place: Position, count: int, indexes: Sequence[int]) -> tuple[Rejected, ...]:
-    listed = set(indexes)
+    """Return the messages of a batch of COUNT that INDEXES do not list, ``LISTED_MAX`` at most: a batch may claim billions."""
+    gaps = (range(low + 1, high) for low, high in pairwise((-1, *indexes, count)))
     return tuple(
         Rejected(Position(place.ledger_id, place.entry_id, index), "compacted_batch_indexes does not list it")
-        for index in range(count)
-        if index not in listed
+        for index in islice(chain.from_iterable(gaps), LISTED_MAX)
     )
 
 

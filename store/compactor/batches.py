@@ -14,6 +14,8 @@ import numpy as np
 
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.compression import LIMIT_BYTES, NONE, decompress
+from store.codec.message import decode_message_entry
+from store.compaction.last_id import check_indexes
 from store.compaction.tail import Transactions
 from store.compaction.view import CompactedView
 from store.compactor import kernel, slot_kernel
@@ -34,6 +36,7 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 SCRATCH_BYTES = 16 << 20  # decompressed payloads held at once, one more entry at most
 _LEAST_SLOT_BYTES = 6
+_PLACE = ("ledger_id", "entry_id")
 
 
 @dataclass(slots=True)
@@ -82,7 +85,8 @@ class MessageSource:
 
     ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
     ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
-    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it.
+    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it. ``as_is``: compacted
+    batches whose indexes contradict them are handed out all the same.
     """
 
     reader: EntryReader
@@ -92,8 +96,10 @@ class MessageSource:
     skip_damaged: bool = False
     encrypted_by_key: bool = False
     transactional: bool = False
+    as_is: bool = False
     damaged: list[StoreError] = field(default_factory=list)
     lost: int = 0
+    _before: tuple[int, int] = (-1, -1)  # where the compacted entry was that came last
 
     def batches(self) -> Iterator[MessageBatch]:
         """Yield the messages in order; the same ones every time."""
@@ -104,6 +110,7 @@ class MessageSource:
     def scans(self) -> Iterator[tuple[EntryScan, bool]]:
         """Yield (scan, whether it is of the compacted ledger) in order; each is to be read before the next is asked for."""
         self.damaged, self.lost = [], 0
+        self._before = (-1, -1)
         if self.view is not None:
             last = self.view.last_entry_id
             yield from self._scan(((self.view.ledger_id, 0, last),) if last >= 0 else (), compacted=True)
@@ -115,6 +122,7 @@ class MessageSource:
         Raises SourceChanged when one of them can no longer be read.
         """
         scan = EntryScan(self.reader, parts)
+        self._before, noted = (-1, -1), len(self.damaged)
         for entries in scan.batches():
             if scan.unreadable:
                 raise SourceChanged(
@@ -122,6 +130,7 @@ class MessageSource:
                     hint="something changed the entry logs meanwhile: run it again",
                 )
             yield from self.exploded(entries, compacted)
+            del self.damaged[noted:]
 
     def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
         """Yield the messages of ENTRIES; a compacted ledger's entry that is none is left out, noted or raised."""
@@ -130,7 +139,10 @@ class MessageSource:
             entries, rows = self._without_broken(entries, rows)
         elif transactional(rows).any():
             drop_uncommitted(rows, self.transactions().committed)
-        yield from explode(entries, rows, compacted=compacted)
+        for batch in explode(entries, rows, compacted=compacted):
+            if compacted and not self.as_is:
+                self._check_indexed(batch)
+            yield batch
 
     def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[tuple[EntryScan, bool]]:
         scan = EntryScan(self.reader, parts)
@@ -141,19 +153,69 @@ class MessageSource:
             _check_whole(self.reader, scan, parts)
 
     def _without_broken(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
-        """Leave out entries of a compacted ledger that do not say whose they are."""
+        """Leave out entries of a compacted ledger that do not say whose they are, or which of their messages they hold."""
         broken = rows["kind"] == kernel.BROKEN
+        if not self.as_is:
+            broken |= rows["flags"] & kernel.BAD_INDEXES != 0
         begins, ends = _spans(entries)
         for index in np.flatnonzero(broken).tolist():
             where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
-            try:
-                decode_compacted_entry(entries.data.data[begins[index] : ends[index]], where)
-                raise EntryCorrupt(f"{where}: no compacted entry", where=where)
-            except EntryCorrupt as error:
-                if not self.skip_damaged:
-                    raise
-                self.damaged.append(error)
-        return (entries.take(~broken), rows[~broken]) if broken.any() else (entries, rows)
+            self._note(_why_broken(entries.data.data[begins[index] : ends[index]], where))
+        if broken.any():
+            entries, rows = entries.take(~broken), rows[~broken]
+        return (entries, rows) if self.as_is else self._in_order(entries, rows)
+
+    def _in_order(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
+        """Leave out compacted entries that do not come behind the one before them: which value is the latest is told by that."""
+        ledgers, ids = (np.append(first, rows[name]) for first, name in zip(self._before, _PLACE, strict=True))
+        behind = (ledgers[1:] > ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (ids[1:] > ids[:-1]))
+        for index in np.flatnonzero(~behind).tolist():
+            where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
+            place, before = (Position(int(ledgers[at]), int(ids[at])) for at in (index + 1, index))
+            self._note(
+                EntryCorrupt(
+                    f"{where}: {place} comes behind {before}",
+                    hint="compact the topic from its own entries with --from-start, or without this one with --skip-damaged",
+                    where=where,
+                )
+            )
+        if len(rows):
+            self._before = (int(ledgers[-1]), int(ids[-1]))
+        return (entries, rows) if behind.all() else (entries.take(behind), rows[behind])
+
+    def _check_indexed(self, batch: MessageBatch) -> None:
+        """Note batches that do not hold the messages which they list: who listed them could read them."""
+        for index in np.flatnonzero(contradicts(batch)).tolist():
+            row = batch.rows[index]
+            where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
+            self._note(
+                EntryCorrupt(
+                    f"{where}: a batch of {row['messages']} messages that lists {row['indexes']} does not hold them",
+                    hint="compact what can be read with --skip-damaged, or from the topic's own entries with --from-start",
+                    where=where,
+                )
+            )
+
+    def _note(self, error: EntryCorrupt) -> None:
+        if not self.skip_damaged:
+            raise error
+        self.damaged.append(error)
+
+
+def contradicts(batch: MessageBatch) -> Array:
+    """Return which entries of BATCH, a compacted ledger's, list messages that they do not hold."""
+    found: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
+    return found
+
+
+def _why_broken(raw: memoryview, where: str) -> EntryCorrupt:
+    try:
+        entry = decode_compacted_entry(raw, where)
+        metadata = decode_message_entry(entry.headers_and_payload, where).metadata
+        check_indexes(metadata.compacted_batch_indexes, metadata.num_messages_in_batch, where)
+    except EntryCorrupt as error:
+        return error
+    return EntryCorrupt(f"{where}: no compacted entry", where=where)
 
 
 def _spans(entries: EntryBatch) -> tuple[Array, Array]:

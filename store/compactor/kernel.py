@@ -17,7 +17,8 @@ SINGLE, BATCH, ENCRYPTED_BATCH, CHUNK, MARKER, STRANGE, BROKEN, UNCOMMITTED = ra
 """Kinds of entries. STRANGE: no message that can be read; BROKEN: not even a compacted entry; UNCOMMITTED: of a transaction
 that was not committed (told by the caller)."""
 
-HAS_TRANSACTION, IN_SCRATCH, HAS_PLAIN_SIZE = 1, 2, 4
+HAS_TRANSACTION, IN_SCRATCH, HAS_PLAIN_SIZE, BAD_INDEXES = 1, 2, 4, 8
+"""Flags of entries. BAD_INDEXES: field 31 does not ascend within the batch."""
 
 ENTRY = np.dtype(
     [
@@ -45,6 +46,7 @@ ENTRY = np.dtype(
         ("chunk_id", np.int32),
         ("chunks", np.int32),
         ("indexes", np.int32),  # how many field 31 lists
+        ("last_index", np.int64),  # the last one of them, −1 for none
         ("kind", np.uint8),
         ("flags", np.uint8),
     ]
@@ -77,7 +79,7 @@ def _clear(row, begin, end):
     row.key_start = row.uuid_start = row.uuid_length = 0
     row.key_length = -1
     row.plain_bytes = row.publish_ms = row.transaction_most = row.transaction_least = 0
-    row.messages = -1
+    row.messages = row.last_index = -1
     row.codec = row.chunk_id = row.chunks = row.indexes = 0
     row.kind = STRANGE
     row.flags = 0
@@ -175,6 +177,7 @@ def _read_metadata(data, row):
             if at < 0 or number == 0:
                 return False
     row.flags |= HAS_TRANSACTION if most and least else 0
+    row.flags |= BAD_INDEXES if row.indexes > 0 and row.last_index >= row.messages else 0
     row.kind = MARKER if marker else ENCRYPTED_BATCH if encrypted else SINGLE
     return required == 7 and at == end
 
@@ -199,7 +202,15 @@ def _take_number(row, number, value):
     elif number == 29:
         row.chunk_id = value
     elif number == 31:
-        row.indexes += 1
+        _take_index(row, value)
+
+
+@njit(cache=True, boundscheck=False)
+def _take_index(row, index):
+    row.indexes += 1
+    if index <= row.last_index:
+        row.flags |= BAD_INDEXES
+    row.last_index = index
 
 
 @njit(cache=True, inline="always", boundscheck=False)
@@ -209,9 +220,11 @@ def _take_bytes(data, row, number, span):
         row.key_start, row.key_length = at, length
     elif number == 26:
         row.uuid_start, row.uuid_length = at, length
-    elif number == 31:  # packed: one value ends with every byte below 0x80
-        for place in range(at, at + length):
-            row.indexes += data[place] < 0x80
+    elif number == 31:  # packed
+        place = at
+        while 0 <= place < at + length:
+            index, place = _varint(data, place, at + length)
+            _take_index(row, np.int64(index))
 
 
 @njit(cache=True, inline="always", boundscheck=False)

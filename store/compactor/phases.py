@@ -7,6 +7,7 @@ phase one. Chunks of one message stay or go together: a broker keeps the last of
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -78,7 +79,8 @@ class Compaction:
         self.result = CompactionResult()
         self._rewriter = Rewriter(rules.form, partition)
         self._inventory = Inventory()
-        self._chunked: dict[bytes, int] = {}  # uuid → ordinal of the message, known at its last chunk
+        # uuid → ordinals of the messages, known at their last chunks: producers without deduplication give one again
+        self._chunked: dict[bytes, list[int]] = {}
         self._bits = np.zeros(1, np.uint8)
 
     # -- phase one ----------------------------------------------------------------------------------------------------
@@ -87,7 +89,8 @@ class Compaction:
         """Phase one."""
         with LatestKeys(self.rules.limit_keys) as keys:
             for facts, compacted in iter_facts(self.source, keys, self.rules.retain_keyless):
-                self._chunked.update((uuid, self._inventory.messages + number) for uuid, number in facts.chunk_ends)
+                for uuid, number in facts.chunk_ends:
+                    self._chunked.setdefault(uuid, []).append(self._inventory.messages + number)
                 self._inventory.add(facts, compacted=compacted)
                 self._count(facts.survey, compacted)
                 advance(facts.entries)
@@ -122,7 +125,7 @@ class Compaction:
         result = self.result
         result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.new_format_batches = 0
         for batch, ordinals in self._everything() if self.rules.everything else self._wanted():
-            yield from self._kept(batch, self._fates(batch, ordinals))
+            yield from self._kept(batch, self._fates(batch, ordinals), ordinals)
             advance(len(batch.rows))
         result.is_changed |= result.entries_kept < result.entries_read
 
@@ -163,7 +166,7 @@ class Compaction:
             slot_kernel.judge(batch.slots, batch.firsts, ordinals, self._bits, self.rules.retain_keyless, fates)
         return fates
 
-    def _kept(self, batch: MessageBatch, fates: Array) -> Iterator[bytes | EntryColumns]:
+    def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | EntryColumns]:
         """Yield what stays of BATCH in order: runs of entries as they are, and batches written anew."""
         kept = fates == slot_kernel.RETAINED
         rows, firsts = batch.rows, batch.firsts
@@ -172,7 +175,7 @@ class Compaction:
         kinds = rows["kind"].tolist()
         whole: list[int] = []
         for index in np.flatnonzero(stays).tolist():
-            if kinds[index] == kernel.CHUNK and not self._keeps_chunk(batch, index):
+            if kinds[index] == kernel.CHUNK and not self._keeps_chunk(batch, index, int(ordinals[index])):
                 continue
             if kinds[index] == kernel.BATCH:
                 mine = kept[firsts[index] : firsts[index + 1]]
@@ -203,16 +206,20 @@ class Compaction:
         self.result.is_changed = True
         return payload
 
-    def _keeps_chunk(self, batch: MessageBatch, index: int) -> bool:
-        """Whether the message of chunk INDEX stays; one whose last chunk is not here may still become whole: it does."""
+    def _keeps_chunk(self, batch: MessageBatch, index: int, ordinal: int) -> bool:
+        """Whether the message of chunk INDEX stays; ORDINAL: of the message that is there or comes next.
+
+        One whose last chunk is not here may still become whole: it does.
+        """
         if self.rules.everything:
             return True
-        ordinal = self._chunked.get(uuid_of(batch, index))
-        if ordinal is None:
+        ends = self._chunked.get(uuid_of(batch, index), [])
+        place = bisect_left(ends, ordinal)
+        if place == len(ends):
             return True
         if batch.rows[index]["key_length"] < 0:
             return self.rules.retain_keyless
-        return bool(self._bits[ordinal >> 3] >> (ordinal & 7) & 1)
+        return bool(self._bits[ends[place] >> 3] >> (ends[place] & 7) & 1)
 
 
 def _take(ordinals: deque[Array], count: int) -> Array:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store.compactor import kernel
 from store.compactor.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
 from store.compactor.facts import EntryFacts, Survey
 from store.compactor.keys import LatestKeys
@@ -52,10 +51,17 @@ _SCHEMA = pa.schema(
 def facts_on(
     engine: Engine, source: MessageSource, keys: LatestKeys, retain_keyless: bool
 ) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter SOURCE's keys into KEYS, as ENGINE finds them; yield what ``iter_facts`` does."""
+    """Enter SOURCE's keys into KEYS, those of the topic as ENGINE finds them; yield what ``iter_facts`` does.
+
+    The compacted ledger is read here: whether its entries are in order no slice can tell.
+    """
     for scan, compacted in source.scans():
-        for facts in _Merging(source, keys, retain_keyless).run(engine, scan, compacted):
-            yield facts, compacted
+        if not compacted:
+            for facts in _Merging(source, keys, retain_keyless).run(engine, scan):
+                yield facts, False
+            continue
+        for entries in scan.batches():
+            yield EntryFacts.of(keys.adding(source.exploded(entries, True)), retain_keyless), True
 
 
 # -- on an executor ---------------------------------------------------------------------------------------------------
@@ -65,7 +71,6 @@ def facts_on(
 class FindKeys:
     """The latest message of every key of a slice. ``committed``: transactions; None: not known."""
 
-    compacted: bool
     encrypted_by_key: bool
     retain_keyless: bool
     committed: frozenset[tuple[int, int]] | None
@@ -92,14 +97,12 @@ class FindKeys:
     def _facts(self, entries: EntryBatch, places: Places, keys: LatestKeys) -> EntryFacts | None:
         if doubtful(entries, places).any():
             return None
-        rows = decode_rows(entries, compacted=self.compacted, encrypted_by_key=self.encrypted_by_key)
-        if (rows["kind"] == kernel.BROKEN).any():
-            return None
-        if not self.compacted and transactional(rows).any():
+        rows = decode_rows(entries, compacted=False, encrypted_by_key=self.encrypted_by_key)
+        if transactional(rows).any():
             if self.committed is None:
                 return None
             drop_uncommitted(rows, self.committed)
-        return EntryFacts.of(keys.adding(explode(entries, rows, compacted=self.compacted)), self.retain_keyless)
+        return EntryFacts.of(keys.adding(explode(entries, rows, compacted=False)), self.retain_keyless)
 
 
 def _row(number: int, facts: EntryFacts | None, keys: LatestKeys | None) -> pa.RecordBatch:
@@ -132,17 +135,17 @@ class _Merging:
         self._share = 0.5  # bytes of keys a byte of log, as seen; unseen, as of small messages in batches
         self._seen = [0, 0]  # bytes of keys, of log
 
-    def run(self, engine: Engine, scan: EntryScan, compacted: bool) -> Iterator[EntryFacts]:
+    def run(self, engine: Engine, scan: EntryScan) -> Iterator[EntryFacts]:
         """Yield the facts of SCAN's entries; their keys are entered."""
         source = self._source
-        committed = source.transactions().committed if source.transactional and not compacted else None
-        work = FindKeys(compacted, source.encrypted_by_key, self._retain_keyless, committed)
+        committed = source.transactions().committed if source.transactional else None
+        work = FindKeys(source.encrypted_by_key, self._retain_keyless, committed)
         for places, row in run_places(engine, work, source.reader.files, scan.groups(), self._weight):
             if row is not None and self._merge(row, places):
                 yield _facts_of(row)
                 continue
             entries = scan.without_damaged(scan.read_places(places), places)
-            batches = source.exploded(entries, compacted)
+            batches = source.exploded(entries, False)
             yield EntryFacts.of(self._keys.adding(batches), self._retain_keyless)
 
     def _weight(self, places: Places) -> int:

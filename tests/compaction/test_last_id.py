@@ -285,3 +285,15 @@ def test_json_of_the_command(tmp_path: Path, cli: Cli) -> None:
     text = cli("--store", store, "compaction", "last-id", TOPIC, "--explain").stdout
     assert "10:3:1" in text
     assert "not 10:3:0: compacted_batch_indexes does not list it" in text
+
+
+def test_batch_that_claims_billions(tmp_path: Path) -> None:
+    """What is listed as rejected is bounded; a count that contradicts the indexes is named."""
+    slots = [Slot("k", b"v"), Slot("l", b"w")]
+    found = _of(tmp_path / "a", Batch(slots, LZ4, count=2**31 - 1, indexes=[1, 5]))
+    assert (found.position.batch_index, found.rule) == (5, rules.BY_INDEXES)
+    assert [row.position.batch_index for row in found.rejected[:6]] == [0, 2, 3, 4, 6, 7]
+    assert len(found.rejected) == rules.LISTED_MAX
+    for count in (-5, 0, 1):
+        with pytest.raises(EntryCorrupt, match="out of range"):
+            _of(tmp_path / f"b{count}", Batch(slots, count=count, indexes=[0, 2]))

@@ -528,6 +528,67 @@ def test_damaged_compacted_ledger(tmp_path: Path, cli: Cli, fields: dict[str, An
     assert _rows(store) == [(Position(10, 3), "k", b"3")]
 
 
+_INDEXED = Batch([Slot("a", b"a1"), Slot("e", b"e0")], LZ4, count=3, indexes=[0, 2])
+_OLD = compacted(10, 0, entry(Batch([Slot("c", b"c0")], LZ4, count=3, indexes=[2])))
+
+
+def _wrong(**fields: Any) -> bytes:
+    from dataclasses import replace
+
+    return compacted(10, 2, entry(replace(_INDEXED, **fields)))
+
+
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+@pytest.mark.parametrize(
+    ("payloads", "text"),
+    [
+        ([_OLD, _wrong(indexes=[2, 0])], r"\[2, 0\] of a batch of 3: 0 is not ascending"),
+        ([_OLD, _wrong(indexes=[0, 0])], r"\[0, 0\] of a batch of 3: 0 is doubled"),
+        ([_OLD, _wrong(indexes=[0, 3])], r"\[0, 3\] of a batch of 3: 3 is out of range"),
+        ([_OLD, _wrong(indexes=[-1, 2])], r"\[-1, 2\] of a batch of 3: -1 is out of range"),
+        ([_OLD, _wrong(count=1)], "a batch of 1: 2 is out of range"),
+        ([_OLD, _wrong(count=-5)], "a batch of -5: 0 is out of range"),
+        ([_OLD, _wrong(indexes=[2])], "a batch of 3 messages that lists 1 does not hold them"),
+        ([_OLD, _wrong(indexes=[0, 1, 2])], "a batch of 3 messages that lists 3 does not hold them"),
+        ([_wrong(), _OLD], "77:1: 10:0 comes behind 10:2"),
+        ([_OLD, _OLD], "77:1: 10:0 comes behind 10:0"),
+        ([b"\x00\x00\x00\x09nothing", _OLD], "11 bytes, its framing asks for 13"),
+    ],
+)
+def test_compacted_ledger_that_contradicts_itself(
+    tmp_path: Path, cli: Cli, payloads: list[bytes], text: str, jobs: tuple[str, ...]
+) -> None:
+    """Named, exit code 6 and nothing touched; without what is damaged it goes on when asked."""
+    import re
+
+    rows = [Made(PUBLISH_MS, raw=entry(Batch([Slot("z", b"z")] * 3))) for _ in range(4)]
+    made = MadeCompacted(77, payloads, Position(10, 2))
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    for name in ("run", "upgrade"):
+        with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
+            result = cli("--store", store, "compaction", name, TOPIC, *(jobs if name == "run" else ()), "-o", "json")
+        assert (result.exit_code, result.error["code"]) == (6, "entry-corrupt")
+        assert re.search(text, result.error["message"])
+    report = cli("--store", store, "compaction", "run", TOPIC, "--skip-damaged", "-o", "json").json
+    assert report["damaged"] == 1
+
+
+def test_chunks_of_two_messages_with_one_uuid(tmp_path: Path, cli: Cli) -> None:
+    """A producer that comes back without deduplication counts from 0 again: each message stays or goes by itself."""
+    old = [_chunk("u", part, "old") for part in range(3)]
+    new = [_chunk("u", part, "new") for part in range(3)]
+    gone = entry(Batch([Slot("old", b"z")], LZ4, alone=True))
+    store, _ = _run_of(tmp_path / "a", cli, [*old, *new, gone])
+    with open_store(store) as opened, open_reader(opened) as reader:
+        assert [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)] == [3, 4, 5, 6]
+    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
+    gone = entry(Batch([Slot("new", b"z")], LZ4, alone=True))
+    store, _ = _run_of(tmp_path / "b", cli, [*old, *new, gone])
+    with open_store(store) as opened, open_reader(opened) as reader:
+        assert [payload[5:].split(b"\x18")[0][-1] for payload in _payloads(reader, TOPIC)] == [0, 1, 2, 6]
+    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
+
+
 def test_cursor_that_was_moved(tmp_path: Path, cli: Cli) -> None:
     """Moved back, nothing is compacted twice; moved ahead, what it skipped is compacted after all."""
     entries = [entry(Batch([Slot(f"k{number}", b"v")], alone=True)) for number in range(6)]

@@ -108,6 +108,14 @@ BAD: dict[str, tuple[list[bytes], list[tuple[str, str]]]] = {
         [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[0, 0]), 2)), GOOD[1]],
         [(kinds.INDEXES, "10:2"), (kinds.DIFFERS, "10:2:0"), (kinds.MISSING, "10:2:2")],
     ),
+    "an index out of range": (
+        [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[0, 3]), 2)), GOOD[1]],
+        [(kinds.INDEXES, "10:2"), (kinds.MISSING, "10:2:2")],
+    ),
+    "a negative index": (
+        [compacted(10, 2, entry(Batch(KEPT_2.slots, count=3, indexes=[-1, 2]), 2)), GOOD[1]],
+        [(kinds.INDEXES, "10:2"), (kinds.MISSING, "10:2:0")],
+    ),
     "indexes beside the flags": (
         [
             compacted(

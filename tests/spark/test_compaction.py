@@ -23,7 +23,7 @@ from store.meta import open_store
 from store.names import Position, parse_topic
 from store.scan import spread
 from store.scan.engine_scan import Engine
-from store.scan.entries import EntryScan
+from store.scan.entries import EntryBatch, EntryScan
 from store.scan.local import LocalEngine
 from store.topics import read_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
@@ -127,9 +127,15 @@ class EngineContract:
         assert _compact(store, engine, retain, options) == here
 
     def test_nothing_sound_is_read_twice(self, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where the transactions are known the driver decodes no entry."""
+        """Where the transactions are known the driver decodes no entry of the topic."""
         store = _store(tmp_path / "store", _everything(1), known=True)
-        monkeypatch.setattr(MessageSource, "exploded", lambda *given: pytest.fail("read on the driver"))
+        exploded = MessageSource.exploded
+
+        def of_the_compacted_ledger(source: MessageSource, entries: EntryBatch, compacted: bool) -> Any:
+            assert compacted, "read on the driver"
+            return exploded(source, entries, compacted)
+
+        monkeypatch.setattr(MessageSource, "exploded", of_the_compacted_ledger)
         with open_store(store) as opened, open_reader(opened, engine) as reader:
             prepared = prepare(reader, read_topic(reader.txn, parse_topic(TOPIC)), SourceOptions())
             assert prepared is not None
