@@ -70,7 +70,8 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 
 
 def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json:
-    from store.delayed.status import due_counts, estimate_trackers, evicting_quotas, find_ttl_conflict
+    from store.delayed.status import due_counts, evicting_quotas, find_ttl_conflict
+    from store.delayed.trackers import estimate_trackers
     from store.delayed.waiting import open_waiting
     from store.plans.delayed import DelayedPolicy, find_rules
     from store.plans.policies import find_policies
@@ -81,9 +82,8 @@ def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json
     delivery = None if policies is None else policies.delayed_delivery
     edges = waiting.edges()
     conflict = find_ttl_conflict(reader, topic, cursor)
-    rows = waiting.source.load(-(2**63), 2**63 - 1)
     tick_ms = delivery.tick_time_ms if delivery is not None and delivery.tick_time_ms > 0 else waiting.rules.tick_ms
-    trackers = estimate_trackers(reader, topic, cursor, rows, tick_ms)
+    trackers = estimate_trackers(reader, topic, cursor, waiting, tick_ms)
     _warn_conflicts(app, topic, cursor, conflict)
     return {
         "topic": str(topic.name),

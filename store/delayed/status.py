@@ -1,8 +1,4 @@
-"""What a delayed backlog costs: our index, the trackers of real brokers, and what TTL and quotas drop before it is due.
-
-Estimates of the trackers (Pulsar 4.0.8): the bitmap tracker keeps one map entry a trimmed time and ledger, and a bitmap; the priority
-queue of older brokers three longs a message; the bucket tracker its bitmaps, and of each bucket one loaded segment.
-"""
+"""What of a delayed backlog is due when, and what TTL and quotas drop of it before it is due."""
 
 from __future__ import annotations
 
@@ -11,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.delayedindex import Array, DelayedRows
+from store.codec.delayedindex import Array
 from store.codec.policies import Policies
 from store.cursors import Cursor
 from store.delayed.backlog import parts_of
-from store.delayed.buckets import iter_buckets
 from store.delayed.waiting import Waiting
-from store.extent import extent_of, pending_intervals
+from store.extent import pending_intervals
 from store.ledgers import EntryReader
 from store.names import Position
 from store.plans.delayed import EVICTION
@@ -25,56 +20,6 @@ from store.policies_in_force import find_message_ttl
 from store.scan.delays import due_times
 from store.scan.entries import EntryScan
 from store.topics import Topic
-
-QUEUE_BYTES = 24  # three longs a message
-MAP_NODE_BYTES = 64  # a map entry with its key and value objects
-BITMAP_BYTES = 96  # a Roaring64 bitmap of few values: object, key tree, one container
-REBUILD_ENTRIES_PER_SECOND = 50_000  # assumed: what one dispatcher reads from bookies
-SEGMENT_MESSAGES = 5000
-
-
-@dataclass(frozen=True, slots=True)
-class Tracker:
-    """What one kind of tracker needs for a backlog after a restart: memory, and entries to read again."""
-
-    name: str
-    memory_bytes: int
-    rebuild_entries: int
-
-    @property
-    def rebuild_ms(self) -> int:
-        """How long reading again takes at the assumed rate."""
-        return self.rebuild_entries * 1000 // REBUILD_ENTRIES_PER_SECOND
-
-
-def estimate_trackers(
-    reader: EntryReader, topic: Topic, cursor: Cursor, rows: DelayedRows, tick_ms: int
-) -> tuple[Tracker, ...]:
-    """Return the trackers of real brokers for what waits: in memory (bitmaps), in memory (queue, before 3.1), buckets."""
-    pending = pending_intervals(topic, cursor.state)
-    backlog = extent_of(reader.txn, topic, pending).entries
-    buckets = [bucket for bucket in iter_buckets(reader, cursor) if bucket.rows is not None]
-    held = sum(len(bucket.rows) for bucket in buckets if bucket.rows is not None)
-    inside = {ledger for bucket in buckets for ledger in range(bucket.first_ledger_id, bucket.last_ledger_id + 1)}
-    outside = sum(last - first + 1 for ledger_id, first, last in parts_of(topic, pending) if ledger_id not in inside)
-    loaded = min(held, SEGMENT_MESSAGES * max(len(buckets), 1)) + max(len(rows) - held, 0)
-    return (
-        Tracker("InMemoryDelayedDeliveryTracker", _bitmap_bytes(rows, tick_ms), backlog),
-        Tracker("InMemoryDelayedDeliveryTracker (priority queue)", QUEUE_BYTES * len(rows), backlog),
-        Tracker("BucketDelayedDeliveryTracker", QUEUE_BYTES * loaded + 2 * held + BITMAP_BYTES * len(buckets), outside),
-    )
-
-
-def _bitmap_bytes(rows: DelayedRows, tick_ms: int) -> int:
-    """Return the memory of trimmed time → ledger → bitmap; times are trimmed by floor(log2(tick)) bits."""
-    if not len(rows):
-        return 0
-    trimmed = rows.times_ms >> (tick_ms.bit_length() - 1)
-    order = np.lexsort((rows.ledger_ids, trimmed))
-    times, ledgers = trimmed[order], rows.ledger_ids[order]
-    new_time = np.append(True, times[1:] != times[:-1])
-    cells = int((new_time | np.append(True, ledgers[1:] != ledgers[:-1])).sum())
-    return MAP_NODE_BYTES * int(new_time.sum()) + (MAP_NODE_BYTES + BITMAP_BYTES) * cells + 2 * len(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,112 @@
+"""What the trackers of real brokers need for a delayed backlog after a restart: memory, and entries to read again.
+
+Read from Pulsar 4.0.8 (``InMemoryDelayedDeliveryTracker``, ``TripleLongPriorityQueue``, ``SegmentedLongArray``,
+``BucketDelayedDeliveryTracker``, ``ImmutableBucket``, ``PersistentDispatcherMultipleConsumers``); brokers after 4.0 keep bitmaps by
+trimmed time in memory.
+The size of a queue is exact; that of maps and bitmaps assumes a 64-bit JVM with compressed pointers. How fast entries are read
+again depends on bookies and network: ``ENTRIES_PER_SECOND`` is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from pyroaring import BitMap
+
+from store.codec.delayedindex import DelayedRows
+from store.cursors import Cursor
+from store.delayed.backlog import is_within
+from store.delayed.buckets import Bucket, iter_buckets
+from store.delayed.waiting import Waiting
+from store.extent import extent_of, pending_intervals
+from store.ledgers import EntryReader
+from store.topics import Topic
+
+ENTRIES_PER_SECOND = 50_000
+_TRIPLE_BYTES, _FIRST_BYTES, _DOUBLED_BYTES, _SEGMENT_BYTES = 24, 16 * 24, 256 * 8, 16 << 20
+_MAP_ENTRY_BYTES = 56  # a node of a hash map or sorted map with its boxed long
+_BITMAP_BYTES = 120  # RoaringBitmap, RoaringArray, its two arrays of four, one container with its array
+_SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delayedDeliveryMax…PerBucketSnapshotSegment…
+
+
+@dataclass(frozen=True, slots=True)
+class Tracker:
+    """What one kind of tracker needs: memory, and entries it reads again before it knows everything."""
+
+    name: str
+    memory_bytes: int
+    rebuild_entries: int
+    entries_per_second: int = ENTRIES_PER_SECOND
+
+    @property
+    def rebuild_ms(self) -> int:
+        """How long reading again takes."""
+        return self.rebuild_entries * 1000 // self.entries_per_second
+
+
+def estimate_trackers(
+    reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting, tick_ms: int
+) -> tuple[Tracker, ...]:
+    """Return the trackers for what WAITING waits for, on a broker whose tick is TICK_MS. In memory is one window at a time."""
+    pending = pending_intervals(topic, cursor.state)
+    backlog = extent_of(reader.txn, topic, pending).entries
+    buckets = list(iter_buckets(reader, cursor))
+    held = [bucket.rows.take(is_within(topic, bucket.rows, pending)) for bucket in buckets if bucket.rows is not None]
+    # The dispatcher skips what a bucket holds when it reads the backlog again, entry by entry.
+    inside = sum(map(len, held))
+    outside = max(waiting.messages - inside, 0)
+    segments = len(held) + sum(map(bool, held))  # the metadata and one segment of each
+    return (
+        Tracker("InMemoryDelayedDeliveryTracker", queue_bytes(waiting.messages), backlog),
+        Tracker(
+            "InMemoryDelayedDeliveryTracker (bitmaps, after 4.0)",
+            bitmap_bytes(waiting.iter_rows(-(2**63), 2**63 - 1), tick_ms),
+            backlog,
+        ),
+        Tracker("BucketDelayedDeliveryTracker", _bucket_bytes(buckets, outside), max(backlog - inside, 0) + segments),
+    )
+
+
+def queue_bytes(messages: int) -> int:
+    """Return the memory of a ``TripleLongPriorityQueue`` after so many were added.
+
+    Three longs a message; the array begins with 16 messages, doubles up to 256 longs, grows by half up to a segment of 2 M longs
+    (16 MiB), and then by segments.
+    """
+    capacity = _FIRST_BYTES
+    while capacity < messages * _TRIPLE_BYTES:
+        if capacity >= _SEGMENT_BYTES:
+            return -(-messages * _TRIPLE_BYTES // _SEGMENT_BYTES) * _SEGMENT_BYTES
+        longs = capacity // 8
+        capacity = min(8 * (longs + (longs if capacity <= _DOUBLED_BYTES else longs // 2)), _SEGMENT_BYTES)
+    return capacity
+
+
+def bitmap_bytes(windows: Iterable[DelayedRows], tick_ms: int) -> int:
+    """Return the memory of trimmed time → ledger → bitmap; times are trimmed by floor(log2(tick)) bits."""
+    total = 0
+    for rows in windows:
+        trimmed = rows.times_ms >> (tick_ms.bit_length() - 1)
+        order = np.lexsort((rows.ledger_ids, trimmed))
+        times, ledgers = trimmed[order], rows.ledger_ids[order]
+        new_time = np.append(True, times[1:] != times[:-1])
+        cells = int((new_time | np.append(True, ledgers[1:] != ledgers[:-1])).sum())
+        total += _MAP_ENTRY_BYTES * int(new_time.sum()) + (_MAP_ENTRY_BYTES + _BITMAP_BYTES) * cells + 2 * len(rows)
+    return total
+
+
+def _bucket_bytes(buckets: list[Bucket], outside: int) -> int:
+    """Return queue and bitmaps: of the last, mutable bucket all it holds; of each sealed one a segment, and all its bitmaps."""
+    loaded = bitmaps = 0
+    for bucket in buckets:
+        rows = bucket.rows
+        if rows is None or not len(rows):
+            continue
+        first = int(np.searchsorted(rows.times_ms, int(rows.times_ms[0]) + _SEGMENT_MS))
+        loaded += min(first, _SEGMENT_MESSAGES)
+        for ledger_id in np.unique(rows.ledger_ids).tolist():
+            bitmap = BitMap(rows.entry_ids[rows.ledger_ids == ledger_id].astype(np.uint32))
+            bitmaps += _MAP_ENTRY_BYTES + _BITMAP_BYTES + len(bitmap.serialize())
+    return queue_bytes(loaded) + queue_bytes(outside) + bitmaps + 2 * outside
