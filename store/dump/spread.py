@@ -15,15 +15,21 @@ from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, entry_batch
 from store.names import Position
 from store.scan.arrow import packed_row
-from store.scan.entries import EntryBatch, EntryScan, doubtful
+from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.slices import FileRange
-from store.scan.spread import EntryPlaces, PlainFiles, run_places
+from store.scan.spread import PIECE_BYTES, EntryPlaces, PlainFiles, run_places
 from store.scan.window import WindowScan, within
 from store.search import Clock
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("ids", "runs", "batches")])
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
+
+CONTENT_PIECE_BYTES = (
+    16 << 20
+)  # of entries whose contents come back: an executor holds them four times, packed and unpacked
+_CONTENT_UNIT_BYTES = 128  # count as one entry of a round
+LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class MakeRows:
 
     ``columns``: of level ``messages``. ``closed``: when each ledger was closed, for level ``entries``; None: level ``messages``.
     ``times`` choose entries. A batch with an entry that is not proven comes back empty: it is read again where it can be
-    explained.
+    explained; so does a large entry whose contents would have to be sent.
     """
 
     columns: DumpColumns = field(default_factory=DumpColumns)
@@ -43,17 +49,30 @@ class MakeRows:
     def schema(self) -> pa.Schema:
         return _SCHEMA
 
+    @property
+    def has_contents(self) -> bool:
+        """Whether the rows hold what is in the entries."""
+        return self.closed is not None or self.columns != DumpColumns()
+
+    def weight(self, places: Places) -> int:
+        """Return how much the rows of PLACES take, in entries without contents."""
+        return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
+
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row a batch of places."""
         assert isinstance(piece, EntryPlaces)
         files = PlainFiles(piece.files)
         try:
             for places in piece.batches:
-                batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
-                row = (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
-                yield packed_row(_SCHEMA, *row)
+                yield packed_row(_SCHEMA, *self._rows_at(places, files))
         finally:
             files.close()
+
+    def _rows_at(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
+        if self.has_contents and places.bytes >= LARGE_BYTES:
+            return b"", b"", b""
+        batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+        return (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
 
     def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:
         batch = batch if self.times is None else within(batch, self.times)
@@ -84,7 +103,9 @@ def rows_on(
     scan = found.scan
     assert scan.reader.engine is not None
     finish = work.columns.finisher()
-    for places, row in run_places(scan.reader.engine, work, scan.reader.files, scan.groups()):
+    piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
+    groups = scan.groups()
+    for places, row in run_places(scan.reader.engine, work, scan.reader.files, groups, work.weight, piece_bytes):
         if row is None or not row["ids"]:
             for batch in scan.read_here(places):
                 entries = found.chosen(batch)

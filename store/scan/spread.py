@@ -158,15 +158,20 @@ def _batch_of(places: Places, row: dict[str, bytes]) -> EntryBatch:
 
 
 def run_places(
-    engine: Engine, operation: Operation, files: Any, groups: Iterable[Places], weight: Callable[[Places], int] = len
+    engine: Engine,
+    operation: Operation,
+    files: Any,
+    groups: Iterable[Places],
+    weight: Callable[[Places], int] = len,
+    piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[tuple[Places, dict[str, bytes] | None]]:  # Any: EntryFiles, or what has its ``path_of``
     """Yield (places, OPERATION's row for them) of every group, in order; None where the engine gave no result twice.
 
-    WEIGHT: how many entries' heads a group's row takes on the driver, about.
+    WEIGHT: how many entries' heads a group's row takes on the driver, about. PIECE_BYTES: of entries in a slice.
     """
     pieces: list[EntryPlaces] = []
     entries = 0
-    for piece in _pieces(files, groups, min(PIECE_BYTES, slice_bytes(engine.memory_bytes))):
+    for piece in _pieces(files, groups, min(piece_bytes, slice_bytes(engine.memory_bytes))):
         pieces.append(piece)
         entries += sum(weight(places) for places in piece.batches)
         if entries >= ROUND_ENTRIES:
