@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from store.scan.slices import FileRange
     from store.scan.spark import SparkEngine
 
-PROCESSES_PAY_BYTES = 256 << 20  # processes take a second to start
+PROCESSES_PAY_BYTES = 4 << 30  # processes take a second or two to start, in which one reads a gigabyte
 CORE_BYTES_PER_SECOND = 600 << 20
 """What a core scans with checksums, results brought back (docs/benchmarks.md, "Spark beside processes")."""
 SPARK_PAYS_SECONDS = 300

@@ -142,7 +142,10 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
     (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
     (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
-    (("--jobs",), {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core]."}),
+    (
+        ("--jobs",),
+        {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
+    ),
     (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
     (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
     (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
