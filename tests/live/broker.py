@@ -116,6 +116,12 @@ class Broker:
             assert not self._renews_registration_forever(), f"the bookie comes and goes, see {self._log}"
         return time.monotonic() - begin
 
+    def processor_seconds(self) -> float:
+        """Processor time that the broker has used so far, all its threads."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _launch(self) -> None:
         assert self._process is None, "already running"
         command = [str(self.distribution / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
