@@ -489,3 +489,13 @@ def test_without_the_logs_policies_are_unknown_and_cursors_move(cli: Cli, path: 
     assert (unknown.exit_code, unknown.error["code"]) == (6, "metadata-corrupt")
     moved = cli("--store", store, "topics", "clear-backlog", "acme/policies/lived", "-s", "workers", "-o", "json")
     assert (moved.exit_code, moved.json["entries"]) == (0, 20)
+
+
+def test_status_goes_by_the_topics_own_policies(cli: Cli, path: Path) -> None:
+    assert (
+        cli("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-t", "3s").exit_code == 0
+    )
+    (row,) = cli("--store", path, "delayed", "status", "acme/policies/lived", "-o", "json").json
+    assert (row["policy"]["tickTime"], row["policySource"]) == (3000, "topic")
+    assert row["evictingQuotas"] == ["destination_storage"]
+    assert (row["ttlConflict"]["ttlSeconds"], row["ttlConflict"]["messages"]) == (600, 13)

@@ -74,12 +74,12 @@ def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json
     from store.delayed.trackers import estimate_trackers
     from store.delayed.waiting import open_waiting
     from store.plans.delayed import DelayedPolicy, find_rules
-    from store.plans.policies import find_policies
+    from store.policies_in_force import find_delivery, find_quotas
 
     waiting = open_waiting(reader, topic, cursor)
     namespace = topic.name.namespace
-    policies = find_policies(reader.txn, namespace)
-    delivery = None if policies is None else policies.delayed_delivery
+    in_force = find_delivery(reader.txn, topic.name)
+    delivery = None if in_force is None else in_force.delivery
     edges = waiting.edges()
     conflict = find_ttl_conflict(reader, topic, cursor)
     tick_ms = delivery.tick_time_ms if delivery is not None and delivery.tick_time_ms > 0 else waiting.rules.tick_ms
@@ -89,6 +89,7 @@ def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json
         "topic": str(topic.name),
         "subscription": cursor.name,
         "policy": DelayedPolicy(delivery, find_rules(reader.txn, namespace)).as_json(),
+        "policySource": None if in_force is None else in_force.source,
         "messages": waiting.messages,
         "due": due_counts(waiting, app.now_ms),
         "firstDue": None if edges is None else edges[0],
@@ -96,7 +97,7 @@ def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json
         "index": _index(reader, topic, cursor, waiting),
         "trackers": [{**to_json(tracker), "rebuildMs": tracker.rebuild_ms} for tracker in trackers],
         "ttlConflict": None if conflict is None else to_json(conflict),
-        "evictingQuotas": list(evicting_quotas(policies)),
+        "evictingQuotas": list(evicting_quotas(find_quotas(reader.txn, topic.name))),
     }
 
 

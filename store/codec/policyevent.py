@@ -22,7 +22,7 @@ from store.errors import EntryCorrupt, InvalidValue
 from store.names import TopicName, parse_topic
 
 GLOBAL_PREFIX = "__G__"
-"""Before the key of policies for all clusters; brokers before 4.0.6 left it out."""
+"""Before the key of policies for all clusters; brokers before upstream's pull request 24286 leave it out."""
 UPDATE, DELETE, INSERT = "UPDATE", "DELETE", "INSERT"
 NEW_POLICIES: Mapping[str, Any] = {  # Any: values by the schema
     "backLogQuotaMap": {},

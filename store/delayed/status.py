@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from store.codec.delayedindex import Array
-from store.codec.policies import Policies
 from store.cursors import Cursor
-from store.delayed.backlog import parts_of
 from store.delayed.waiting import Waiting
-from store.extent import pending_intervals
+from store.delayexpiry import expiring_before_due
 from store.ledgers import EntryReader
 from store.names import Position
 from store.plans.delayed import EVICTION
-from store.policies_in_force import find_message_ttl
-from store.scan.delays import due_times
-from store.scan.entries import EntryScan
+from store.policies_in_force import QuotaInForce, find_message_ttl
 from store.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
 class TtlConflict:
-    """Delayed messages that the TTL drops before they are due: how many, and the first few."""
+    """Delayed messages that the TTL drops before they are due: how many, and those due first."""
 
     ttl_seconds: int
     source: str
@@ -32,7 +26,7 @@ class TtlConflict:
     first: tuple[Position, ...]
 
 
-def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, shown: int = 5) -> TtlConflict | None:
+def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor) -> TtlConflict | None:
     """Return what the TTL in force drops of CURSOR's backlog before it is due; None without a TTL.
 
     An entry expires when its publish time (broker time where it has one) is more than the TTL ago.
@@ -40,30 +34,13 @@ def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, shown: 
     ttl = find_message_ttl(reader.txn, topic.name)
     if ttl is None or ttl.seconds <= 0:
         return None
-    count = 0
-    first: list[Position] = []
-    for batch in EntryScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)), heads=True).batches():
-        due, born = due_times(batch), np.where(batch.rows["broker_ms"] > 0, batch.rows["broker_ms"], 0)
-        born = np.where(born > 0, born, batch.rows["publish_ms"])
-        dropped = np.flatnonzero(_is_dropped(due, born, ttl.seconds * 1000))
-        count += len(dropped)
-        first += [
-            Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index]))
-            for index in dropped[: shown - len(first)]
-        ]
-    return TtlConflict(ttl.seconds, ttl.source, count, tuple(first))
+    early = expiring_before_due(reader, topic, cursor, ttl.seconds * 1000)
+    return TtlConflict(ttl.seconds, ttl.source, early.messages, tuple(one.position for one in early.first))
 
 
-def _is_dropped(due: Array, born: Array, ttl_ms: int) -> Array:
-    # Not born + ttl: a due time near the end of 64 bits, or a TTL of centuries, must not wrap around.
-    dropped: Array = (due > 0) & (born >= 0) & (due - born > ttl_ms)
-    return dropped
-
-
-def evicting_quotas(policies: Policies | None) -> tuple[str, ...]:
-    """Return the types of backlog quotas that drop delayed messages as any others."""
-    quotas = {} if policies is None else policies.backlog_quotas
-    return tuple(kind for kind, quota in quotas.items() if quota.policy == EVICTION)
+def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
+    """Return the types of the backlog QUOTAS in force that drop delayed messages as any others."""
+    return tuple(kind for kind, found in quotas.items() if found.quota.policy == EVICTION)
 
 
 def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
