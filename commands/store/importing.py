@@ -56,7 +56,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     DIRECTORY holds `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or more
     bookies. It is only read, also while a running Pulsar has it open. Unless --copy or --link is given the entry logs stay
     where they are: keep DIRECTORY then.
-    An import that was stopped goes on when the same command runs again.
+    An import that was stopped, even by kill -9, goes on when the same command runs again.
     """
     from store.importer import ImportOptions, preview_standalone
 
