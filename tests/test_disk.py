@@ -212,3 +212,17 @@ def test_new_store_on_a_read_only_disk(tmp_path: Path, cli: Cli, monkeypatch: py
         answer = cli("--store", tmp_path / "s", *arguments, "-o", "json")
         assert (answer.exit_code, answer.error["code"]) == (3, "not-writable")
         assert "Read-only file system" in answer.error["message"]
+
+
+def test_compaction_on_a_full_disk(cli: Cli, tmp_path: Path) -> None:
+    """The new ledger does not fit: nothing of it is left, and the same command does it later."""
+    name = "acme/orders/compacted-single"
+    store = copied("small", "clean", tmp_path)
+    before = bytes_of_store(store)
+    size = (store / "meta" / "data.mdb").stat().st_size
+    done = run_limited(1000, "--store", store, "compaction", "run", name)
+    assert size > 1000
+    assert_full(done)
+    assert bytes_of_store(store) == before
+    assert cli("--store", store, "compaction", "run", name).exit_code == 0
+    assert cli("--store", store, "compaction", "verify", name).exit_code == 0

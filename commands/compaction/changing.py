@@ -162,7 +162,7 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
 
 
 def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job: _Job) -> Report:
-    from store.compactor.prepare import SourceOptions, passes_open_transaction
+    from store.compactor.prepare import SourceOptions, loses_trimmed, passes_open_transaction
 
     options = job.options
     store, engine = opened
@@ -175,6 +175,10 @@ def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job
             work = _phase_one(app, reader, topic, (replace(source, transactional=True), job))
         if work is None:
             return _unchanged(app, {"topic": str(name), "before": None, "after": None})
+        if loses_trimmed(reader, work[0]):
+            app.warn(
+                f"{name}: its first ledgers are trimmed; what only the compacted ledger {work[0].old_ledger_id} holds goes"
+            )
         return _finish(app, (store, reader), work, job)
 
 

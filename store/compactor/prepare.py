@@ -11,7 +11,7 @@ from store.compaction.tail import Transactions, find_topic_end, has_transactions
 from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
 from store.compactor.batches import MessageSource
 from store.cursors import Cursor
-from store.errors import EntryCorrupt, EntryNotFound
+from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader, find_metadata
 from store.names import Position, TopicName
@@ -72,6 +72,20 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     entries = sum(last - first + 1 for _, first, last in parts) + (0 if view is None else view.last_entry_id + 1)
     old = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
     return Prepared(topic, cursor, view, old, source, max(horizons), entries)
+
+
+def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
+    """Whether the compacted ledger that PREPARED does without holds messages from before the topic's first entry now."""
+    if prepared.view is not None or prepared.old_ledger_id is None:
+        return False
+    try:
+        view = open_view(reader, prepared.topic)
+        if view is None or view.last_entry_id < 0:
+            return False
+        first = read_compacted_head(reader, view, 0).position
+    except (EntryCorrupt, EntryNotFound, MetadataCorrupt):
+        return False
+    return first.ledger_id < prepared.topic.ids[0]
 
 
 def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:

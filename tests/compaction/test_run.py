@@ -573,6 +573,27 @@ def test_compacted_ledger_that_contradicts_itself(
     assert report["damaged"] == 1
 
 
+def test_trimmed_topic(tmp_path: Path, cli: Cli) -> None:
+    """What only the compacted ledger holds stays; without that ledger it would go, which is said. Undone in order, all is back."""
+    raw = [entry(Batch([Slot(f"k{number}", b"v")], alone=True)) for number in range(5)]
+    made = MadeCompacted(77, [compacted(5, 0, raw[0]), compacted(10, 0, raw[1])], Position(10, 0))
+    rows = [Made(PUBLISH_MS, raw=one) for one in raw[1:]]
+    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows], compacted=made)})
+    before = _rows(store)
+    first = cli("--store", store, "compaction", "run", TOPIC, "-o", "json")
+    assert first.stderr == ""
+    assert [row[1] for row in _rows(store)] == ["k0", "k1", "k2", "k3", "k4"]
+    assert cli("--store", store, "compaction", "verify", TOPIC).exit_code == 0
+    second = cli("--store", store, "compaction", "run", TOPIC, "--from-start", "-o", "json")
+    assert f"what only the compacted ledger {first.json['after']['compactedLedger']} holds goes" in second.stderr
+    assert [row[1] for row in _rows(store)] == ["k1", "k2", "k3", "k4"]
+    refused = cli("--store", store, "store", "undo", first.json["change"])
+    assert refused.exit_code == 4
+    for change in (second.json["change"], first.json["change"]):
+        assert cli("--store", store, "store", "undo", change).exit_code == 0
+    assert _rows(store) == before
+
+
 def test_chunks_of_two_messages_with_one_uuid(tmp_path: Path, cli: Cli) -> None:
     """A producer that comes back without deduplication counts from 0 again: each message stays or goes by itself."""
     old = [_chunk("u", part, "old") for part in range(3)]
