@@ -116,12 +116,23 @@ def _new_plot(chart: Chart, width: int | None, height: int) -> Any:  # Any: plot
 def _finish(plot: Any, chart: Chart, width: int | None) -> str:  # Any: plotext has no types
     longest = max(map(len, chart.labels), default=1) + _TICK_GAP
     ticks = _ticks(len(chart.labels), min(_TICKS, max(2, (_width(width) - _AXIS_COLUMNS) // longest)))
-    plot.xticks(ticks, [chart.labels[tick] for tick in ticks])
+    plot.xticks(ticks, [""] * len(ticks))
     _set_value_ticks(plot, chart)
     text = plot.uncolorize(plot.build())
     plot.clear_figure()
     lines = [line.rstrip() for line in text.rstrip().split("\n")]
+    lines.append(_tick_labels(lines[-1], [chart.labels[tick] for tick in ticks]))
     return "\n".join([*lines, chart.note] if chart.note else lines)
+
+
+def _tick_labels(axis: str, labels: Sequence[str]) -> str:
+    """Return LABELS in a line below AXIS, each in the middle below its mark. (plotext puts them in the order of a set of texts.)"""
+    marks = [column for column, character in enumerate(axis) if character == "┬"]
+    line = ""
+    for mark, label in zip(marks, labels, strict=False):
+        start = max(min(mark - len(label) // 2, len(axis) - len(label)), len(line) + bool(line))
+        line = line.ljust(start) + label
+    return line
 
 
 def _set_value_ticks(plot: Any, chart: Chart) -> None:  # Any: plotext has no types
