@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.delayed.choosing import delaying, iter_delaying
+from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
@@ -83,6 +83,7 @@ def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> It
 
     with open_reader(app.store) as reader:
         chosen = [Wanted.of(*one) for one in iter_delaying(reader, selection, options.subscription)]
+    app.note(UNKNOWN_TYPE)
     with ExitStack() as stack:
         engine = stack.enter_context(app.bulk(sum(wanted.bytes for wanted in chosen)))
         manner = _Manner(engine, options.rebuild, len(chosen) == 1)
