@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.cursors import Cursor
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
-from store.extent import pending_intervals, subtract
+from store.extent import Intervals, pending_intervals, subtract
 from store.ledgers import EntryReader
 from store.names import TopicName
 from store.plans.cursors import CursorMove
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]  # Any: JSON values
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
 _EVICTION = "consumer_backlog_eviction"
+LOOKED_AT_MAX = 1_000_000
+"""Entries that are looked at where no policy speaks of delays: a second's work; beyond, the user is told."""
 _EVICTS = "{}: the backlog quota {} evicts delayed messages as any others"
 
 
@@ -36,11 +38,12 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
         from store.delayexpiry import dropped_before_due
 
         try:
-            if dropped:
+            if dropped and not _too_many(reader, move, dropped, warnings):
                 early = dropped_before_due(reader, move.topic, dropped, now_ms)
                 facts["notDue"] = early_json(early)
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
-            if ttl_ms is not None:
+            rest = pending_intervals(move.topic, move.state)
+            if ttl_ms is not None and not _too_many(reader, move, rest, warnings):
                 found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
                 facts["ttlConflict"] = found
                 warnings += said
@@ -50,6 +53,18 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
         facts["evictingQuotas"] = quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
         warnings += [_EVICTS.format(move.cursor.name, kind) for kind in quotas]
     return replace(move, facts=(*move.facts, *facts.items()), warnings=(*move.warnings, *warnings))
+
+
+def _too_many(reader: EntryReader, move: CursorMove, intervals: Intervals, warnings: list[str]) -> bool:
+    """Whether INTERVALS are more than is looked at without a policy that delays; says so in WARNINGS."""
+    entries = sum(stop - start for start, stop in intervals)
+    if entries <= LOOKED_AT_MAX or _policy_delays(reader.txn, move.topic.name):
+        return False
+    warnings.append(
+        f"{move.cursor.name}: {entries:,} entries were not looked through for delayed messages: no policy delays here;"
+        f" pulsar-admin delayed status {move.topic.name} tells"
+    )
+    return True
 
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[Json | None, list[str]]:
@@ -82,6 +97,16 @@ def may_delay(txn: Txn, topic: TopicName) -> bool:
     except MetadataCorrupt:
         return True
     return found is None or found.delivery.active
+
+
+def _policy_delays(txn: Txn, topic: TopicName) -> bool:
+    """Whether a policy, not the broker's default, delays messages of TOPIC, or may: one that is damaged."""
+    from store.policies_in_force import find_delivery
+
+    try:
+        return find_delivery(txn, topic) is not None
+    except MetadataCorrupt:
+        return True
 
 
 def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
