@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.codec.schema import SchemaLocator, decode_schema_entry, decode_schema_locator
-from store.errors import EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
+from store.errors import MetadataCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.meta import Txn
 from store.names import NamespaceName, TopicName
@@ -78,18 +77,19 @@ def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
     from store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
     from store.compaction.reading import iter_view
     from store.compaction.view import open_view
+    from store.schemas import find_schema
 
-    schemas: dict[bytes | None, AvroSchema] = {}
+    schemas: dict[int | None, AvroSchema] = {}
     problems: list[StoreError] = []
     for message in iter_view(reader, topic, open_view(reader, topic), problems):
         if message.null_value:
             base, is_global = topic_of_key(message.key or "")
             (events.global_ if is_global else events.local).pop(base, None)
             continue
-        version = message.schema_version
+        version = message.schema_number
         if version not in schemas:
-            definition = find_definition(reader, topic.name, version)
-            schemas[version] = AvroSchema(definition or builtin_schema())
+            schema = find_schema(reader, topic.name, version)
+            schemas[version] = AvroSchema(builtin_schema() if schema is None else schema.definition)
         event = decode_policy_event(message.payload, schemas[version], f"entry {message.position} of {topic.name}")
         if event is not None:
             _apply(events, event)
@@ -114,31 +114,3 @@ def _unknown(namespace: NamespaceName, error: StoreError) -> MetadataCorrupt:
     return MetadataCorrupt(
         f"the topic policies of {namespace} are unknown: {error.message}", hint=error.hint, namespace=str(namespace)
     )
-
-
-# -- schemas ----------------------------------------------------------------------------------------------------------
-
-
-def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
-    """Return where the schemas of TOPIC lie, None when it has none; raises MetadataCorrupt."""
-    node = find_node(txn, topic.schema_path)
-    return None if node is None else decode_schema_locator(node.value, node.path)
-
-
-def find_definition(reader: EntryReader, topic: TopicName, version: bytes | None) -> bytes | None:
-    """Return the definition of a schema VERSION (as messages name it; None: the newest), None when it is not here.
-
-    Raises MetadataCorrupt, EntryCorrupt.
-    """
-    locator = find_locator(reader.txn, topic)
-    if locator is None:
-        return None
-    wanted = locator.newest.version if version is None else int.from_bytes(version, "big", signed=True)
-    for entry in (*locator.index, locator.newest):
-        if entry.version == wanted and entry.position.ledger_id >= 0:
-            try:
-                payload = reader.read(entry.position.ledger_id, entry.position.entry_id).payload
-            except (EntryNotFound, LedgerNotFound):
-                return None
-            return decode_schema_entry(payload, f"schema entry {entry.position}").definition
-    return None

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from store.codec.schema import decode_schema_entry, decode_schema_locator
+from store.codec.schema import (
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    decode_schema_entry,
+    decode_schema_locator,
+)
 from store.codec.value import (
     DECODE_ERRORS,
     Decode,
@@ -24,9 +30,10 @@ from store.codec.value import (
     undecodable,
     value_schema,
 )
-from store.errors import StoreError
+from store.errors import EntryNotFound, LedgerNotFound, StoreError
 from store.ledgers import EntryReader
 from store.messages import Message
+from store.meta import Txn
 from store.names import TopicName
 from store.tree import find_node
 
@@ -75,18 +82,35 @@ class Decoded(NamedTuple):
     error: str | None = None
 
 
+def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
+    """Return where the schemas of TOPIC (of its base topic for a partition) lie, None when it has none; raises MetadataCorrupt."""
+    node = find_node(txn, topic.schema_path)
+    return None if node is None else decode_schema_locator(node.value, node.path)
+
+
+def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> SchemaEntry | None:
+    """Return a VERSION of the schema of TOPIC (None: the newest), None when it is not here; raises MetadataCorrupt, EntryCorrupt."""
+    locator = find_locator(reader.txn, topic)
+    if locator is None:
+        return None
+    wanted = locator.newest.version if version is None else version
+    found = next((item for item in (*locator.index, locator.newest) if item.version == wanted), None)
+    try:
+        return None if found is None else _read_version(reader, found)
+    except (EntryNotFound, LedgerNotFound):
+        return None
+
+
 def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
     """Return the schemas of TOPIC (of its base topic for a partition), none when it has no schema; raises MetadataCorrupt."""
-    node = find_node(reader.txn, topic.schema_path)
-    if node is None:
+    locator = find_locator(reader.txn, topic)
+    if locator is None:
         return TopicSchemas()
     versions: dict[int, ValueSchema] = {}
     problems: dict[int, str] = {}
-    locator = decode_schema_locator(node.value, node.path)
     for item in (*locator.index, locator.newest):
         try:
-            payload = reader.read(item.position.ledger_id, item.position.entry_id).payload
-            entry = decode_schema_entry(payload, f"entry {item.position}")
+            entry = _read_version(reader, item)
         except StoreError as error:
             problems[item.version] = f"schema version {item.version}: {error.message}"
             continue
@@ -95,6 +119,11 @@ def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
         else:
             versions[item.version] = value_schema(entry)
     return TopicSchemas(versions, problems)
+
+
+def _read_version(reader: EntryReader, item: IndexEntry) -> SchemaEntry:
+    payload = reader.read(item.position.ledger_id, item.position.entry_id).payload
+    return decode_schema_entry(payload, f"entry {item.position}")
 
 
 class ValueReader:

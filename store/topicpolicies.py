@@ -37,8 +37,9 @@ from store.plans.base import Plan, Report, Step, put_value_step
 from store.plans.delayed import conflict_warnings
 from store.plans.policies import Change, PolicyJob
 from store.policies_in_force import find_delivery, find_message_ttl, find_quotas
-from store.policyevents import EVENTS_TOPIC, find_definition, find_locator, find_policy_events
+from store.policyevents import EVENTS_TOPIC, find_policy_events
 from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.schemas import find_locator, find_schema
 from store.topics import expand_topic, partition_count, read_topic
 from store.tree import find_node, iter_children
 
@@ -222,9 +223,11 @@ def _by_events(changes: list[TopicChange]) -> Iterator[tuple[TopicName, list[Top
 
 def _batch(reader: EntryReader, events: TopicName, changes: list[TopicChange], now_ms: int) -> _Batch:
     locator = find_locator(reader.txn, events)
-    definition = None if locator is None else find_definition(reader, events, None)
+    newest = find_schema(reader, events, None)
     version = 0 if locator is None else locator.newest.version
-    schema = AvroSchema(definition or builtin_schema(), version.to_bytes(8, "big", signed=True))
+    schema = AvroSchema(
+        builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
+    )
     payloads = [_message(change, schema, (number, now_ms)) for number, change in enumerate(changes)]
     chain = open_chain(_interceptors(reader, events))
     if chain:

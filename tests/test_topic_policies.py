@@ -25,7 +25,7 @@ from store.codec.policies import (
     retention_json,
 )
 from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, decode_policy_event, encode_policy_event
-from store.errors import MetadataCorrupt, StoreError
+from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from store.ledgers import open_reader
 from store.meta import open_store
 from store.names import parse_namespace, parse_topic
@@ -131,7 +131,7 @@ def test_the_builtin_schema_is_the_brokers() -> None:
     said = oracle("policies")["schema"]
     assert json.loads(builtin_schema()) == json.loads(said["data"])
     with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        from store.policyevents import find_locator
+        from store.schemas import find_locator
 
         locator = find_locator(txn, parse_topic(EVENTS))
     assert locator is not None
@@ -238,6 +238,17 @@ def test_arbitrary_schemas_raise_only_our_errors(definition: bytes) -> None:
         decode_policy_event(b"", AvroSchema(definition), "entry")
 
 
+def test_nesting_without_end_raises_only_our_errors() -> None:
+    """Records inside themselves, which overflow the stack of a compiled reader, and a definition of a thousand arrays."""
+    chain = b'{"type":"record","name":"N","fields":[{"name":"next","type":["null","N"]}]}'
+    with pytest.raises(EntryCorrupt, match="entry: no PulsarEvent"):
+        decode_policy_event(b"\2" * 1_000_000, AvroSchema(chain), "entry")
+    for depth in (400, 1000):
+        nested = b'{"type":"array","items":' * depth + b'"int"' + b"}" * depth
+        with pytest.raises(EntryCorrupt, match="entry: the AVRO definition"):
+            decode_policy_event(b"\0", AvroSchema(nested), "entry")
+
+
 def test_a_newer_brokers_fields_stay(tmp_path: Path) -> None:
     """A schema with a field more: what it holds is in the event after a change."""
     definition = json.loads(builtin_schema())
@@ -326,7 +337,7 @@ def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path
     assert cli("--store", path, "topics", "get-message-ttl", "acme/bare/made", "-o", "json").json["messageTTL"] == 3600
     with open_store(path) as store, open_reader(store) as reader:
         from store.codec.schema import decode_schema_entry
-        from store.policyevents import find_locator
+        from store.schemas import find_locator
 
         ours, real = (find_locator(reader.txn, parse_topic(name)) for name in ("acme/bare/__change_events", EVENTS))
         assert ours is not None

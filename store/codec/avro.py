@@ -24,9 +24,22 @@ def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes]
     RecursionError.
     """
     written = parse_definition(writer)
-    if _claims_nothing(written, named_schemas(written)):
+    try:
+        claims_nothing = _claims_nothing(written, named_schemas(written))
+        is_recursive = _is_recursive(written, ())
+    except RecursionError as error:
+        raise EntryCorrupt("the AVRO definition of a schema is nested too deeply") from error
+    if claims_nothing:
         raise EntryCorrupt("an array of values without bytes: its bytes do not tell where it ends")
-    return partial(_decode, written, None if reader is None else parse_definition(reader), _is_recursive(written, ()))
+    return partial(_decode, written, None if reader is None else parse_definition(reader), is_recursive)
+
+
+def avro_encoder(definition: bytes) -> Callable[[Any], bytes]:  # Any: the definition decides
+    """Return what encodes values of an AVRO DEFINITION; raises EntryCorrupt for a bad one.
+
+    The encoder raises what a decoder does. Fields that the definition does not know are left out.
+    """
+    return partial(_encode, parse_definition(definition))
 
 
 def parse_definition(definition: bytes) -> Schema:
@@ -52,6 +65,14 @@ def _decode(writer: Schema, reader: Schema, is_recursive: bool, data: bytes) -> 
     if stream.tell() != len(data):
         raise ValueError(f"{len(data) - stream.tell()} bytes behind the value")
     return value
+
+
+def _encode(schema: Schema, value: Any) -> bytes:  # Any: the definition decides
+    from fastavro import schemaless_writer
+
+    out = BytesIO()
+    schemaless_writer(out, schema, value)
+    return out.getvalue()
 
 
 def inner_schemas(schema: Schema) -> list[Schema]:

@@ -7,17 +7,14 @@ broker registers it. Offsets and fields: docs/formats/topic-policies.md.
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import fastavro
-from fastavro.schema import SchemaParseException, UnknownType
-
+from store.codec.avro import avro_decoder, avro_encoder
+from store.codec.value import DECODE_ERRORS
 from store.errors import EntryCorrupt, InvalidValue
 from store.names import TopicName, parse_topic
 
@@ -32,8 +29,6 @@ NEW_POLICIES: Mapping[str, Any] = {  # Any: values by the schema
 }
 """``TopicPolicies`` that sets nothing, as a broker writes it; fields left out are null."""
 _TOPIC_POLICY = "TOPIC_POLICY"
-_SCHEMA_ERRORS = (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_DATA_ERRORS = (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +74,12 @@ def topic_of_key(key: str) -> tuple[TopicName, bool]:
 
 def decode_policy_event(payload: bytes | memoryview, schema: AvroSchema, where: str) -> PolicyEvent | None:
     """Return the event in PAYLOAD, None when it concerns no policies of a persistent topic; raises EntryCorrupt."""
-    parsed = _parsed(schema.definition, where)
-    stream = io.BytesIO(payload)
     try:
-        record: Any = fastavro.schemaless_reader(stream, parsed, None)  # Any: by the schema
-    except _DATA_ERRORS as error:
+        record = _decoder(schema.definition)(bytes(payload))
+    except DECODE_ERRORS as error:
         raise EntryCorrupt(f"{where}: no PulsarEvent: {error or type(error).__name__}") from error
-    if stream.tell() != len(payload):
-        raise EntryCorrupt(f"{where}: {len(payload) - stream.tell()} bytes behind a PulsarEvent")
+    except EntryCorrupt as error:
+        raise EntryCorrupt(f"{where}: {error.message}") from error
     if not isinstance(record, dict) or record.get("eventType") != _TOPIC_POLICY:
         return None
     return _event(record, where)
@@ -133,21 +126,12 @@ def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
             "policies": None if event.policies is None else dict(event.policies),
         },
     }
-    out = io.BytesIO()
     try:
-        fastavro.schemaless_writer(out, _parsed(schema.definition, "the schema of __change_events"), record)
-    except _DATA_ERRORS as error:
+        return avro_encoder(schema.definition)(record)
+    except DECODE_ERRORS as error:
         raise EntryCorrupt(f"an event of {topic} does not fit the schema of __change_events: {error}") from error
-    return out.getvalue()
 
 
 @lru_cache(maxsize=8)
-def _parse(definition: bytes) -> Any:  # Any: fastavro's parsed schema
-    return fastavro.parse_schema(json.loads(definition))
-
-
-def _parsed(definition: bytes, where: str) -> Any:  # Any: fastavro's parsed schema
-    try:
-        return _parse(definition)
-    except _SCHEMA_ERRORS as error:
-        raise EntryCorrupt(f"{where}: no AVRO schema: {error}") from error
+def _decoder(definition: bytes) -> Callable[[bytes], Any]:  # Any: by the schema
+    return avro_decoder(definition)
