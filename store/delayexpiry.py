@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.codec.delayedindex import Array
 from store.cursors import Cursor
 from store.delayed.backlog import parts_of
 from store.extent import Intervals, pending_intervals
 from store.ledgers import EntryReader
 from store.names import Position
-from store.scan.delays import due_times
-from store.scan.entries import Array, EntryBatch, EntryScan
 from store.topics import Topic
+
+if TYPE_CHECKING:
+    from store.scan.entries import EntryBatch
 
 FIRST = 5
 """How many are named."""
@@ -56,6 +59,9 @@ def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_m
 
 
 def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Callable[[Array, Array], Array]) -> TooEarly:
+    from store.scan.delays import due_times
+    from store.scan.entries import EntryScan
+
     scan = EntryScan(reader, parts_of(topic, intervals), heads=True)
     count = 0
     first: list[Delayed] = []

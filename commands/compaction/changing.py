@@ -38,8 +38,8 @@ Report = dict[str, Any]  # Any: JSON
 _COLUMNS = (
     Column("TOPIC", "topic"),
     Column("CHANGE", "change", "number"),
-    Column("HORIZON", lambda row: row["after"]["markDeletePosition"]),
-    Column("LEDGER", lambda row: row["after"]["compactedLedger"], "number"),
+    Column("HORIZON", lambda row: row["after"] and row["after"]["markDeletePosition"]),
+    Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "number"),
     Column("ENTRIES", "entries", "number"),
     Column("MESSAGES", "messages", "number"),
     Column("BYTES", "bytes", "number"),

@@ -63,7 +63,7 @@ def check_rules(rules: IndexRules) -> None:
     if rules.tick_ms > rules.granularity_ms:
         raise InvalidValue(
             f"the tick ({rules.tick_ms} ms) may not exceed the granularity ({rules.granularity_ms} ms)",
-            hint="give a shorter --tick-duration or a longer --time-partition-granularity",
+            hint="give a shorter tick, or a longer granularity with: namespaces enable-delayed-message -p",
             tick=rules.tick_ms,
             granularity=rules.granularity_ms,
         )
@@ -80,7 +80,7 @@ def check_growth(before: IndexRules, after: IndexRules, *, split: bool) -> None:
     if after.granularity_ms < before.granularity_ms and not split:
         raise Refused(
             f"the granularity may grow, never shrink: it is {before.granularity_ms} ms, asked for {after.granularity_ms} ms",
-            hint="add --split: partitions that are wider are split when they are loaded, and cut anew by the next build",
+            hint="add --split: the same change cuts the partitions of indexes anew",
             before=before.granularity_ms,
             after=after.granularity_ms,
         )

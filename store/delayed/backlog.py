@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,15 +14,18 @@ from store.delayedindexes import Part
 from store.extent import Intervals, iter_ledger_parts
 from store.ledgers import EntryReader
 from store.names import Position
-from store.scan.delays import ReadDelays, due_times
-from store.scan.entries import EntryScan, Places
 from store.topics import Topic
+
+if TYPE_CHECKING:
+    from store.scan.entries import Places
 
 
 class DelayScan:
     """One run over parts of a topic. When it is over: how many entries were read, lie in no file, or are damaged."""
 
     def __init__(self, reader: EntryReader, parts: Iterable[Part] = ()) -> None:
+        from store.scan.entries import EntryScan
+
         self.entry_scan = EntryScan(reader, parts, heads=True)
         self.entries = 0
 
@@ -45,6 +49,8 @@ class DelayScan:
 
     def take(self, places: Places) -> DelayedRows:
         """Return the delayed messages among the entries at PLACES, read here; note what is damaged."""
+        from store.scan.delays import due_times
+
         batch = self.entry_scan.without_damaged(self.entry_scan.read_places(places), places)
         self.entries += len(batch)
         due = due_times(batch)
@@ -69,6 +75,7 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
     if engine is None:
         yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
         return
+    from store.scan.delays import ReadDelays
     from store.scan.spread import run_places
 
     owners: deque[DelayScan] = deque()

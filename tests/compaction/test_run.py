@@ -333,6 +333,23 @@ def test_empty_topic(tmp_path: Path, cli: Cli) -> None:
     assert report["change"] is None
 
 
+def test_one_of_several_has_nothing_to_compact(tmp_path: Path, cli: Cli) -> None:
+    """A topic without entries, or without a compacted ledger to upgrade, is a row of its own in every format."""
+    empty, raw = "public/default/empty", entry(Batch([Slot("k", b"v")], alone=True))
+    made = {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=raw)]]), empty: MadeTopic([[]])}
+    store = make_store(tmp_path / "pulsar-store", made)
+    assert cli("--store", store, "compaction", "run", "--all-topics", "--dry-run", "-o", "csv").stdout.splitlines()[
+        1:
+    ] == [
+        f"persistent://{empty},,,,,,,",
+        f"persistent://{TOPIC},,10:0,,1,1,{len(compacted(10, 0, raw))},{-len(compacted(10, 0, raw)) + len(raw)}",
+    ]
+    for form in ("table", "csv", "plain", "jsonl"):
+        answer = cli("--store", store, "compaction", "upgrade", "--all-topics", "--dry-run", "-o", form)
+        assert answer.exit_code == 0
+        assert f"persistent://{empty}" in answer.stdout
+
+
 def test_partition_is_written_into_ids(tmp_path: Path, cli: Cli) -> None:
     raw = entry(Batch([Slot("a", b"x")], alone=True))
     name = "public/default/p-partition-3"

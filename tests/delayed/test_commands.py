@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,18 @@ def test_due_with_and_without_an_index(cli: Cli, path: Path) -> None:
     found = {place(row) for row in after}
     assert {position for position, due in wanted.items() if due <= until and position in still} <= found
     assert all(wanted[position] < until + 1000 for position in found)
+
+
+def test_due_from_an_index_compiles_nothing(cli: Cli, path: Path) -> None:
+    """With an index that is current no entry is decoded: neither numba nor pyarrow is imported."""
+    rows(cli, path, "build", SHORT)
+    for words in (("due", SHORT, "--until", FAR), ("status", SHORT), ("replay", SHORT, "--until", FAR)):
+        code = (
+            f"import sys\nfrom pulsar_admin.cli import run\nstatus = run({['--store', str(path), 'delayed', *words]!r})\n"
+            "print('\\0'.join(sys.modules), file=sys.stderr)\nsys.exit(status)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert {"numba", "pyarrow"}.isdisjoint(done.stderr.splitlines()[-1].split("\0")), words
 
 
 def test_replay_gives_each_message_once_in_order(cli: Cli, path: Path) -> None:
