@@ -15,6 +15,7 @@ from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.confirm import Plan
+    from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
     from store.ledgers import EntryReader
@@ -41,6 +42,7 @@ class App:
         self._misses = 0
         self._failed_slices: list[FailedSlice] = []
         self._out_of_memory = False
+        self._choice: Choice | None = None
 
     @property
     def now_ms(self) -> int:
@@ -194,6 +196,7 @@ class App:
         with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
             if choice.advice:
                 self.warn(choice.advice)
+            self._choice = choice
             yield choice.engine
         if choice.unused:
             self._say("note", "the index answers this: nothing was scanned, Spark was not started")
@@ -248,7 +251,8 @@ class App:
     ) -> Iterator[Result]:
         """Yield WORK of every item. With several items an error is reported and the rest go on (exit code 1).
 
-        ALONE says whether an error ends the command where ITEMS are a part, or all that is left, of what was asked for.
+        What breaks the engine ends the command: the rest would meet it, too. ALONE says whether an error ends the command
+        where ITEMS are a part, or all that is left, of what was asked for.
         """
         listed = list(items)
         alone = len(listed) == 1 if alone is None else alone
@@ -256,7 +260,7 @@ class App:
             try:
                 result = work(item)
             except StoreError as error:
-                if alone:
+                if alone or (self._choice is not None and self._choice.broken is error):
                     raise
                 self.fail(error)
             else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsar_admin.config import java_home
+from store.errors import StoreError
 from store.scan.memory import bounded, check_memory
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class SparkOnDemand:
     settings: Settings
     stack: ExitStack
     failed: list[FailedSlice] = field(default_factory=list)
+    broken: StoreError | None = None
+    """Why Spark does not start, or gave a job up."""
     _engine: SparkEngine | None = None
 
     @property
@@ -72,10 +75,14 @@ class SparkOnDemand:
         """Yield (slice, its result); see ``SparkEngine.run``."""
         if not pieces:
             return
-        if self._engine is None:
-            self._engine = self.stack.enter_context(open_engine(self.settings))
-            self._engine.failed = self.failed
-        yield from self._engine.run(operation, pieces, finished)
+        try:
+            if self._engine is None:
+                self._engine = self.stack.enter_context(open_engine(self.settings))
+                self._engine.failed = self.failed
+            yield from self._engine.run(operation, pieces, finished)
+        except StoreError as error:
+            self.broken = error
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,11 @@ class Choice:
 
     engine: Engine | None = None
     advice: str = ""
+
+    @property
+    def broken(self) -> StoreError | None:
+        """Why the engine can run nothing more."""
+        return self.engine.broken if isinstance(self.engine, SparkOnDemand) else None
 
     @property
     def unused(self) -> bool:

@@ -67,6 +67,32 @@ def test_a_master_that_is_not_there(cli: Cli, demo_store: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ledgers", "verify"),
+        ("topics", "skew", "--all-topics"),
+        ("topics", "timeline", "--all-topics"),
+        ("topics", "dump", "--all-topics"),
+        ("compaction", "verify", "--all-topics"),
+        ("compaction", "run", "--all-topics", "--dry-run"),
+        ("delayed", "build", "--all-topics", "--dry-run"),
+        ("store", "check", "--deep"),
+    ],
+    ids=" ".join,
+)
+def test_a_master_that_is_not_there_ends_work_on_many(cli: Cli, demo_store: Path, words: tuple[str, ...]) -> None:
+    """Once, not once a topic or ledger; and nothing is said of those that come behind."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        url = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        result = cli("--store", demo_store, *words, "--spark-master", url)
+    assert result.exit_code == 3
+    assert len(result.stdout.splitlines()) <= 1  # a table's header
+    assert result.stderr.count("error: ") == 1
+    assert "note: " not in result.stderr
+
+
 def test_other_masters_are_left_to_spark() -> None:
     for url in ("", "local[2]", "yarn", "k8s://https://127.0.0.1:1"):
         check_address(url)
