@@ -17,6 +17,7 @@ from store.ledgers import EntryReader
 from store.topics import Topic
 
 if TYPE_CHECKING:
+    from store.delayed.runs import RunFile
     from store.delayed.waiting import Waiting
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
@@ -61,13 +62,13 @@ def _named(reader: EntryReader, topic: Topic, name: str, *, is_required: bool) -
 
 
 def iter_waiting(
-    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None
+    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, file: RunFile
 ) -> Iterator[Waiting]:
-    """Yield what each subscription meant waits for, those with nothing delayed left out."""
+    """Yield what each subscription meant waits for, those with nothing delayed left out; FILE takes what memory does not."""
     from store.delayed.waiting import open_waiting
 
     for topic, cursor in iter_delaying(reader, selection, subscription):
-        waiting = open_waiting(reader, topic, cursor)
+        waiting = open_waiting(reader, topic, cursor, file)
         if waiting.index is None and waiting.messages:
             app.note(f"{topic.name} {cursor.name}: no current index, its entries are read: see delayed build")
         if waiting.messages:

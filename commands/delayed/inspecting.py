@@ -10,12 +10,13 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
 from store.cursors import Cursor
-from store.errors import IndexCorrupt, MetadataCorrupt, TopicNotFound
+from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
 from store.topics import Topic
 
 if TYPE_CHECKING:
+    from store.delayed.runs import RunFile
     from store.delayed.waiting import Waiting
 
 Json = dict[str, Any]  # Any: JSON values
@@ -53,7 +54,7 @@ _VERIFY_COLUMNS = (
         "pulsar-admin delayed status acme/delayed/reminders -s workers -o json",
     ],
     output="Policy, messages that wait, the index and its lag, what real trackers would need, and TTL and quota conflicts.",
-    errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt],
+    errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt, DiskFull],
     uses=["now"],
 )
 @delaying
@@ -63,20 +64,26 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 
     Memory and rebuild time of the brokers' trackers are estimates: docs/howto/delayed-messages.md says of what.
     """
+    from store.delayed.runs import open_runs
+
+    rows = []
     with open_reader(app.store) as reader:
-        rows = [_status(app, reader, *one) for one in iter_delaying(reader, selection, subscription)]
+        for one in iter_delaying(reader, selection, subscription):
+            with open_runs() as file:
+                rows.append(_status(app, reader, one, file))
     app.note(UNKNOWN_TYPE)
     app.emit_rows(rows, _STATUS_COLUMNS)
 
 
-def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor) -> Json:
+def _status(app: App, reader: EntryReader, chosen: tuple[Topic, Cursor], file: RunFile) -> Json:
     from store.delayed.status import due_counts, evicting_quotas, find_ttl_conflict
     from store.delayed.trackers import estimate_trackers
     from store.delayed.waiting import open_waiting
     from store.plans.delayed import DelayedPolicy, find_rules
     from store.policies_in_force import find_delivery, find_quotas
 
-    waiting = open_waiting(reader, topic, cursor)
+    topic, cursor = chosen
+    waiting = open_waiting(reader, topic, cursor, file)
     namespace = topic.name.namespace
     in_force = find_delivery(reader.txn, topic.name)
     delivery = None if in_force is None else in_force.delivery

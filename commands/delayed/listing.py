@@ -14,7 +14,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
-from store.errors import AlreadyExists, IndexCorrupt, InvalidValue, TopicNotFound
+from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.ledgers import open_reader
 from store.names import Position
 from store.timespec import format_duration_ms, format_time_ms
@@ -49,7 +49,7 @@ HISTOGRAM_COLUMNS = (
         "pulsar-admin delayed due --all-topics --until 2100-01-01T00:00:00Z -o jsonl",
     ],
     output="A row a message: topic, subscription, the tick in which it is dispatched, and its id; in order of dispatch.",
-    errors=[TopicNotFound, InvalidValue, IndexCorrupt],
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now"],
 )
 @delaying
@@ -61,8 +61,10 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     Subscription by subscription, from the index where it is current, else from the topic's entries. Times are those of the
     tick. A subscription that is Exclusive or Failover ignores delays: its type is not on disk.
     """
-    with open_reader(app.store) as reader:
-        chosen = iter_waiting(app, reader, selection, subscription)
+    from store.delayed.runs import open_runs
+
+    with open_reader(app.store) as reader, open_runs() as file:
+        chosen = iter_waiting(app, reader, selection, subscription, file)
         app.emit_rows((row for waiting in chosen for row in _due(waiting, until_ms)), DUE_COLUMNS)
 
 
@@ -101,7 +103,7 @@ class HistogramOptions:
     ],
     elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
     output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
-    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue],
+    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue, DiskFull],
     uses=["now", "spark"],
 )
 @delaying
@@ -110,8 +112,10 @@ class HistogramOptions:
 @pass_app
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:
     """Plot how many delayed messages fall due when."""
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
-        chosen = iter_waiting(app, reader, selection, options.subscription)
+    from store.delayed.runs import open_runs
+
+    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
+        chosen = iter_waiting(app, reader, selection, options.subscription, file)
         documents = [_document(waiting, app.now_ms) for waiting in chosen]
     if options.png is not None and documents:
         from pulsar_admin.plot import save_chart

@@ -14,7 +14,7 @@ from commands.delayed.listing import DUE_COLUMNS, message_row
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
-from store.errors import IndexCorrupt, InvalidValue, TopicNotFound
+from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.ledgers import open_reader
 from store.timespec import format_time_ms
 
@@ -39,7 +39,7 @@ class ReplayOptions:
         "pulsar-admin delayed replay acme/delayed/reminders --from-time 2026-11-21T10:00:00Z --until +1d --speed 60"
     ],
     output="A line a message, in order of time over all subscriptions: topic, subscription, tick, message id.",
-    errors=[TopicNotFound, InvalidValue, IndexCorrupt],
+    errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "progress"],
 )
 @delaying
@@ -62,9 +62,10 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
     from store.delayed.replay import iter_replay
+    from store.delayed.runs import open_runs
 
-    with open_reader(app.store) as reader:
-        waitings = list(iter_waiting(app, reader, selection, options.subscription))
+    with open_reader(app.store) as reader, open_runs() as file:
+        waitings = list(iter_waiting(app, reader, selection, options.subscription, file))
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)
         with app.progress(total, "messages", "delayed replay") as bar:

@@ -65,10 +65,6 @@ class DelayedRows:
         """Return the rows that CHOSEN (mask, slice or indexes in order) names."""
         return DelayedRows(self.times_ms[chosen], self.ledger_ids[chosen], self.entry_ids[chosen])
 
-    def floored(self, tick_ms: int) -> DelayedRows:
-        """Return the rows with times rounded down to TICK_MS, in order again."""
-        return sorted_rows(self.times_ms // tick_ms * tick_ms, self.ledger_ids, self.entry_ids)
-
 
 def no_rows() -> DelayedRows:
     """Return no messages."""

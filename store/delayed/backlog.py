@@ -39,14 +39,6 @@ class DelayScan:
         """Entries that are damaged."""
         return len(self.entry_scan.unreadable)
 
-    def rows(self, tick_ms: int = 1) -> DelayedRows:
-        """Return the delayed messages in order, with the times they are to be delivered at, rounded down to TICK_MS."""
-        found = [
-            DelayedRows(rows.times_ms // tick_ms * tick_ms, rows.ledger_ids, rows.entry_ids)
-            for _, rows in read_delayed([self])
-        ]
-        return join_rows(found) if len(found) != 1 else found[0].floored(tick_ms)
-
     def take(self, places: Places) -> DelayedRows:
         """Return the delayed messages among the entries at PLACES, read here; note what is damaged."""
         from store.scan.delays import due_times

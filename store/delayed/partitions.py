@@ -54,7 +54,11 @@ class PartitionSource:
 
     def all_rows(self) -> DelayedRows:
         """Return everything in the index, in order."""
-        return join_rows([rows for partition in self._partitions for rows in self.read(partition)])
+        return join_rows(list(self.iter_rows()))
+
+    def iter_rows(self) -> Iterator[DelayedRows]:
+        """Yield everything in the index, entry by entry; raises IndexCorrupt."""
+        return (rows for partition in self._partitions for rows in self.read(partition))
 
 
 def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Iterator[DelayedRows]:

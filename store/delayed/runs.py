@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,13 +78,26 @@ class Run:
         ]
         return DelayedRows(*columns)
 
+    def time_at(self, row: int) -> int:
+        """Return when ROW is due."""
+        if self.held is not None:
+            return int(self.held.times_ms[row])
+        return int.from_bytes(self._bytes(row * _COLUMN_BYTES, 1), sys.byteorder, signed=True)
+
+    def first_at(self, time_ms: int) -> int:
+        """Return the first row that is due at TIME_MS or later, the number of rows when none is."""
+        return bisect_left(range(self.rows), time_ms, key=self.time_at)
+
     def _bytes(self, offset: int, count: int) -> bytes:
         return os.pread(self.descriptor, count * _COLUMN_BYTES, self.offset + offset)
 
 
 @dataclass(slots=True)
 class SortedRuns:
-    """Rows given in any order, given back in order. ``counts``: partition start → rows, by the rules' granularity."""
+    """Rows given in any order, given back in order: all of them, or as a time wheel's source those of some time.
+
+    ``counts``: partition start → rows, by the rules' granularity.
+    """
 
     file: RunFile
     rules: IndexRules
@@ -114,6 +129,17 @@ class SortedRuns:
             pending, self._pending, self._pending_rows = self._pending, [], 0
             columns = zip(*((part.times_ms, part.ledger_ids, part.entry_ids) for part in pending), strict=True)
             self._runs.append(self.file.keep(sorted_rows(*(np.concatenate(column) for column in columns))))
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return what is due from START_MS on, before END_MS, in order."""
+        self.flush()
+        return join_rows([run.read(run.first_at(start_ms), run.first_at(end_ms)) for run in self._runs])
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return when the first message due at START_MS or later is due, None when there is none."""
+        self.flush()
+        found = ((run, run.first_at(start_ms)) for run in self._runs)
+        return min((run.time_at(row) for run, row in found if row < run.rows), default=None)
 
     def pieces(self) -> Iterator[tuple[int, DelayedRows]]:
         """Yield (partition start, rows) in order; a large partition in pieces of ``ENTRY_MESSAGES_MAX``, its last one smaller."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from store.codec.delayedindex import DelayedRows
+import numpy as np
+
+from store.codec.delayedindex import Array, DelayedRows
 from store.cursors import Cursor
-from store.delayed.backlog import DelayScan, parts_of
+from store.delayed.backlog import DelayScan, parts_of, read_delayed
 from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.partitions import PartitionSource
+from store.delayed.places import Place, Places, distinct
 from store.delayed.waiting import is_current
 from store.delayedindexes import find_index
 from store.errors import StoreError
@@ -20,8 +22,6 @@ from store.extent import pending_intervals
 from store.ledgers import EntryReader
 from store.topics import Topic
 
-Places = dict[tuple[int, int], int]
-"""(ledger, entry) → due time in ms."""
 _SHOWN = 3
 
 
@@ -53,20 +53,19 @@ class Verified:
 
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
-    """Compare the buckets and the index of CURSOR with the entries of TOPIC."""
+    """Compare the buckets and the index of CURSOR with the entries of TOPIC; in memory are about 20 bytes a delayed message."""
     scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
-    exact = _places(scan.rows())
+    exact = Places.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
-    held = [place for bucket in buckets if bucket.rows is not None for place in _places(bucket.rows)]
-    waiting = exact.keys()
+    in_buckets, stale = _held(exact, [bucket.rows for bucket in buckets if bucket.rows is not None])
     result = Verified(
         str(topic.name),
         cursor.name,
         len(exact),
         len(buckets),
-        len(waiting & set(held)),
-        len(waiting - set(held)),
-        len(set(held) - waiting),
+        in_buckets,
+        len(exact) - in_buckets,
+        stale,
         None,
     )
     if scan.missing or scan.unreadable:
@@ -79,31 +78,42 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     return result
 
 
-def _places(rows: DelayedRows) -> Places:
-    keys = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
-    return dict(zip(keys, rows.times_ms.tolist(), strict=True))
+def _held(exact: Places, parts: list[DelayedRows]) -> tuple[int, int]:
+    """Return how many of EXACT are in PARTS, and how many others are."""
+    held = np.zeros(len(exact), bool)
+    others = []
+    for rows in parts:
+        found = exact.find(rows)
+        held[found[found >= 0]] = True
+        others.append(rows.take(found < 0))
+    return int(held.sum()), len(distinct(others)[0])
 
 
 def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFinding]:
-    seen: Counter[tuple[int, int]] = Counter()
     for bucket in buckets:
         if bucket.rows is None:
             kind = "bucket-ledger-gone" if bucket.is_gone else "bucket-damaged"
             yield DelayedFinding("problem", kind, f"{bucket.key}: {bucket.problem}", 0, bucket.ledger_id)
             continue
-        seen.update(zip(bucket.rows.ledger_ids.tolist(), bucket.rows.entry_ids.tolist(), strict=True))
-        places = _places(bucket.rows)
-        wrong = [place for place, due in places.items() if exact.get(place, due) != due]
-        if wrong:
+        found = exact.find(bucket.rows)
+        is_here = found >= 0
+        is_wrong = is_here.copy()
+        is_wrong[is_here] = exact.times_ms[found[is_here]] != bucket.rows.times_ms[is_here]
+        wrong, _ = distinct([bucket.rows.take(is_wrong)])
+        if len(wrong):
             text = f"{bucket.key}: {len(wrong)} messages at another time than their entries say: {_text(wrong)}"
             yield DelayedFinding("problem", "bucket-time-differs", text, len(wrong), bucket.ledger_id)
-        inside = range(bucket.first_ledger_id, bucket.last_ledger_id + 1)
-        absent = [place for place in exact if place[0] in inside and place not in places]
-        if absent:
-            text = f"{bucket.key} holds none of {len(absent)} delayed messages of its ledgers: {_text(absent)}"
+        inside = exact.between(bucket.first_ledger_id, bucket.last_ledger_id)
+        held = np.zeros(len(exact), bool)
+        held[found[is_here]] = True
+        absent = inside.start + np.flatnonzero(~held[inside])
+        if len(absent):
+            listed = _text_of(exact, absent)
+            text = f"{bucket.key} holds none of {len(absent)} delayed messages of its ledgers: {listed}"
             yield DelayedFinding("note", "in-no-bucket", text, len(absent), bucket.ledger_id)
-    doubles = [place for place, count in seen.items() if count > 1]
-    if doubles:
+    places, counts = distinct(bucket.rows for bucket in buckets if bucket.rows is not None)
+    doubles = places[counts > 1]
+    if len(doubles):
         text = f"{len(doubles)} messages are in two buckets: {_text(doubles)}"
         yield DelayedFinding("problem", "double", text, len(doubles))
     firsts = sorted((bucket.first_ledger_id, bucket.last_ledger_id, bucket.key) for bucket in buckets)
@@ -122,26 +132,62 @@ def _index_findings(
         if index is None:
             return
         result.indexed = index.messages
-        source = PartitionSource(reader, index)
-        rows = source.all_rows()
+        compared = _compare(exact, PartitionSource(reader, index), index.rules.tick_ms)
     except StoreError as error:
         yield DelayedFinding("problem", "index-damaged", f"{error.message}; {again} --rebuild")
         return
     if not is_current(topic, cursor, index):
         yield DelayedFinding("note", "index-behind", f"the index is behind the topic or its acknowledgements: {again}")
         return
-    places = _places(rows)
-    # Partitions keep the tick that they were made with; none is wider than the widest of them.
-    tick_ms = index.rules.tick_ms
-    wrong = [place for place in places if place not in exact or not 0 <= exact[place] - places[place] < tick_ms]
-    absent = [place for place in exact if place not in places]
-    for kind, found in (("index-surplus", wrong), ("index-lacks", absent)):
-        if found or len(rows) != len(places):
-            text = f"the index differs from the topic in {len(found)} messages: {_text(found)}; {again} --rebuild"
-            yield DelayedFinding("problem", kind, text, len(found))
+    absent = np.flatnonzero(~compared.held)
+    surplus = len(compared.wrong), _text(compared.wrong)
+    for kind, (count, listed) in (("index-surplus", surplus), ("index-lacks", (len(absent), _text_of(exact, absent)))):
+        if count or compared.has_doubles:
+            text = f"the index differs from the topic in {count} messages: {listed}; {again} --rebuild"
+            yield DelayedFinding("problem", kind, text, count)
 
 
-def _text(places: Iterable[tuple[int, int]]) -> str:
-    listed = sorted(places)
-    shown = ", ".join(f"{ledger}:{entry}" for ledger, entry in listed[:_SHOWN])
-    return shown + (" …" if len(listed) > _SHOWN else "")
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An index beside the topic. ``held``: which messages it has, a mask; ``wrong``: places of those it should not have so."""
+
+    held: Array
+    wrong: Array
+    has_doubles: bool
+
+
+def _compare(exact: Places, source: PartitionSource, tick_ms: int) -> _Compared:
+    """Return what the index of SOURCE says, read entry by entry; raises IndexCorrupt.
+
+    Partitions keep the tick that they were made with; none is wider than TICK_MS, the widest of them.
+    """
+    held = np.zeros(len(exact), bool)
+    inside = 0
+    wrong, unknown = [], []
+    for rows in source.iter_rows():
+        found = exact.find(rows)
+        is_here = found >= 0
+        here = found[is_here]
+        held[here] = True
+        inside += len(here)
+        early = exact.times_ms[here] - rows.times_ms[is_here]
+        is_right = is_here.copy()
+        is_right[is_here] = (early >= 0) & (early < tick_ms)
+        wrong.append(rows.take(~is_right))
+        unknown.append(rows.take(~is_here))
+    different = len(distinct(unknown)[0])
+    has_doubles = inside != int(held.sum()) or sum(map(len, unknown)) != different
+    return _Compared(held, distinct(wrong)[0], has_doubles)
+
+
+def _text(places: Array) -> str:
+    """Return the first of PLACES, (ledger, entry) rows in order."""
+    return _joined([(ledger, entry) for ledger, entry in places[:_SHOWN].tolist()], len(places))
+
+
+def _text_of(exact: Places, chosen: Array) -> str:
+    return _joined([exact.place(index) for index in chosen[:_SHOWN].tolist()], len(chosen))
+
+
+def _joined(shown: list[Place], count: int) -> str:
+    return ", ".join(f"{ledger}:{entry}" for ledger, entry in shown) + (" …" if count > _SHOWN else "")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from store.codec.delayedindex import DelayedRows
 from store.codec.delayedpolicy import IndexRules
 from store.cursors import Cursor
-from store.delayed.backlog import DelayScan, intervals_of, parts_of
+from store.delayed.backlog import DelayScan, intervals_of, parts_of, read_delayed
 from store.delayed.build import rules_of
 from store.delayed.partitions import PartitionSource
-from store.delayed.runs import cut
-from store.delayed.wheel import RowsSource, Source
+from store.delayed.runs import RunFile, SortedRuns
+from store.delayed.wheel import Source
 from store.delayedindexes import Index, find_index
 from store.extent import pending_intervals, subtract
 from store.ledgers import EntryReader
@@ -85,17 +85,22 @@ class Waiting:
         return int(early.times_ms[0]), int(late.times_ms[-1])
 
 
-def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor) -> Waiting:
-    """Return what CURSOR waits for; its index is used when it covers exactly what waits. Raises IndexCorrupt, Unsupported."""
+def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Waiting:
+    """Return what CURSOR waits for, good while FILE is open; its index is used when it covers exactly what waits.
+
+    Else FILE takes the rows that memory does not. Raises IndexCorrupt, Unsupported, DiskFull.
+    """
     rules = rules_of(reader.txn, topic)
     index = find_index(reader.txn, topic.name, cursor.name)
     if index is not None and is_current(topic, cursor, index):
         loads = tuple(Load(part.start_ms, part.width_ms, part.messages) for part in index.partitions)
         return Waiting(str(topic.name), cursor.name, index.rules, PartitionSource(reader, index), loads, index)
-    rows = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state))).rows(rules.tick_ms)
-    width = rules.granularity_ms
-    found = tuple(Load(start_ms, width, len(part)) for start_ms, part in cut(rows, width))
-    return Waiting(str(topic.name), cursor.name, rules, RowsSource(rows), found)
+    found = SortedRuns(file, rules)
+    for _, rows in read_delayed([DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))]):
+        found.add(rows)
+    found.flush()
+    loads = tuple(Load(start_ms, rules.granularity_ms, count) for start_ms, count in sorted(found.counts.items()))
+    return Waiting(str(topic.name), cursor.name, rules, found, loads)
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from store.codec.delayedindex import DelayedRows, no_rows
+from store.codec.delayedindex import DelayedRows
 from store.codec.delayedpolicy import IndexRules
 
 
@@ -161,20 +161,3 @@ def _give(window: _Window, now_ms: int) -> Iterator[Dispatch]:
         found = window.take(window.slot - 1)
         if found is not None:
             yield found
-
-
-class RowsSource:
-    """A source in memory: rows in order."""
-
-    def __init__(self, rows: DelayedRows | None = None) -> None:
-        self.rows = no_rows() if rows is None else rows
-
-    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return the rows of that time."""
-        low, high = np.searchsorted(self.rows.times_ms, [start_ms, end_ms])
-        return self.rows.take(slice(int(low), int(high)))
-
-    def next_time_ms(self, start_ms: int) -> int | None:
-        """Return the first time at or after START_MS."""
-        index = int(np.searchsorted(self.rows.times_ms, start_ms))
-        return int(self.rows.times_ms[index]) if index < len(self.rows) else None

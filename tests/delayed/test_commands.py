@@ -14,6 +14,7 @@ import pytest
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.cursors import read_cursor
 from store.delayed.buckets import iter_buckets
+from store.delayed.runs import open_runs
 from store.delayed.waiting import open_waiting
 from store.ledgers import open_reader
 from store.meta import open_store
@@ -150,11 +151,11 @@ def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
 def test_index_equals_the_brokers_buckets(name: str, state: str) -> None:
     """What buckets hold and still waits has the same time in both, rounded down to the tick; the rest is of newer ledgers."""
-    with open_store(imported(name, state)) as store, open_reader(store) as reader:
+    with open_store(imported(name, state)) as store, open_reader(store) as reader, open_runs() as file:
         topic = read_topic(reader.txn, parse_topic(TOPIC))
         cursor = read_cursor(reader.txn, reader, topic, "workers")
         buckets = list(iter_buckets(reader, cursor))
-        found = open_waiting(reader, topic, cursor).source.load(0, 2**62)
+        found = open_waiting(reader, topic, cursor, file).source.load(0, 2**62)
     assert buckets
     mine = dict(
         zip(zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), strict=True), found.times_ms.tolist(), strict=True)

@@ -57,6 +57,9 @@ def test_as_a_plain_sort(span: int, count: int) -> None:
         for start, group in groupby(pieces, key=lambda piece: piece[0]):
             sizes = [len(part) for _, part in group]
             assert all(size == 16 for size in sizes[:-1]), start
+        for low, high in ((-50, span + 10), (span // 3, span // 2), (span // 2, span // 2 + 10)):
+            assert listed(found.load(low, high)) == [row for row in wanted if low <= row[0] < high]
+            assert found.next_time_ms(low) == min((time for time, _, _ in wanted if time >= low), default=None)
         # Neither how the rows came nor what else is in the file matters.
         assert [(start, listed(part)) for start, part in beside.pieces()] == pieces
         assert [(start, listed(part)) for start, part in whole.pieces()] == pieces

@@ -10,7 +10,7 @@ import pytest
 
 from store.codec.delayedindex import DelayedRows, sorted_rows
 from store.codec.delayedpolicy import IndexRules
-from store.delayed.wheel import RowsSource, TimeWheel
+from store.delayed.wheel import TimeWheel
 
 Key = tuple[int, int]
 
@@ -86,6 +86,21 @@ def rows_of(*times: int) -> DelayedRows:
     return DelayedRows(
         np.array(times, np.int64), np.full(len(times), 1, np.int64), np.arange(len(times), dtype=np.int64)
     )
+
+
+class RowsSource:
+    """Rows in memory, in order."""
+
+    def __init__(self, rows: DelayedRows) -> None:
+        self.rows = rows
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        low, high = np.searchsorted(self.rows.times_ms, [start_ms, end_ms])
+        return self.rows.take(slice(int(low), int(high)))
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        index = int(np.searchsorted(self.rows.times_ms, start_ms))
+        return int(self.rows.times_ms[index]) if index < len(self.rows) else None
 
 
 def test_memory_is_two_windows() -> None:
