@@ -67,8 +67,8 @@ class EntryFiles:
         return self._descriptor(file_id)[1].path
 
     def path_of(self, file_id: int) -> Path:
-        """Return where a file is, found to be the one imported."""
-        return self._descriptor(file_id)[1].locate(self._store.path)
+        """Return where a file is, found to be the one imported; absolute, for processes that stand elsewhere."""
+        return self._descriptor(file_id)[1].locate(self._store.path).absolute()
 
     def log(self, file_id: int) -> LogFile:
         return self._descriptor(file_id)[1]

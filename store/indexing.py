@@ -179,7 +179,8 @@ def _damage(file_id: int, problem: Problem) -> Damage:
 
 
 def _part_of(store: Store, log: LogFile) -> Slice:
-    return Slice(str(log.locate(store.path)), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
+    path = log.locate(store.path).absolute()
+    return Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
 
 
 def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:

@@ -90,7 +90,7 @@ def _blank(store: Store, log: LogFile) -> LogFile:
     """Return the row of a file of STORE that is to be scanned from its beginning, its path good elsewhere, too."""
     return replace(
         log,
-        path=str(log.locate(store.path)),
+        path=str(log.locate(store.path).absolute()),
         next_offset=0,
         records=0,
         problems=0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.index import BLOCK_HEADER, block_key, ledger_key
 from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
-from store.meta import Store, Txn, open_store
+from store.meta import Txn, open_store
 from store.names import Position
 from store.owners import Owner, put_owners
 from store.tree import Node, put_node, read_node, tree_key
@@ -212,9 +213,31 @@ def test_command(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     assert cli("--store", path, "store", "check").exit_code == 0
 
 
+def test_a_store_named_from_where_one_stands(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own entry logs are found, too, when the files are read again into a store elsewhere."""
+    path = copied("small", "clean", tmp_path)
+    cli("--store", path, "compaction", "run", "acme/orders/compacted")
+    monkeypatch.chdir(path.parent)
+    for words in (("check", "--deep"), ("index",), ("index", "--rebuild"), ("check", "--deep")):
+        answer = cli("--store", path.name, "store", *words)
+        assert answer.exit_code == 0, answer.stderr
+
+
+def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:
+    """A copy of a store whose files have other times has not grown; one byte more is growth."""
+    path = copied("small", "clean", tmp_path)
+    cli("--store", path, "compaction", "run", "acme/orders/compacted")
+    (own,) = (path / "entries").glob("own-*.log")
+    os.utime(own, (1, 1))
+    found = [one for one in findings(path) if one.where == str(own)]
+    assert [(one.severity, one.code) for one in found] == [("note", "file-touched")]
+    own.write_bytes(own.read_bytes() + b"\0")
+    found = [one for one in findings(path) if one.where == str(own)]
+    assert [(one.severity, one.code) for one in found] == [("note", "file-grown")]
+
+
 def test_check_only_reads(tmp_path: Path) -> None:
     path = Path(shutil.copytree(imported("small", "crashed"), tmp_path / "s"))
     before = (path / "meta" / "data.mdb").read_bytes()
     assert isinstance(findings(path, deep=True), list)
     assert (path / "meta" / "data.mdb").read_bytes() == before
-    assert Store

@@ -74,7 +74,14 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
             "bring it back, or do without it: pulsar-admin store refresh --forget",
             fileId=log.file_id,
         )
-    if state == "grown":
+    if state == "grown" and log.locate(store.path).stat().st_size == log.size_bytes:
+        yield note(
+            "file-touched",
+            where,
+            "its time of change is another than at import, its size is not",
+            "read it with: pulsar-admin store check --deep",
+        )
+    elif state == "grown":
         yield note(
             "file-grown", where, "more was written to it since import", "read it with: pulsar-admin store refresh"
         )

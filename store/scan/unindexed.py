@@ -38,7 +38,7 @@ def find_unindexed(
 
     The third of STORE is told bytes as they are scanned.
     """
-    paths = [str(log.locate(store[0].path)) for log in iter_logs(store[1])]
+    paths = [str(log.locate(store[0].path).absolute()) for log in iter_logs(store[1])]
     files = list(local_files(paths))
     operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
     best: tuple[Position, int] | None = None
