@@ -24,6 +24,7 @@ from store.meta import DATABASES, Store, Txn
 from store.owners import find_owners, put_owners, references
 from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
+_DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 1
 FORWARD_KEYS = {
@@ -279,10 +280,19 @@ def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
             hint=f"do it again with: pulsar-admin store undo {touched[-1].change}",
             change=change.change,
         )
-    by = f"change {touched[-1].change} ({touched[-1].command})" if touched else "something outside the audit log"
+    hint = ""
+    if touched:
+        by = f"change {touched[-1].change} ({touched[-1].command})"
+        hint = f"undo that first: pulsar-admin store undo {touched[-1].change}"
+    elif step.database == "delayed" and step.key.startswith(_DELAYED_INDEX):
+        by = "a delayed build"
+        hint = "the widths alone can be set as they were: pulsar-admin namespaces enable-delayed-message"
+    else:
+        by = "something outside the audit log"
+    key = step.key.decode("utf-8", "replace").replace("\0", " ")
     raise UndoConflict(
-        f"change {change.change} cannot be undone: {by} touched {step.database} {step.key.decode('utf-8', 'replace')} since",
-        hint=f"undo that first: pulsar-admin store undo {touched[-1].change}" if touched else "",
+        f"change {change.change} cannot be undone: {by} touched {step.database} {key} since",
+        hint=hint,
         change=change.change,
         later=touched[-1].change if touched else None,
     )

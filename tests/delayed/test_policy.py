@@ -13,7 +13,8 @@ from store.meta import open_store
 from store.plans.base import Plan, apply_plan, put_value_step
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
-from tests.delayed.world import build, held, index_of
+from tests.delayed.test_build import skip
+from tests.delayed.world import TOPIC, build, held, index_of
 from tests.stores import copied
 
 NAMESPACE = "acme/delayed"
@@ -94,6 +95,31 @@ def test_split_cuts_indexes_in_the_same_change(cli: Cli, path: Path) -> None:
     assert rows_of(path, "tree", "delayed") == rows
     with open_store(path) as store:
         assert [held(store, subscription) for subscription in ("workers", "audit")] == before
+
+
+def test_undo_of_a_split_after_a_build_is_refused(cli: Cli, path: Path) -> None:
+    """The build's directory names ledgers that the old one does not: nothing is written, and what was built stays."""
+    enable = ("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-o", "json")
+    cli(*enable, "-p", "1d")
+    with open_store(path, writable=True) as store:
+        build(store, "workers")
+        build(store, "audit")
+    change = cli(*enable, "-p", "10m", "--split").json["change"]
+    with open_store(path, writable=True) as store:
+        skip(store, "audit", 40)
+    skipped = cli("--store", path, "store", "log", "-o", "json").json
+    assert cli("--store", path, "delayed", "build", TOPIC, "-s", "audit").exit_code == 0
+    assert cli("--store", path, "store", "log", "-o", "json").json == skipped
+    rows = rows_of(path, "tree", "delayed")
+    refused = cli("--store", path, "store", "undo", change, "-o", "json")
+    assert refused.error["code"] == "undo-conflict"
+    assert f"a delayed build touched delayed index {TOPIC} audit since" in refused.error["message"]
+    assert rows_of(path, "tree", "delayed") == rows
+    # A later change of the policy is named as what it is.
+    later = cli(*enable, "-p", "1h").json["change"]
+    refused = cli("--store", path, "store", "undo", change, "-o", "json")
+    assert f"change {later} (" in refused.error["message"]
+    assert f"store undo {later}" in refused.error["hint"]
 
 
 def by_subscription(row: dict[str, str]) -> str:
