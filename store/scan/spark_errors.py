@@ -6,13 +6,15 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
+from store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
 _LEFT_BEHIND = ("worker exited unexpectedly", "ExecutorLostFailure", "Job aborted", "Python worker failed")
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ArrowMemoryError", "exit code 137", "Container killed by YARN")
 _TEXT_BYTES = 300
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
+_REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
 
 
 def cause_of(text: str) -> str:
@@ -37,6 +39,17 @@ def job_error(text: str) -> StoreError:
         hint = "look into the executors' logs; a killed process is often out of memory"
         return LimitExceeded(f"a Spark worker died again and again: {cause}", hint=hint)
     return Refused(f"Spark gave the job up: {cause}", hint="--verbose shows Spark's own messages")
+
+
+def check_form(master: str | None, remote: str | None) -> None:
+    """Raise InvalidValue for what Spark would not take for a master or a Connect server, which it says after seconds only."""
+    if remote and not _REMOTE.fullmatch(remote):
+        raise InvalidValue(
+            f"--spark-remote {remote} is no Spark Connect URL", hint="write sc://host:15002", value=remote
+        )
+    if master and not _MASTER.fullmatch(master):
+        hint = "write local[2], local[*], spark://host:7077, yarn or k8s://https://host:6443"
+        raise InvalidValue(f"--spark-master {master} is no Spark master", hint=hint, value=master)
 
 
 def check_address(url: str) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from store.errors import MissingComponent, Refused
-from store.scan.spark_errors import cause_of, check_address
+from store.scan.spark_errors import cause_of, check_address, check_form
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,8 @@ def pack_code(folder: Path) -> Path:
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Open a session with our code on its executors, and stop it at the end.
 
-    Raises MissingComponent (no pyspark, no Java), Refused (the master or the Connect server is not there).
+    Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
+    is not there).
     """
     try:
         import pyspark  # noqa: F401 - whether it is there
@@ -111,6 +112,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
         raise MissingComponent(
             f"pyspark is not installed: {error}", hint="pip install pyspark, or run without --spark"
         ) from error
+    check_form(options.master, options.remote)
     check_address(options.remote or options.master or "")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
         session = _connect(options) if options.remote else _start(options)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
-from store.scan.spark_errors import cause_of, check_address, job_error
+from store.scan.spark_errors import cause_of, check_address, check_form, job_error
 from tests.conftest import Cli
 
 _LOST = """An error occurred while calling o85.count.
@@ -93,9 +93,30 @@ def test_a_master_that_is_not_there_ends_work_on_many(cli: Cli, demo_store: Path
     assert "note: " not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("master", "host:7077"), ("master", "local[]"), ("remote", "host:15002")]
+)
+def test_no_master_of_a_kind_that_spark_knows(cli: Cli, demo_store: Path, option: str, value: str) -> None:
+    result = cli("--store", demo_store, "ledgers", "verify", f"--spark-{option}", value)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: --spark-{option} {value} is no Spark ")
+
+
 def test_other_masters_are_left_to_spark() -> None:
-    for url in ("", "local[2]", "yarn", "k8s://https://127.0.0.1:1"):
+    for url in (
+        "",
+        "local",
+        "local[2]",
+        "local[*]",
+        "local[2,3]",
+        "yarn",
+        "k8s://https://127.0.0.1:1",
+        "local-cluster[2,1,1024]",
+    ):
+        check_form(url, None)
         check_address(url)
+    check_form("spark://one:7077,two:7077", None)
+    check_form(None, "sc://127.0.0.1:1/;token=x")
 
 
 class Stripped:
