@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store.catalog import find_log
+from store.codec.compactedentry import decode_compacted_entry
 from store.codec.digest import DIGEST_SIZE
 from store.codec.index import Block
 from store.codec.message import decode_entry_times
+from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
 from store.errors import EntryCorrupt, StoreError
 from store.inventory import missing_ranges
 from store.ledgers import EntryReader, Ledger, iter_blocks, read_ledger
@@ -70,7 +72,9 @@ def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: i
 
     Raises LedgerNotFound; a bad entry is a row.
     """
-    end = read_ledger(reader.txn, ledger_id).last_entry_id
+    ledger = read_ledger(reader.txn, ledger_id)
+    is_compacted = ledger.metadata is not None and ledger.metadata.custom.get(COMPONENT) == COMPACTED_COMPONENT
+    end = ledger.last_entry_id
     stop = end + 1 if last is None else min(end, last) + 1
     expected = first
     for block in iter_blocks(reader.txn, ledger_id, first):
@@ -79,12 +83,12 @@ def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: i
             if last is not None and entry_id > last:
                 break
             yield from (EntryRow(ledger_id, lost, "missing") for lost in range(expected, min(entry_id, stop)))
-            yield _entry_row(reader, block, index)
+            yield _entry_row(reader, block, index, is_compacted)
             expected = entry_id + 1
     yield from (EntryRow(ledger_id, lost, "missing") for lost in range(expected, stop))
 
 
-def _entry_row(reader: EntryReader, block: Block, index: int) -> EntryRow:
+def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool) -> EntryRow:
     place = file_id, offset, size = block.place(index)
     log = find_log(reader.txn, file_id)
     found = EntryRow(block.ledger_id, block.entry_id(index), "ok", log.path if log else None, offset, size)
@@ -94,7 +98,10 @@ def _entry_row(reader: EntryReader, block: Block, index: int) -> EntryRow:
         return replace(found, state=error.message)
     publish_ms: int | None
     try:
-        publish_ms, broker_ms = decode_entry_times(entry.payload)
+        payload: bytes | memoryview = entry.payload
+        if is_compacted:
+            payload = decode_compacted_entry(payload, "entry").headers_and_payload
+        publish_ms, broker_ms = decode_entry_times(payload)
     except EntryCorrupt:
         publish_ms = broker_ms = None  # a cursor's, schema's … entry
     return replace(

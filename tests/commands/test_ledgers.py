@@ -68,6 +68,16 @@ def test_entries(cli: Cli) -> None:
     )
 
 
+def test_entries_of_a_compacted_ledger_have_the_times_of_what_they_hold(cli: Cli) -> None:
+    """As the broker gave them to a reader with read-compacted; these have no tail behind the horizon."""
+    recorded = oracle("small")["topics"]["acme/orders/compacted"]["compacted_messages"]
+    wanted = {(ledger_id, entry_id): publish_ms for ledger_id, entry_id, _, publish_ms, *_ in recorded}
+    store = imported("small", "clean")
+    status = cli("--store", store, "compaction", "status", "acme/orders/compacted", "-o", "json").json
+    rows = cli("--store", store, "ledgers", "entries", status["ledger"]["ledgerId"], "-o", "json").json
+    assert [row["publishTime"] for row in rows] == [wanted[place] for place in sorted(wanted)]
+
+
 def test_entries_of_a_cursor_ledger_have_no_time(cli: Cli) -> None:
     rows = cli("--store", imported("small", "clean"), "ledgers", "entries", "113", "-o", "json").json
     assert [(row["state"], row["publishTime"]) for row in rows] == [("ok", None), ("ok", None)]
