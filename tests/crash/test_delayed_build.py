@@ -1,0 +1,130 @@
+"""``delayed build`` killed at every step: the index stays as it was, and the same command makes what an undisturbed one makes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_admin.cli import run
+from store.catalog import iter_logs
+from store.delayed import build as building
+from store.logwriter import LogWriter, WrittenLedgers
+from store.meta import open_store
+from tests.commands.changing import rows_of
+from tests.conftest import Cli
+from tests.delayed.test_build import skip
+from tests.delayed.world import TOPIC, held, sent, waiting
+from tests.stores import copied
+
+SUBSCRIPTIONS = ("audit", "workers")
+NOW = "2026-11-21T09:30:00Z"
+
+
+def killing(original: Callable[..., Any], calls: int, *, before: bool) -> Callable[..., Any]:
+    """Return ORIGINAL, which ends the process before or after it was called CALLS times."""
+    left = calls
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if before and not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments, **options)
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    return counted
+
+
+STEPS = [
+    (building, "read_drafts", 1, True, 0),
+    (building, "finish_draft", 2, False, 0),
+    (LogWriter, "_append", 1, True, 0),
+    (LogWriter, "_append", 2, False, 0),
+    (LogWriter, "_seal", 1, False, 0),
+    (WrittenLedgers, "index", 1, False, 0),
+    (building, "put_index", 1, True, 0),
+    (building, "put_index", 1, False, 0),
+    (building, "apply_draft", 1, False, 1),
+    (WrittenLedgers, "index", 2, True, 1),
+    (building, "put_index", 2, False, 1),
+    (building, "apply_draft", 2, False, 2),
+]
+"""What ends the process: whose function, at which call, before it or behind it; how many indexes are made by then."""
+Step = tuple[Any, str, int, bool, int]
+
+
+def build_command(path: Path) -> list[str]:
+    return ["--store", str(path), "delayed", "build", TOPIC, "--now", NOW, "-q"]
+
+
+def killed_build(path: Path, step: Step) -> None:
+    owner, name, calls, before, _ = step
+    child = os.fork()
+    if child == 0:
+        setattr(owner, name, killing(getattr(owner, name), calls, before=before))
+        run(build_command(path))
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def indexes(path: Path) -> dict[bytes, bytes]:
+    return rows_of(path, "delayed")["delayed"]
+
+
+def findings(cli: Cli, path: Path) -> list[Any]:
+    return [
+        row for row in cli("--store", path, "store", "check", "-o", "jsonl").json_lines if row["severity"] != "summary"
+    ]
+
+
+def leaked(cli: Cli, path: Path) -> list[int]:
+    rows = cli("--store", path, "ledgers", "orphans", "-o", "jsonl").json_lines
+    return [row["ledgerId"] for row in rows if row["reason"] == "leaked-index"]
+
+
+def strays(path: Path) -> set[Path]:
+    """Files of entries that no row of the catalogue names."""
+    with open_store(path) as store, store.read() as txn:
+        named = {Path(log.path).name for log in iter_logs(txn)}
+    return {file for file in (path / "entries").iterdir() if file.name not in named}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step[1]}-{step[2]}-{'before' if step[3] else 'after'}")
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
+def test_killed_anywhere(begun: bool, step: Step, cli: Cli, tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    if begun:  # indexes that are there, and are to lose messages
+        assert cli(*build_command(path)).exit_code == 0
+        with open_store(path, writable=True) as store:
+            for subscription in SUBSCRIPTIONS:
+                skip(store, subscription, 40)
+    whole = Path(shutil.copytree(path, tmp_path / "whole"))
+    assert cli(*build_command(whole)).exit_code == 0
+    before, wanted, known = indexes(path), indexes(whole), findings(cli, whole)
+    assert all(before.get(key) != row for key, row in wanted.items())
+    killed_build(path, step)
+    after = indexes(path)
+    assert sum(after.get(key) == row for key, row in wanted.items()) == step[4]
+    assert all(row in (before.get(key), wanted[key]) for key, row in after.items())
+    assert cli(*build_command(path)).exit_code == 0
+    # Directories, ledger ids and all: what the killed run wrote took no id.
+    assert indexes(path) == wanted
+    assert leaked(cli, path) == leaked(cli, whole)
+    left = [row for row in findings(cli, path) if row not in known]
+    assert {(row["code"], row["where"]) for row in left} == {("stray-file", str(file)) for file in strays(path)}
+    for file in strays(path):
+        file.unlink()
+    assert findings(cli, path) == known
+    with open_store(path) as store:
+        for subscription in SUBSCRIPTIONS:
+            still = waiting(store, subscription)
+            found = sorted(place for _, *place in held(store, subscription))
+            assert found == sorted(list(place) for place in sent("small") if place in still)
