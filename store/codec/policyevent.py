@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from store.codec.avro import avro_decoder, avro_encoder
@@ -59,7 +59,7 @@ class AvroSchema:
 
 def builtin_schema() -> bytes:
     """Return the definition of ``PulsarEvent`` as Pulsar 4.0.8 registers it."""
-    return (Path(__file__).parent.parent / "proto" / "pulsar_event.avsc").read_bytes()
+    return (files("store.proto") / "pulsar_event.avsc").read_bytes()  # also in an archive of packages
 
 
 def event_key(topic: TopicName, *, is_global: bool = False) -> str:

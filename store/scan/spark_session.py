@@ -84,7 +84,7 @@ def _java_version(java: Path) -> int | None:
 
 
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in FOLDER with our packages as they are imported here."""
+    """Return a .zip in FOLDER with our packages as they are imported here, and the data that they read."""
     archive = folder / "pulsar_admin_toolkit.zip"
     with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
         for name in _PACKAGES:
@@ -94,7 +94,7 @@ def pack_code(folder: Path) -> Path:
                     f"the package {name} is not installed", hint="install pulsar-admin-toolkit again"
                 )
             root = Path(package.origin).parent
-            for file in sorted(root.rglob("*.py")):
+            for file in sorted((*root.rglob("*.py"), *root.rglob("*.avsc"))):
                 zipped.write(file, Path(name) / file.relative_to(root))
     return archive
 
