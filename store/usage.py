@@ -30,8 +30,8 @@ _KEPT_SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class FileUsage:
     """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
-    ones; ``other_bytes``: header, ledgers map, copies that another file replaced, damage, unwritten space. ``freed``: garbage
-    collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
+    ones; ``other_bytes``: header, ledgers map, copies that another file or bookie holds, damage, unwritten space. ``freed``:
+    garbage collection would delete it, for sure. ``kept_for``: the owners of its largest live ledgers."""
 
     path: str
     kind: str
@@ -104,6 +104,8 @@ def _file_usage(log: LogFile, shares: dict[tuple[int, int], _Share], names: Name
     largest = sorted(alive, key=lambda ledger_id: -alive[ledger_id])
     kept = dict.fromkeys(names[ledger_id][0] for ledger_id in largest)
     is_log = log.kind == "entry-log"
+    # The index knows one place of an entry: other records may be replicas of what is alive.
+    all_known = sum(share.entries for (file_id, _), share in shares.items() if file_id == log.file_id) == log.records
     return FileUsage(
         path=log.path,
         kind=log.kind,
@@ -113,7 +115,7 @@ def _file_usage(log: LogFile, shares: dict[tuple[int, int], _Share], names: Name
         other_bytes=log.size_bytes - all_bytes,
         ledgers=len(here),
         live_ledgers=len(alive),
-        freed=is_log and not alive and log.size_bytes > HEADER_BYTES,
+        freed=is_log and not alive and all_known and log.size_bytes > HEADER_BYTES,
         kept_for=tuple(kept)[:_KEPT_SHOWN] if is_log else (),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from store.codec.logscan import Record, iter_records
 from store.meta import open_store
 from store.tree import find_node
 from store.usage import DELETED, read_usage
+from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import world
 
@@ -39,3 +42,24 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
     deleted = next(row for row in usage.owners if row.owner == DELETED)
     assert deleted.bytes == dead.total()
     assert sum(row.bytes for row in usage.owners) == live.total() + dead.total()
+
+
+def test_no_log_is_free_that_holds_a_copy_of_what_lives(tmp_path: Path, cli: Cli) -> None:
+    """Two bookies with the same entries: the index counts each entry on one of them, and the other keeps its logs all the same."""
+    source = tmp_path / "cluster"
+    shutil.copytree(world("small") / "clean" / "metadata", source / "metadata")
+    for bookie in ("bookkeeper0", "bookkeeper1"):
+        current = source / bookie / "current"
+        current.mkdir(parents=True)
+        for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log"):
+            shutil.copy(log, current)
+    cli("--store", tmp_path / "pulsar-store", "store", "import", "standalone", source)
+    copies = 0
+    with open_store(tmp_path / "pulsar-store") as store, store.read() as txn:
+        for file in read_usage(store, txn).files:
+            records = iter_records(Path(file.path).read_bytes(), file.path) if file.size_bytes else ()
+            ledgers = {item.ledger_id for item in records if isinstance(item, Record) and item.ledger_id >= 0}
+            lives = any(find_node(txn, ledger_path(ledger_id)) is not None for ledger_id in ledgers)
+            copies += lives and not file.live_bytes
+            assert not (lives and file.freed), file.path
+    assert copies
