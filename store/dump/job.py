@@ -64,6 +64,8 @@ def iter_batches(
             if slow is not None and options.value:
                 undecoded += len(batch) - batch.column("valueError").null_count
             yield batch
+            del batch
+        del batches  # not kept while the next are fetched
         advance(entries)
     if undecoded:
         dumped.problems.append(EntryCorrupt(f"{topic.name}: {undecoded} values cannot be decoded; valueError says why"))
@@ -144,6 +146,7 @@ def dump_directory(
         for topic in topics:
             for batch in iter_batches(reader, topic, options, dumped, advance):
                 directory.add(str(topic.name), batch)
+                del batch
     return _report(target, options, len(topics), dumped, directory), dumped.problems
 
 

@@ -28,7 +28,7 @@ Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 CONTENT_PIECE_BYTES = (
     16 << 20
 )  # of entries whose contents come back: an executor holds them four times, packed and unpacked
-_CONTENT_UNIT_BYTES = 128  # count as one entry of a round
+_CONTENT_UNIT_BYTES = 64  # count as one entry of a round: with what a large entry takes here, 64 MiB wait for it
 LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
 
 
@@ -107,13 +107,18 @@ def rows_on(
     groups = scan.groups()
     for places, row in run_places(scan.reader.engine, work, scan.reader.files, groups, work.weight, piece_bytes):
         if row is None or not row["ids"]:
-            for batch in scan.read_here(places):
-                entries = found.chosen(batch)
-                yield len(entries), list(convert(entries))
+            yield from _rows_here(found, places, convert)
         else:
             ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
             yield len(ids), list(_in_order(ids, row, slow, finish))
         scan.reader.advance(places.bytes)
+
+
+def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Yield (entries, their rows) at PLACES, read here. A function, so that a large entry is not kept beyond its end."""
+    for batch in found.scan.read_here(places):
+        entries = found.chosen(batch)
+        yield len(entries), list(convert(entries))
 
 
 def _in_order(

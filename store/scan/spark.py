@@ -20,7 +20,7 @@ from store.errors import LimitExceeded
 from store.scan.datasource import register
 from store.scan.local import FailedSlice, Finished, Results
 from store.scan.operations import Operation
-from store.scan.packed import Packed, unpack_slice
+from store.scan.packed import PACKED, Packed, rows_of, unpack_slice
 from store.scan.slices import FileRange
 from store.scan.spark_errors import job_error
 
@@ -32,9 +32,6 @@ __all__ = ["SparkEngine", "register"]
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
 JOBS_IN_FLIGHT = (
     16  # with JOB_SLICES: what keeps a cluster busy, what waits on the driver, what is lost when it is killed
-)
-_PACKED = pa.schema(
-    [("slice", pa.int64()), ("result", pa.binary()), ("reason", pa.string()), ("out_of_memory", pa.bool_())]
 )
 Answers = list[tuple[FileRange, Packed]]
 
@@ -83,7 +80,7 @@ class SparkEngine:
                     running.add(pool.submit(self._run_job, operation, waiting.popleft()))
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for job in done:
-                    yield from job.result()
+                    yield from _taken(job.result())
         finally:
             if running:
                 self.session.interruptAll()
@@ -95,21 +92,26 @@ class SparkEngine:
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from store.scan.memory import bound_process
-            from store.scan.packed import pack_slice
+            from store.scan.packed import pack_slice, row_of
 
             if memory_bytes is not None:
                 bound_process(memory_bytes)
             for batch in batches:
                 for index in batch.column(0).to_pylist():
-                    packed = pack_slice(operation, group[index], "lz4")
-                    yield pa.RecordBatch.from_arrays([[index], *([value] for value in packed)], schema=_PACKED)
+                    yield row_of(index, pack_slice(operation, group[index], "lz4"))
 
-        frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(_PACKED))
+        frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
         try:
-            rows = frame.toArrow().to_pylist()
+            answers = frame.toArrow().to_batches()
         except (PySparkException, Py4JError) as error:
             failure = job_error(str(error))
             if isinstance(failure, LimitExceeded):
                 return [(piece, Packed(None, failure.message)) for piece in group]
             raise failure from error
-        return [(group[row["slice"]], Packed(row["result"], row["reason"], row["out_of_memory"])) for row in rows]
+        return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]
+
+
+def _taken(answers: Answers) -> Iterator[tuple[FileRange, Packed]]:
+    """Yield ANSWERS, each freed when the next is asked for; the list is empty then."""
+    while answers:
+        yield answers.pop(0)

@@ -215,14 +215,21 @@ def _run_round(
     due = 0
     for piece, table in engine.run(operation, [piece for piece in pieces if piece.files], lambda _: None):
         early[order[id(piece)]] = table
+        del table  # whoever takes its rows frees it
         while due in early:
-            yield from zip(pieces[due].batches, early.pop(due).to_pylist(), strict=True)
+            yield from zip(pieces[due].batches, _rows_of(early.pop(due)), strict=True)
             due += 1
     # What an executor could not give is read again here, and explained, or listed by who reads it.
     engine.failed[:] = [failed for failed in engine.failed if id(failed.piece) not in order]
     for index in range(due, len(pieces)):
-        rows = early[index].to_pylist() if index in early else [None] * len(pieces[index].batches)
+        rows = _rows_of(early.pop(index)) if index in early else [None] * len(pieces[index].batches)
         yield from zip(pieces[index].batches, rows, strict=True)
+
+
+def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
+    """Yield the rows one after the other: as Python's bytes they are in memory once more."""
+    for batch in table.to_batches(max_chunksize=1):
+        yield from batch.to_pylist()
 
 
 def engine_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
