@@ -13,7 +13,9 @@ from store.scan.slices import LEAST_SLICE_BYTES, SLICE_BYTES, Cut
 BASE_BYTES = 192 << 20
 """What a scan process takes before it reads anything: Python, numpy, numba, Arrow."""
 _SLICE_COPIES = 6  # a slice's bytes, its columns, its answer, packed and on its way, twice
-_STACKS_BYTES = 64 << 20  # of threads: reserved, hardly used
+_RESERVED_BYTES = (
+    128 << 20
+)  # beside it: stacks of threads, hardly used, and a kernel that is compiled for the first time
 
 
 def check_memory(memory_bytes: int) -> None:
@@ -43,7 +45,7 @@ def bound_process(memory_bytes: int) -> None:
     """Let this process grow to MEMORY_BYTES: what it asks for beyond is a MemoryError. Files that it maps do not count."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     resident, data = (int(status[name].split()[0]) << 10 for name in ("VmRSS", "VmData"))
-    limit = data + max(memory_bytes - resident, 0) + _STACKS_BYTES
+    limit = data + max(memory_bytes - resident, 0) + _RESERVED_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
