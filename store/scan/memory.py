@@ -13,9 +13,8 @@ from store.scan.slices import LEAST_SLICE_BYTES, SLICE_BYTES, Cut
 BASE_BYTES = 192 << 20
 """What a scan process takes before it reads anything: Python, numpy, numba, Arrow."""
 _SLICE_COPIES = 6  # a slice's bytes, its columns, its answer, packed and on its way, twice
-_RESERVED_BYTES = (
-    128 << 20
-)  # beside it: stacks of threads, hardly used, and a kernel that is compiled for the first time
+_RESERVED_BYTES = 96 << 20
+"""Beside it: stacks of threads, hardly used, and what compiling a kernel for the first time takes."""
 
 
 def check_memory(memory_bytes: int) -> None:
