@@ -254,7 +254,8 @@ def test_a_file_that_changed_is_named(tmp_path: Path, cli: Cli) -> None:
         shutil.copyfile(os.devnull, log)
     result = cli("--store", store, "topics", "read", "public/default/plain", "-o", "jsonl")
     assert (result.exit_code, result.json_lines) == (1, [])
-    assert ".log" in result.stderr and "since import: expected" in result.stderr
+    assert ".log" in result.stderr
+    assert "since import: expected" in result.stderr
     assert "300 problems in all" in result.stderr
 
 
