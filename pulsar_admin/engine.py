@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.config import java_home
 from store.errors import StoreError
-from store.scan.memory import bounded, check_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,6 +110,8 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
     """
     with ExitStack() as stack:
         if settings.memory_bytes is not None:
+            from store.scan.memory import bounded, check_memory
+
             check_memory(settings.memory_bytes)
         if settings.spark:
             yield Choice(SparkOnDemand(settings, stack, failed))
