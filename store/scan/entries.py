@@ -161,7 +161,7 @@ class EntryScan:
                     break
                 if high > low:
                     expected -= high - low
-                    yield from _split(Places.of(block, low, high), self.batch_bytes)
+                    yield from split_places(Places.of(block, low, high), self.batch_bytes)
             self.missing += expected
 
     def read_places(self, places: Places) -> EntryBatch:
@@ -324,7 +324,7 @@ def _unrolled(first: int, step: int, length: int, kind: str) -> Array:
     return (first + step * np.arange(length)).astype(kind)
 
 
-def _split(places: Places, batch_bytes: int) -> Iterator[Places]:
+def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
     """Cut one block's places where their entries pass BATCH_BYTES, and before one that does so alone: a block may hold gigabytes."""
     total = np.cumsum(places.sizes, dtype=np.int64)
     if int(total[-1]) <= 2 * batch_bytes:

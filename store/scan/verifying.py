@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,7 +12,7 @@ from store.codec.index import Block
 from store.errors import StoreError
 from store.ledgers import EntryReader, Ledger, find_metadata, iter_blocks
 from store.scan.engine_scan import Engine
-from store.scan.entries import Array, Places
+from store.scan.entries import BATCH_BYTES, Array, Places, split_places
 from store.scan.files import LedgerDigests
 from store.scan.kernel import BAD_DIGEST, UNVERIFIED
 from store.scan.spread import iter_rows
@@ -36,13 +37,23 @@ class EngineRows:
         return [None] * len(block)
 
     def _read_ahead(self, ledgers: Sequence[int]) -> Iterator[tuple[tuple[int, int], Rows]]:
-        groups = (
-            Places.of(block, 0, len(block)) for ledger in ledgers for block in iter_blocks(self._reader.txn, ledger)
-        )
+        due: deque[tuple[tuple[int, int], int]] = deque()  # blocks handed out: key, entries
         digests = _known_digests(self._reader, ledgers)
-        for places, rows in iter_rows(self._engine, digests, self._reader.files, groups):
-            key = int(places.ledger_ids[0]), int(places.entry_ids[0])
-            yield key, [None] * len(places) if rows is None else _judged(places, rows)
+        rows: Rows = []
+        for places, found in iter_rows(self._engine, digests, self._reader.files, self._pieces(ledgers, due)):
+            rows += [None] * len(places) if found is None else _judged(places, found)
+            key, entries = due[0]
+            if len(rows) == entries:
+                due.popleft()
+                yield key, rows
+                rows = []
+
+    def _pieces(self, ledgers: Sequence[int], due: deque[tuple[tuple[int, int], int]]) -> Iterator[Places]:
+        """Yield the places of every block, by pieces where its entries are large; tell DUE of each block before."""
+        for ledger_id in ledgers:
+            for block in iter_blocks(self._reader.txn, ledger_id):
+                due.append(((ledger_id, block.entry_id(0)), len(block)))
+                yield from split_places(Places.of(block, 0, len(block)), BATCH_BYTES)
 
 
 def _judged(places: Places, rows: Array) -> Rows:
