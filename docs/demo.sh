@@ -46,6 +46,8 @@ step "Which delayed messages fall due when?" \
     pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z
 step "What would be dispatched by noon" \
     pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-21T12:00:00Z
+step "The last message of a compacted topic, from metadata alone" \
+    pulsar-admin compaction last-id acme/orders/compacted
 step "Once more, and out again: a directory a real broker starts on" \
     pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-21T09:23:13Z
 step "Export" \
@@ -53,5 +55,7 @@ step "Export" \
 if command -v java >/dev/null; then
     step "The index again from the files, scanned on Spark" \
         pulsar-admin store index --rebuild --spark
+    step "Whose clock is wrong? A scan on Spark" \
+        pulsar-admin topics skew acme/iot/skewed --spark -o table
 fi
 printf '\nDone. The store is .demo/pulsar-store; try: cd .demo && ../.venv/bin/pulsar-admin --help\n'
