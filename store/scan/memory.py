@@ -13,7 +13,7 @@ from store.scan.slices import LEAST_SLICE_BYTES, SLICE_BYTES, Cut
 BASE_BYTES = 192 << 20
 """What a scan process takes before it reads anything: Python, numpy, numba, Arrow."""
 _SLICE_COPIES = 6  # a slice's bytes, its columns, its answer, packed and on its way, twice
-_RESERVED_BYTES = 96 << 20
+_RESERVED_BYTES = 144 << 20
 """Beside it: stacks of threads, hardly used, and what compiling a kernel for the first time takes."""
 
 
@@ -42,11 +42,19 @@ def cut_for(memory_bytes: int | None) -> Cut:
 
 def bound_process(memory_bytes: int) -> None:
     """Let this process grow to MEMORY_BYTES: what it asks for beyond is a MemoryError. Files that it maps do not count."""
+    _load_numba()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     resident, data = (int(status[name].split()[0]) << 10 for name in ("VmRSS", "VmData"))
     limit = data + max(memory_bytes - resident, 0) + _RESERVED_BYTES
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _load_numba() -> None:
+    """Load what every kernel needs: numba that finds no memory half way fails with a SystemError, or aborts."""
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
 
 
 @contextmanager
