@@ -21,7 +21,7 @@ from store.scan.arrow import packed_row
 from store.scan.engine_scan import Engine
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
 from store.scan.slices import FileRange
-from store.scan.spread import EntryPlaces, PlainFiles, run_places
+from store.scan.spread import EntryPlaces, iter_batches, run_places
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Row = dict[str, bytes]  # the columns of _SCHEMA
@@ -82,17 +82,13 @@ class FindKeys:
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row a batch of places."""
         assert isinstance(piece, EntryPlaces)
-        files = PlainFiles(piece.files)
-        try:
-            with LatestKeys() as keys:
-                for number, places in enumerate(piece.batches):
-                    keys.ordinal = number << _BATCH_BITS
-                    batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
-                    facts = self._facts(batch, places, keys)
-                    is_due = number == len(piece.batches) - 1 or keys.held >= _KEYS_A_ROW
-                    yield _row(number, facts, keys if is_due else None)
-        finally:
-            files.close()
+        with LatestKeys() as keys:
+            for number, (places, files) in enumerate(iter_batches(piece)):
+                keys.ordinal = number << _BATCH_BITS
+                batch = EntryScan.of_files(files, heads=False, digests=None).read_places(places)
+                facts = self._facts(batch, places, keys)
+                is_due = number == len(piece.batches) - 1 or keys.held >= _KEYS_A_ROW
+                yield _row(number, facts, keys if is_due else None)
 
     def _facts(self, entries: EntryBatch, places: Places, keys: LatestKeys) -> EntryFacts | None:
         if doubtful(entries, places).any():

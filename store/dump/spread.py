@@ -18,7 +18,7 @@ from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.slices import FileRange
-from store.scan.spread import PIECE_BYTES, EntryPlaces, PlainFiles, run_places
+from store.scan.spread import PIECE_BYTES, PlainFiles, iter_batches, run_places
 from store.scan.window import WindowScan, within
 from store.search import Clock
 
@@ -60,13 +60,8 @@ class MakeRows:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row a batch of places."""
-        assert isinstance(piece, EntryPlaces)
-        files = PlainFiles(piece.files)
-        try:
-            for places in piece.batches:
-                yield packed_row(_SCHEMA, *self._rows_at(places, files))
-        finally:
-            files.close()
+        for places, files in iter_batches(piece):
+            yield packed_row(_SCHEMA, *self._rows_at(places, files))
 
     def _rows_at(self, places: Places, files: PlainFiles) -> tuple[bytes, bytes, bytes]:
         if self.has_contents and places.bytes >= LARGE_BYTES:

@@ -13,7 +13,7 @@ from store.scan.delay_kernel import add_relative_delays
 from store.scan.entries import Array, EntryBatch, EntryScan, doubtful
 from store.scan.kernel import UNFRAMED
 from store.scan.slices import FileRange
-from store.scan.spread import EntryPlaces, PlainFiles
+from store.scan.spread import iter_batches
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "due_ms", "doubtful")])
 
@@ -46,15 +46,10 @@ class ReadDelays:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row a batch of places."""
-        assert isinstance(piece, EntryPlaces)
-        files = PlainFiles(piece.files)
-        try:
-            for places in piece.batches:
-                batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
-                wrong = doubtful(batch, places)
-                due = due_times(batch)
-                rows = np.flatnonzero((due > 0) & ~wrong)
-                found = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
-                yield packed_row(_SCHEMA, *(column.tobytes() for column in found))
-        finally:
-            files.close()
+        for places, files in iter_batches(piece):
+            batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
+            wrong = doubtful(batch, places)
+            due = due_times(batch)
+            rows = np.flatnonzero((due > 0) & ~wrong)
+            found = (rows.astype(np.int32), due[rows], np.flatnonzero(wrong).astype(np.int32))
+            yield packed_row(_SCHEMA, *(column.tobytes() for column in found))

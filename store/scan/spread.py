@@ -69,6 +69,17 @@ class PlainFiles:
             os.close(descriptor)
 
 
+def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
+    """Yield the batches of a slice of entries, each with the files it lies in; they are closed at the end."""
+    assert isinstance(piece, EntryPlaces)
+    files = PlainFiles(piece.files)
+    try:
+        for places in piece.batches:
+            yield places, files
+    finally:
+        files.close()
+
+
 @dataclass(frozen=True)
 class ReadHeads:
     """The rows of the entries at given places, one row a batch; with ``heads`` also their bytes up to the payload.
@@ -85,15 +96,10 @@ class ReadHeads:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield one row a batch of places."""
-        assert isinstance(piece, EntryPlaces)
-        files = PlainFiles(piece.files)
-        try:
-            for places in piece.batches:
-                batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
-                kept = _heads_only(batch) if self.heads else _rows_only(batch)
-                yield packed_row(_SCHEMA, *(part.tobytes() for part in kept))
-        finally:
-            files.close()
+        for places, files in iter_batches(piece):
+            batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
+            kept = _heads_only(batch) if self.heads else _rows_only(batch)
+            yield packed_row(_SCHEMA, *(part.tobytes() for part in kept))
 
 
 def _rows_only(batch: EntryBatch) -> tuple[Array, ...]:

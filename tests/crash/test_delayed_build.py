@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,13 @@ from store.logwriter import LogWriter, WrittenLedgers
 from store.meta import open_store
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
+from tests.crash.killing import killing
 from tests.delayed.test_build import skip
 from tests.delayed.world import TOPIC, held, sent, waiting
 from tests.stores import copied
 
 SUBSCRIPTIONS = ("audit", "workers")
 NOW = "2026-11-21T09:30:00Z"
-
-
-def killing(original: Callable[..., Any], calls: int, *, before: bool) -> Callable[..., Any]:
-    """Return ORIGINAL, which ends the process before or after it was called CALLS times."""
-    left = calls
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if before and not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*arguments, **options)
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    return counted
 
 
 STEPS = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,10 @@ from store.logwriter import LogWriter, WrittenLedgers
 from store.meta import open_store
 from store.plans import base
 from tests.conftest import Cli
+from tests.crash.killing import killing
 from tests.stores import copied
 
 TOPIC = "public/default/batched"
-
-
-def _killing(original: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
-    def killed(*arguments: Any, **options: Any) -> None:
-        if not before:
-            original(*arguments, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return killed
 
 
 STEPS = [
@@ -53,7 +44,7 @@ def test_killed_anywhere(owner: Any, name: str, before: bool, cli: Cli, tmp_path
     if child == 0:
         import store.logwriter as writer
 
-        killed = _killing(getattr(owner, name), before=before)
+        killed = killing(getattr(owner, name), before=before)
         setattr(writer if name == "apply_plan" else owner, name, killed)
         run(load)
         os._exit(1)

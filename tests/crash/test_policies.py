@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,11 @@ from store.logwriter import LogWriter, WrittenLedgers
 from store.meta import open_store
 from store.plans import base
 from tests.conftest import Cli
+from tests.crash.killing import killing
 from tests.stores import copied
 
 TOPIC = "acme/policies/late"
 BEFORE, AFTER = 13_000, 3_000
-
-
-def _killing(original: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
-    def killed(*arguments: Any, **options: Any) -> None:
-        if not before:
-            original(*arguments, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return killed
 
 
 STEPS = [
@@ -56,7 +47,7 @@ def test_killed_anywhere(owner: Any, name: str, before: bool, cli: Cli, tmp_path
     if child == 0:
         import store.logwriter as writer
 
-        killed = _killing(getattr(owner, name), before=before)
+        killed = killing(getattr(owner, name), before=before)
         setattr(writer if name == "apply_plan" else owner, name, killed)
         run(change)
         os._exit(1)
