@@ -38,12 +38,14 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
         from store.delayexpiry import dropped_before_due
 
         try:
-            if dropped and not _too_many(reader, move, dropped, warnings):
+            too_many = _too_many(reader.txn, move.topic, move.cursor, dropped)
+            if too_many:
+                warnings.append(too_many)
+            elif dropped:
                 early = dropped_before_due(reader, move.topic, dropped, now_ms)
                 facts["notDue"] = early_json(early)
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
-            rest = pending_intervals(move.topic, move.state)
-            if ttl_ms is not None and not _too_many(reader, move, rest, warnings):
+            if ttl_ms is not None:
                 found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
                 facts["ttlConflict"] = found
                 warnings += said
@@ -55,22 +57,24 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
     return replace(move, facts=(*move.facts, *facts.items()), warnings=(*move.warnings, *warnings))
 
 
-def _too_many(reader: EntryReader, move: CursorMove, intervals: Intervals, warnings: list[str]) -> bool:
-    """Whether INTERVALS are more than is looked at without a policy that delays; says so in WARNINGS."""
+def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> str:
+    """Return what to say where INTERVALS are more than is looked at without a policy that delays; empty: they are not."""
     entries = sum(stop - start for start, stop in intervals)
-    if entries <= LOOKED_AT_MAX or _policy_delays(reader.txn, move.topic.name):
-        return False
-    warnings.append(
-        f"{move.cursor.name}: {entries:,} entries were not looked through for delayed messages: no policy delays here;"
-        f" pulsar-admin delayed status {move.topic.name} tells"
+    if entries <= LOOKED_AT_MAX or _policy_delays(txn, topic.name):
+        return ""
+    return (
+        f"{cursor.name}: {entries:,} entries were not looked through for delayed messages: no policy delays here;"
+        f" pulsar-admin delayed status {topic.name} tells"
     )
-    return True
 
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[Json | None, list[str]]:
     """Return what a TTL drops of CURSOR's backlog before it is due, as JSON (None: nothing) and as texts of warnings."""
     from store.delayexpiry import expiring_before_due
 
+    too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
+    if too_many:
+        return None, [too_many]
     early = expiring_before_due(reader, topic, cursor, ttl_ms)
     seconds = ttl_ms // 1000
     return early_json(early), _texts(early, cursor.name, f"a TTL of {seconds} s drops messages before they are due")

@@ -144,6 +144,9 @@ def test_many_entries_are_looked_through_where_a_policy_delays(
     row = cli(*ask, "--dry-run", "-o", "json").json
     assert (row["notDue"] or {}).get("messages") == (3 if policy else None)
     assert ("were not looked through" in " ".join(row["warnings"])) is not policy
+    forecast = cli(*ask[:3], f"@{CREATED_MS + 500}", *ask[4:], "--forecast", "1h").stderr
+    assert ("were not looked through" in forecast) is not policy
+    assert ("3 of them" in forecast) is policy
 
 
 def test_lost_entries_leave_it_unknown(cli: Cli, tmp_path: Path) -> None:
