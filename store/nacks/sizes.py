@@ -32,6 +32,7 @@ _PAIR_MAP_FILL = 0.66
 _PAIR_MAP_EXPECTED = 256
 _BITSET_BYTES = 8192
 _SAMPLE_ENTRIES = 200_000
+_MOST_RATE = 10**9
 _SAMPLE_LIMIT = 2_000_000
 
 
@@ -39,7 +40,7 @@ _SAMPLE_LIMIT = 2_000_000
 class NackLoad:
     """A steady stream of nacks: every message of every entry, but each ACKNOWLEDGED_EVERY-th entry (0: none left out).
 
-    Raises InvalidValue for a rate, delay or size that is not positive.
+    Raises InvalidValue, naming the value, where one is out of range.
     """
 
     messages_per_second: float
@@ -49,13 +50,23 @@ class NackLoad:
     acknowledged_every: int = 0
 
     def __post_init__(self) -> None:
-        rates_fine = 0 < self.messages_per_second <= 1e9 and 0 < self.delay_ms <= LONG_MAX // 2**20
-        if not rates_fine or self.batch_size < 1 or self.entries_per_ledger < 1 or self.acknowledged_every in (1, -1):
+        rate = self.messages_per_second
+        if not 0 < rate <= _MOST_RATE:  # nan is not, either
             raise InvalidValue(
-                "a load that makes no sense",
-                hint="rate, delay, batch size and entries per ledger are positive; acknowledged-every is 0 or at least 2",
-                messages_per_second=self.messages_per_second,
-                delay_ms=self.delay_ms,
+                f"rate {rate:g}: it must be above 0 and at most {_MOST_RATE:,} messages a second", value=f"{rate:g}"
+            )
+        counts = (
+            ("delay", self.delay_ms, LONG_MAX // 2**20, "ms"),
+            ("batch size", self.batch_size, LONG_MAX, "messages an entry"),
+            ("entries per ledger", self.entries_per_ledger, LONG_MAX, "entries"),
+        )
+        for name, count, most, unit in counts:
+            if not 1 <= count <= most:
+                raise InvalidValue(f"{name} {count:,}: it must be 1 to {most:,} {unit}", value=count)
+        if self.acknowledged_every < 0 or self.acknowledged_every == 1:
+            raise InvalidValue(
+                f"acknowledged every {self.acknowledged_every}: it must be 0 (none is left out), or 2 or more",
+                value=self.acknowledged_every,
             )
 
     @property

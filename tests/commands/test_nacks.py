@@ -529,6 +529,25 @@ def test_plans_that_make_no_sense(cli: Cli, words: tuple[str, ...]) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--rate", "1e30"), "rate 1e+30: it must be above 0 and at most 1,000,000,000 messages a second"),
+        (("--rate", "0"), "rate 0: it must be above 0"),
+        (("--rate", "-1"), "rate -1: it must be above 0"),
+        (("--rate", "nan"), "rate nan: it must be above 0"),
+        (("--rate", "inf"), "rate inf: it must be above 0"),
+        (("--rate", "5", "--delay", "0"), "delay 0: it must be 1 to 8,796,093,022,207 ms"),
+        (("--rate", "5", "--acknowledged-every", "-4"), "acknowledged every -4: it must be 0"),
+    ],
+    ids=str,
+)
+def test_plan_names_the_number_out_of_range(cli: Cli, words: tuple[str, ...], text: str) -> None:
+    error = cli("nacks", "plan", *words, "-o", "json").error
+    assert error["code"] == "invalid-value"
+    assert error["message"].startswith(text)
+
+
 def test_plan_of_a_topic_without_entries(cli: Cli, demo_store: Path) -> None:
     arguments = ("--store", demo_store, "nacks", "plan", "-o", "json", "--topic")
     assert cli(*arguments, "public/default/none").exit_code == 5
