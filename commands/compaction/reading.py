@@ -129,6 +129,8 @@ def _rows_of(
 # -- find-by-time -----------------------------------------------------------------------------------------------------
 
 EXACT, BROKER = "first-at-or-after", "broker"
+_NEVER_COMPACTED = "this topic was never compacted: there is no compacted ledger to search"
+_NOTHING_LATER = "the compacted ledger holds nothing published at or after the time"
 _FOUND_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("POSITION", "position"),
@@ -143,7 +145,7 @@ _FOUND_COLUMNS = (
         "pulsar-admin compaction find-by-time acme/orders/compacted --time @1795253002970",
         "pulsar-admin compaction find-by-time --pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
     ],
-    output="One object a topic; `position` is null when the compacted ledger holds nothing at or after the time.",
+    output="One object a topic; `position` is null when the compacted ledger holds nothing at or after the time, `why` says so.",
     errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument
@@ -176,8 +178,12 @@ def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, s
     view = open_view(reader, read_topic(reader.txn, name))
     search = find_in_view if rule == EXACT else bisect_view
     found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
+    why = None
     if found.position is None:
         app.nothing_matches()
+        why = _NOTHING_LATER if view is not None else _NEVER_COMPACTED
+        then = f"pulsar-admin topics find-by-time {name} --time {time_ms}"
+        app.warn(f"{name}: {why}; to search the topic itself: {then}")
     return {
         "topic": str(name),
         "time": time_ms,
@@ -186,6 +192,7 @@ def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, s
         "position": _position(name, found.position),
         "entryTime": found.publish_ms,
         "entriesRead": found.entries_read,
+        "why": why,
     }
 
 

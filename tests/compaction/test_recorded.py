@@ -142,6 +142,19 @@ def test_time_search_is_the_broker_s(readers: dict[str, EntryReader], world: str
     assert compared >= 1
 
 
+def test_time_search_says_why_it_found_nothing(cli: Cli) -> None:
+    store = imported("small", "clean")
+    command = ("--store", store, "compaction", "find-by-time", "-o", "json", "--time")
+    never = cli(*command, "1000000000000", "public/default/plain")
+    assert (never.exit_code, never.json["position"]) == (5, None)
+    assert "never compacted" in never.json["why"]
+    assert "pulsar-admin topics find-by-time persistent://public/default/plain --time 1000000000000" in never.stderr
+    later = cli(*command, "9999999999999", "acme/orders/compacted")
+    assert (later.exit_code, later.json["position"]) == (5, None)
+    assert "nothing published at or after" in later.json["why"]
+    assert cli(*command, "1000000000000", "acme/orders/compacted").json["why"] is None
+
+
 @pytest.mark.parametrize("world", WORLDS)
 def test_commands(world: str, cli: Cli) -> None:
     store = imported(world, "clean")
