@@ -15,6 +15,7 @@ from store.plans.base import check_current, read_plan
 @command(
     "apply",
     changes=True,
+    no_plan="PLAN is one already",
     examples=[],
     elsewhere=["pulsar-admin apply reset.plan", "pulsar-admin apply reset.plan --dry-run"],
     output="The same as the command that made the plan.",

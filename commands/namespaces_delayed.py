@@ -59,7 +59,11 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     show_default=True,
     help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity.",
 )
-@click.option("--split", is_flag=True, help="Let the granularity shrink: the partitions of indexes are cut anew.")
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Let the granularity shrink: the partitions of indexes are cut anew. Where there are such, not with --plan.",
+)
 @pass_app
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int, split: bool) -> None:
     """Enable delayed messages for all topics of a namespace.

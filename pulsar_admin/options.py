@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, Refused, StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
@@ -211,6 +211,7 @@ class Help:
     elsewhere: tuple[str, ...]
     output: str
     errors: tuple[type[StoreError], ...]
+    no_plan: str = ""
 
 
 class Command(click.Command):
@@ -224,17 +225,28 @@ class Command(click.Command):
         self.uses = tuple(uses)
         self.aliases: tuple[str, ...] = ()
         taken = {flag for param in self.params for flag in param.opts}
-        shown = (*(_CHANGING if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
+        changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
+        shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
         self.params += [option for option in global_options(shown) if not taken.intersection(option.opts)]
 
     def invoke(self, ctx: click.Context) -> Any:  # Any: click's signature
         given = ctx.meta.get(_GIVEN, {})
-        if given.get("plan") and not self.changes:
-            raise click.UsageError("--plan: this command changes nothing", ctx)
+        if given.get("plan"):
+            self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
         if wants_spark and "spark" not in self.uses:
             raise click.UsageError("--spark: this command has no bulk work", ctx)
         return super().invoke(ctx)
+
+    def _check_plan(self, ctx: click.Context) -> None:
+        """Raise Refused or UsageError where this command's work cannot be kept as a plan."""
+        if self.changes and self.details.no_plan:
+            raise Refused(f"--plan: {self.details.no_plan}", hint="use --dry-run to see what it would do")
+        if not self.changes and "dry_run" in self.uses:
+            reason = self.details.no_plan or "the work of this command is not kept as a plan"
+            raise click.UsageError(f"--plan: {reason}; --dry-run shows what it would do", ctx)
+        if not self.changes:
+            raise click.UsageError("--plan: this command changes nothing", ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         lines = [f"$ {example}" for example in (*self.details.examples, *self.details.elsewhere)]
@@ -269,18 +281,20 @@ def command(
     examples: Sequence[str],
     changes: bool = False,
     uses: Sequence[str] = (),
-    **more: Any,  # Any: output=, errors=, elsewhere=, and what click.command takes
+    **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare a command: EXAMPLES run on the demo store, CHANGES shows --dry-run, --plan and --yes.
 
     USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
-    --jobs and --memory too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not run).
+    --jobs and --memory too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not
+    run), ``no_plan`` (why --plan is refused, and not offered).
     """
     details = Help(
         examples=tuple(examples),
         elsewhere=tuple(more.pop("elsewhere", ())),
         output=more.pop("output", ""),
         errors=tuple(more.pop("errors", ())),
+        no_plan=more.pop("no_plan", ""),
     )
     return click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
 

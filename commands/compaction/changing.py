@@ -15,7 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import camel_case
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
-from store.errors import EntryCorrupt, MetadataCorrupt, Refused, StalePlan, TopicNotFound
+from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.meta import Store, open_store
 from store.names import TopicName
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from store.plans.compaction import LedgerSwap
     from store.scan.engine_scan import Engine
 
+_NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before the change"
 NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
 _NEW_FORMAT = (
@@ -70,6 +71,7 @@ class _Job:
 @command(
     "run",
     changes=True,
+    no_plan=_NO_PLAN,
     uses=("spark",),
     examples=[
         "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
@@ -114,6 +116,7 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @command(
     "upgrade",
     changes=True,
+    no_plan=_NO_PLAN,
     examples=["pulsar-admin compaction upgrade acme/orders/compacted --dry-run"],
     output="The change, with payload bytes before and after.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
@@ -126,11 +129,6 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 
 
 def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
-    if app.settings.plan is not None:
-        raise Refused(
-            "a compaction is not kept as a plan: its new ledger is written before the change",
-            hint="use --dry-run to see what it would do",
-        )
     with _opened(app) as store:
         with store.read() as txn:
             names = selected(txn, selection)

@@ -63,6 +63,7 @@ class _Manner:
     output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
     errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
+    no_plan="an index is not kept as a plan: it is derived, and built again at any time",
 )
 @delaying
 @click.option("--rebuild", is_flag=True, help="Make the index anew, whatever there is.")

@@ -16,6 +16,7 @@ from store.meta import open_store
 @command(
     "standalone",
     changes=True,
+    no_plan="an export is not kept as a plan",
     examples=["pulsar-admin store export standalone exported --dry-run"],
     elsewhere=[
         "pulsar-admin store export standalone exported --annotate",

@@ -35,6 +35,7 @@ def _option(name: str, kind: Any, default: str, text: str) -> Callable[[Function
 @command(
     "generate",
     changes=True,
+    no_plan="a cluster to generate is not kept as a plan",
     examples=[
         "pulsar-admin store generate made --entries 2000 --message-size 100~2000 --keys 50",
         "pulsar-admin store generate skewed --entries 1000 --producers 3 --clocks steady,slow,jumping --interceptors timestamp,index",

@@ -196,6 +196,7 @@ class LoadRequest:
 @command(
     "load",
     changes=True,
+    no_plan="a load is not kept as a plan: its bytes are in the dump",
     examples=[],
     elsewhere=[
         "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",
@@ -218,8 +219,6 @@ def load(app: App, dump: Path, options: LoadRequest) -> None:
     not there are made. Entries keep their exact bytes, unless --interceptors put broker metadata (PIP-70) in front as a broker
     with these interceptors would. Everything is one change.
     """
-    if app.settings.plan is not None:
-        raise Refused("a load is not kept as a plan: its bytes are in the dump", hint="use --dry-run to see it")
     if app.settings.dry_run:
         app.emit(_preview_load(app, _source(dump), options))
     else:

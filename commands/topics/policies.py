@@ -37,6 +37,7 @@ _CHANGE = "The change: the policy before and after, the event's position in __ch
 _VALUE = "One object a topic with upstream's keys, null where it is not set; with --applied also where it is set."
 _SETS: Any = {
     "changes": True,
+    "no_plan": "a topic policy is not kept as a plan: its event is written before the change",
     "output": _CHANGE,
     "errors": [TopicNotFound, InvalidValue, MetadataCorrupt, Refused, StalePlan],
 }
@@ -55,11 +56,6 @@ def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
     """Preview or apply JOB on the topics meant."""
     from store.topicpolicies import apply_changes, read_changes
 
-    if app.settings.plan is not None:
-        raise Refused(
-            "a topic policy is not kept as a plan: its event is written before the change",
-            hint="use --dry-run to see it",
-        )
     with app.store.read() as txn:
         names = _names(txn, selection)
         changes = read_changes(txn, names, job)
