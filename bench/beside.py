@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.data import WORK, Bench, size_of
@@ -95,26 +96,37 @@ def _file_rows(world: PeerWorld, runs: int) -> Iterator[Row]:
 
 
 def _index_rows(world: PeerWorld, note: str, runs: int) -> Iterator[Row]:
-    """An index of everything, made new and made again, beside a rebuild of the bookie's and a ``readlog`` of each log."""
+    """An index, made new and made again, beside a rebuild of the bookie's and a ``readlog`` of each log.
+
+    The peers read entry logs only: so does the import of a copy without the journal. An import of everything reads the journal too,
+    as much again.
+    """
     store = WORK / "store-of-peers"
-    imports: list[Run] = []
-    rebuilds: list[Run] = []
+    logs_alone = "store import, entry logs alone"
+    ours: dict[str, list[Run]] = {logs_alone: [], "store import": [], "store index --rebuild": []}
     theirs: list[tuple[Run, Run]] = []
     for _ in range(runs + 1):
-        shutil.rmtree(store, ignore_errors=True)
-        imports.append(run([ADMIN, "-q", "--store", store, "store", "import", "standalone", world.broker.data]))
-        rebuilds.append(run([ADMIN, "-q", "--store", store, "store", "index", "--rebuild"]))
+        with world.without_journal() as data:
+            ours[logs_alone].append(_import(store, data))
+        ours["store import"].append(_import(store, world.broker.data))
+        ours["store index --rebuild"].append(run([ADMIN, "-q", "--store", store, "store", "index", "--rebuild"]))
         with world.scratch_bookie() as bookie:
             rebuild = _theirs(world.shell("rebuild-db-ledger-locations-index", bookie=bookie))
         theirs.append((rebuild, _sum([_theirs(world.shell("readlog", path.name)) for path in world.logs])))
     shutil.rmtree(store)
-    for what, ours in (("store import", imports), ("store index --rebuild", rebuilds)):
+    for what, taken_by_us in ours.items():
         for place, peer, goal in (
             (0, "bookkeeper shell rebuild-db-ledger-locations-index", REBUILD_GOAL),
             (1, "bookkeeper shell readlog, every log", READLOG_GOAL),
         ):
-            taken = median(ours[1:]), median([pair[place] for pair in theirs[1:]])
+            taken = median(taken_by_us[1:]), median([pair[place] for pair in theirs[1:]])
             yield _row(what, peer, taken, goal, note, runs)
+
+
+def _import(store: Path, data: Path) -> Run:
+    """Import DATA into a new STORE."""
+    shutil.rmtree(store, ignore_errors=True)
+    return run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
 
 
 def _sum(runs: list[Run]) -> Run:

@@ -142,13 +142,28 @@ class PeerWorld:
         """Give a bookie folder whose index may be rebuilt: logs hard-linked, the rest copied; it must be, at the end."""
         scratch = self.broker.folder / "rebuild"
         shutil.rmtree(scratch, ignore_errors=True)
-        current = self.broker.data / "bookkeeper" / "current"
-        linked = {path.name for kind in ("*.log", "*.txn") for path in current.glob(kind)}
-        shutil.copytree(
-            current, scratch / "current", ignore=lambda folder, names: linked if folder == str(current) else []
-        )
-        for name in linked:
-            os.link(current / name, scratch / "current" / name)
+        _copy(self.broker.data / "bookkeeper", scratch)
         yield scratch
         assert list((scratch / "current").glob("locations.BACKUP*")), "the index was not rebuilt"
         shutil.rmtree(scratch)
+
+    @contextlib.contextmanager
+    def without_journal(self) -> Iterator[Path]:
+        """Give a data folder with the same metadata and entry logs, and no journal."""
+        scratch = self.broker.folder / "without-journal"
+        shutil.rmtree(scratch, ignore_errors=True)
+        _copy(self.broker.data, scratch)
+        for journal in scratch.rglob("bookkeeper/current/*.txn"):
+            journal.unlink()
+        yield scratch
+        shutil.rmtree(scratch)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy FOLDER; a bookie's entry logs and journals, which nobody overwrites, are hard links."""
+
+    def copy(source: str, copied: str) -> None:
+        is_large = Path(source).parent.name == "current" and source.endswith((".log", ".txn"))
+        (os.link if is_large else shutil.copy2)(source, copied)
+
+    shutil.copytree(folder, target, copy_function=copy)
