@@ -7,8 +7,9 @@ from typing import Any
 
 from pulsar_admin.columns import clean_text, render_cell
 from pulsar_admin.jsonify import json_keys, to_json
+from store.counted import counted, plural
 
-_COUNTS = (("entries", "entry", "entries"), ("messages", "message", "messages"), ("bytes", "byte", "bytes"))
+_COUNTS = (("entries", "entry"), ("messages", "message"), ("bytes", "byte"))
 _SHOWN_LEDGERS = 10
 _KEYS = {"change", "before", "after", "dryRun"}
 
@@ -37,10 +38,6 @@ def render_change(document: object) -> str:
     return "\n".join(lines)
 
 
-def _counted(value: dict[str, Any], key: str) -> bool:  # Any: a JSON object
-    return isinstance(value.get(key), int)
-
-
 def _cursor_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
     """Yield what a moved cursor's report says beyond before and after; other reports have none of these keys."""
     replayed, skipped = value.get("replayed") or {}, value.get("skipped") or {}
@@ -52,7 +49,7 @@ def _cursor_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON obje
     for row in rows[:_SHOWN_LEDGERS]:
         yield f"ledger {row['ledgerId']}: {_amount(row)}"
     if len(rows) > _SHOWN_LEDGERS:
-        yield f"and {len(rows) - _SHOWN_LEDGERS:,} more ledgers"
+        yield f"and {counted(len(rows) - _SHOWN_LEDGERS, 'more ledger')}"
     yield from _deletable_details(value)
     broker = value.get("broker")
     if broker and not broker["agrees"]:
@@ -72,9 +69,9 @@ def _deletable_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON o
     if value["after"] is not None and not value.get("skipped", {}).get("entries"):
         return
     if deletable.get("ledgers"):
-        yield f"then deletable: ledgers {_shown_ids(deletable['ledgers'])} ({_amount(deletable)})"
+        yield f"then deletable: {_ledgers(deletable['ledgers'])} ({_amount(deletable)})"
     if deletable.get("keptByRetention"):
-        yield f"kept by retention: ledgers {_shown_ids(deletable['keptByRetention'])}"
+        yield f"kept by retention: {_ledgers(deletable['keptByRetention'])}"
     if deletable.get("blockedBy"):
         blocker = deletable["blockedBy"]
         yield f"the rest is kept for {clean_text(blocker['subscription'])}, at {blocker['markDeletePosition']}"
@@ -83,19 +80,17 @@ def _deletable_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON o
 def _broker_difference(entries: int) -> str:
     if not entries:
         return "as many entries"
-    return f"{abs(entries):,} {'entry' if abs(entries) == 1 else 'entries'} {'more' if entries > 0 else 'fewer'}"
+    return f"{counted(abs(entries), 'entry')} {'more' if entries > 0 else 'fewer'}"
 
 
 def _amount(value: dict[str, Any]) -> str:  # Any: a JSON object
-    return ", ".join(
-        f"{value[key]:,} {one if value[key] == 1 else many}" for key, one, many in _COUNTS if _counted(value, key)
-    )
+    return ", ".join(counted(value[key], one) for key, one in _COUNTS if isinstance(value.get(key), int))
 
 
-def _shown_ids(ids: list[int]) -> str:
+def _ledgers(ids: list[int]) -> str:
     if len(ids) <= _SHOWN_LEDGERS:
-        return ", ".join(map(str, ids))
-    return f"{ids[0]} to {ids[-1]}, {len(ids):,} in all,"
+        return f"{plural(len(ids), 'ledger')} {', '.join(map(str, ids))}"
+    return f"ledgers {ids[0]} to {ids[-1]}, {len(ids):,} in all,"
 
 
 def _sides(value: dict[str, Any]) -> tuple[Any, Any]:  # Any: JSON values

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from store.catalog import LogFile, find_log, fingerprint
+from store.counted import counted
 from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
 from store.meta import Store, Txn
 
@@ -90,7 +91,7 @@ class EntryFiles:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise SourceChanged(
-                f"{path} is gone; it held {log.records} records when it was imported",
+                f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
                 hint="bring the file back, or run `store refresh` to do without it",
                 path=str(path),
             ) from error

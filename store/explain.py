@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from store.broker_search import BrokerSearch, Probe
 from store.codec.message import decode_message_entry
+from store.counted import counted
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 from store.ledgers import EntryReader, find_block, find_times
 from store.names import Position
@@ -148,5 +149,5 @@ def _why(reader: EntryReader, topic: Topic, case: tuple[int, Clock, Found, Posit
     shown = "unreadable" if probe.time_ms is None else format_time_ms(probe.time_ms)
     return (
         f"the clock runs backwards: probe {probe.position} lies behind the answer but is stamped {shown}, before the time asked for, "
-        f"so the broker searched on behind it ({len(misled)} of {len(search.probes)} probes misled it)"
+        f"so the broker searched on behind it ({len(misled)} of {counted(len(search.probes), 'probe')} misled it)"
     )

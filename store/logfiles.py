@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from store.codec import journal
-from store.codec.bookie import COOKIE_FILE
 from store.codec.digest import DIGEST_SIZE
 from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
+from store.counted import counted
 from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
-from store.sources.layout import read_bookie_directory
 
 BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
 DETAILS_MAX = 1_000  # problems named a file; the count goes on
@@ -85,6 +84,9 @@ def log_paths(path: Path) -> tuple[Path, ...]:
         raise SourceNotFound(
             f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
         )
+    from store.codec.bookie import COOKIE_FILE  # these bring protobuf, which one file's records do without
+    from store.sources.layout import read_bookie_directory
+
     current = path / "current" if (path / "current").is_dir() else path
     found = read_bookie_directory(current)
     files = tuple(file for _, file in (*found.logs, *found.journals))
@@ -205,7 +207,7 @@ def verify_log(path: Path, advance: Callable[[int], None]) -> LogVerdict:
     verdict.ledgers, verdict.entry_bytes = len(sizes), sum(sizes.values())
     for problem in scan.problems:
         whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
-        verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({problem.length_bytes} bytes)")
+        verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
     if kind == "entry-log" and verdict.size_bytes:
         _verify_map(path, verdict, sizes)
     return verdict
@@ -245,7 +247,7 @@ def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
     if wrong:
         first = wrong[0]
         verdict.map = (
-            f"{len(wrong)} ledgers differ, first {first}: the map says {found.get(first, 0)} bytes,"
+            f"{counted(len(wrong), 'ledger differs', 'ledgers differ')}, first {first}: the map says {found.get(first, 0)} bytes,"
             f" its records have {sizes.get(first, 0)}"
         )
         verdict.add(f"{path}: ledgers map: {verdict.map}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes
+from store.counted import counted, plural
 from store.errors import EntryNotFound, StoreError
 from store.ledgers import EntryReader, find_times, iter_blocks
 from store.messages import Message, MessageReader, ReadOptions
@@ -122,7 +123,7 @@ def _iter_timed(
 
 def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
     return EntryNotFound(
-        f"ledger {ledger.ledger_id}: {missing} of {ledger.entries} entries are in no imported file; "
+        f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} in no imported file; "
         "some may lie in the window",
         hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
         ledgerId=ledger.ledger_id,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from store.atomic import remove_file, remove_tree
 from store.catalog import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
 from store.codec.index import ledger_of_key
+from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
@@ -67,7 +68,7 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     lost = [f"{log.locate(store.path)} ({state})" for log, state in states if state not in ("same", "grown")]
     if lost:
         raise SourceChanged(
-            f"{len(lost)} of {len(states)} files cannot be indexed again: {', '.join(lost[:3])}"
+            f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {', '.join(lost[:3])}"
             + (f" and {len(lost) - 3} more" if len(lost) > 3 else ""),
             hint="bring them back, or do without them: pulsar-admin store refresh --forget",
             files=lost,

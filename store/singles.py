@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
+from store.counted import counted
 from store.errors import EntryNotFound, NothingMatches, StoreError
 from store.ledgers import EntryReader
 from store.messages import ENTRY_ERRORS, Message, MessageReader, explode, located
@@ -87,7 +88,7 @@ def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
         raise NothingMatches(
             "Could not examine messages due to the total message is zero"
             if not total
-            else f"Could not examine message {number}: {topic.name} has {total} entries",
+            else f"Could not examine message {number}: {topic.name} has {counted(total, 'entry')}",
             hint=f"see: pulsar-admin topics stats-internal {topic.name}",
             topic=str(topic.name),
         )

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
+from store.counted import counted
 from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
 from store.ledgers import read_ledger
 from store.meta import Txn
@@ -134,7 +135,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
         partitions = partition_count(txn, name)
         if partitions:
             raise TopicNotFound(
-                f"{name} has {partitions} partitions and no entries of its own",
+                f"{name} has {counted(partitions, 'partition')} and no entries of its own",
                 hint=f"name one of them, for example {name.partition(0)}",
                 topic=str(name),
             )

@@ -61,6 +61,7 @@ RANKS = {
     "errors": 0,
     "names": 0,
     "timespec": 0,
+    "counted": 0,
     "proto": 0,
     "codec": 1,
     "atomic": 2,

@@ -451,7 +451,7 @@ def test_values_are_dumped_by_every_engine(jobs: int) -> None:
     undecoded = [row["valueError"] for row in found.values() if "valueError" in row]
     assert len(undecoded) == 2
     assert [error.message.split(": ")[1] for error in dumped.problems] == [
-        "1 values cannot be decoded; valueError says why"
+        "1 value cannot be decoded; valueError says why"
     ] * 2
 
 

@@ -482,7 +482,7 @@ def test_enabling_a_namespace_names_topics_with_policies_of_their_own(cli: Cli, 
     assert (
         "2 topics have a message TTL of their own, the shortest persistent://acme/policies/late with 60 s" in warnings
     )
-    assert "1 topics have a backlog quota of their own" in warnings
+    assert "1 topic has a backlog quota of its own" in warnings
     assert "persistent://acme/policies/lived" in warnings
 
 

@@ -15,6 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import camel_case
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from store.counted import counted
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.meta import Store, open_store
@@ -31,7 +32,7 @@ _NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before
 NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
 _NEW_FORMAT = (
-    "are in the format of PIP-429: brokers and clients before it (4.0.8 is) cannot read them; "
+    "in the format of PIP-429: brokers and clients before it (4.0.8 is) cannot read them; "
     "--format legacy writes what every version reads"
 )
 Report = dict[str, Any]  # Any: JSON
@@ -200,7 +201,8 @@ def _phase_one(
             compaction.find_latest(bar.advance)
         if compaction.result.messages.undecodable:
             count = compaction.result.messages.undecodable
-            app.warn(f"{topic.name}: {count} entries cannot be decoded and stay whole: compare with compaction verify")
+            left = counted(count, "entry cannot be decoded and stays whole", "entries cannot be decoded and stay whole")
+            app.warn(f"{topic.name}: {left}: compare with compaction verify")
     return prepared, compaction
 
 
@@ -247,7 +249,7 @@ def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> 
     from store.plans.compaction import LedgerSwap
 
     batches = compaction.result.new_format_batches
-    warnings = (f"{batches} batches {_NEW_FORMAT}",) if batches else ()
+    warnings = (f"{counted(batches, 'batch is', 'batches are')} {_NEW_FORMAT}",) if batches else ()
     facts = _facts(prepared, compaction)
     return LedgerSwap(
         prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts, warnings

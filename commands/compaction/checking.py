@@ -12,6 +12,7 @@ from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.compaction.status import read_status
 from store.compaction.view import open_view
+from store.counted import counted
 from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
@@ -102,11 +103,13 @@ def _render(document: Any) -> str:  # Any: the JSON of ``_verify``
     if not document["compacted"]:
         return f"{document['topic']}: never compacted"
     lines = [
-        f"{document['topic']}: compacted ledger {document['compactedLedger']}, {document['entries']:,} entries, "
-        f"{document['messages']:,} messages; compared with {document['topicEntries']:,} entries of the topic",
-        f"  {document['problems']} problems",
+        f"{document['topic']}: compacted ledger {document['compactedLedger']}, {counted(document['entries'], 'entry')}, "
+        f"{counted(document['messages'], 'message')}; compared with {counted(document['topicEntries'], 'entry', 'entries')} of the topic",
+        f"  {counted(document['problems'], 'problem')}",
     ]
     lines += [f"  {row['kind']}: {clean_text(row['message'])}" for row in document["findings"]]
     if document["lostEntries"]:
-        lines.append(f"  {document['lostEntries']} entries of the topic cannot be read: problems may be due to them")
+        lines.append(
+            f"  {counted(document['lostEntries'], 'entry')} of the topic cannot be read: problems may be due to that"
+        )
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
+from store.counted import counted
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
 from store.ledgers import open_reader
 from store.meta import Store, open_store
@@ -134,5 +135,7 @@ def _build(app: App, store: Store, turn: list[Wanted], manner: _Manner) -> Itera
 def _warn(app: App, result: BuildResult) -> None:
     if result.missing or result.unreadable:
         count = result.missing + result.unreadable
-        app.warn(f"{result.topic} {result.subscription}: {count} entries that wait are lost or damaged")
+        app.warn(
+            f"{result.topic} {result.subscription}: {counted(count, 'entry that waits is', 'entries that wait are')} lost or damaged"
+        )
         app.problems(count)

@@ -9,6 +9,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
+from store.counted import counted, plural
 from store.cursors import Cursor
 from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -134,8 +135,8 @@ def _warn_conflicts(app: App, topic: Topic, cursor: Cursor, conflict: Any) -> No
     if conflict is not None and conflict.messages:
         first = ", ".join(map(str, conflict.first))
         app.warn(
-            f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops {conflict.messages} messages "
-            f"before they are due: {first}"
+            f"{topic.name} {cursor.name}: the TTL of {conflict.ttl_seconds} s drops {counted(conflict.messages, 'message')} "
+            f"before {plural(conflict.messages, 'it is', 'they are')} due: {first}"
         )
 
 

@@ -15,6 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
+from store.counted import counted
 from store.cursors import read_cursor
 from store.errors import AlreadyExists, InvalidValue, SubscriptionNotFound, TopicNotFound
 from store.ledgers import open_reader
@@ -196,8 +197,14 @@ def _about(found: TopicNacks | None) -> list[str]:
     if found is None:
         return []
     rate = "at one time" if found.entries_per_second is None else f"{found.entries_per_second:,.4g} a second"
-    holes = f"{found.holes:,} holes, {found.nacked_share:.1%} of what they lie in" if found.holes else "no holes taken"
-    return [f"the topic: {found.entries:,} entries, {rate}, {found.batch_size} messages each; {holes}"]
+    holes = (
+        f"{counted(found.holes, 'hole')}, {found.nacked_share:.1%} of what they lie in"
+        if found.holes
+        else "no holes taken"
+    )
+    return [
+        f"the topic: {counted(found.entries, 'entry')}, {rate}, {counted(found.batch_size, 'message')} each; {holes}"
+    ]
 
 
 def _size(size_bytes: int) -> str:

@@ -11,6 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.catalog import catalogued_bytes
+from store.counted import counted
 from store.errors import StoreNotFound
 
 _COLUMNS = (
@@ -51,8 +52,8 @@ def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the ro
             counts[finding.severity] += 1
             app.problems(finding.severity == "problem")
             yield finding
-    looked = f"{rows['tree']} metadata nodes, {rows['logs']} files, {rows['times']} ledgers, {rows['changes']} changes"
-    message = f"{counts['problem']} problems and {counts['note']} notes in {looked}" + (
-        ", every byte read" if deep else ""
-    )
+    kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
+    looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
+    found = " and ".join(counted(counts[severity], severity) for severity in ("problem", "note"))
+    message = f"{found} in {looked}" + (", every byte read" if deep else "")
     yield Finding("summary", "checked", "store", str(app.store.path), message)

@@ -11,6 +11,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import SIZE, TOPIC, Function, ParsedType, command, pass_app
+from store.counted import counted
 from store.errors import AlreadyExists, DiskFull, InvalidValue, NotWritable
 from store.generate.request import plan_cluster, split_options
 
@@ -104,7 +105,7 @@ def render_generate(result: GenerateResult) -> str:
     rows = [
         ("directory", result.directory),
         ("seed", str(result.seed)),
-        ("topics", f"{result.topics:,} in {result.ledgers:,} ledgers, {result.cursors:,} cursors"),
+        ("topics", f"{result.topics:,} in {counted(result.ledgers, 'ledger')}, {counted(result.cursors, 'cursor')}"),
         ("entries", f"{result.entries:,}"),
         ("messages", f"{result.messages:,}"),
         ("entry logs", f"{result.logs:,} ({result.bytes:,} bytes)"),

@@ -12,6 +12,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import command, pass_app
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
+from store.counted import counted, plural
 from store.cursors import range_text, read_cursor
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.ledgers import EntryReader, open_reader
@@ -56,7 +57,10 @@ def _render_info(summary: StoreSummary) -> str:
         ),
         ("cursors", ", ".join(f"{count:,} {source}" for source, count in summary.cursors.items()) or "0"),
         ("ledgers", f"{summary.ledgers:,} in the metadata, {summary.indexed_ledgers:,} with entries"),
-        ("entries", f"{summary.entries:,} ({summary.messages:,} messages, {summary.payload_bytes:,} bytes)"),
+        (
+            "entries",
+            f"{summary.entries:,} ({counted(summary.messages, 'message')}, {counted(summary.payload_bytes, 'byte')})",
+        ),
         ("damaged places", f"{summary.damaged_places:,}"),
         ("changes", f"{summary.changes:,}"),
         ("index and metadata", f"{summary.meta_bytes:,} bytes"),
@@ -64,11 +68,16 @@ def _render_info(summary: StoreSummary) -> str:
     lines = [f"{name:<20}{value}" for name, value in rows]
     lines += ["", "files of entries"]
     lines += [
-        f"  {file.state:<9} {file.kind:<9} {file.records:>12,} records {file.size_bytes:>16,} bytes  {file.path}"
-        + (f"  ({file.problems:,} damaged places)" if file.problems else "")
+        f"  {file.state:<9} {file.kind:<9} {_aligned(file.records, 'record', 20)} {_aligned(file.size_bytes, 'byte', 22)}  {file.path}"
+        + (f"  ({counted(file.problems, 'damaged place')})" if file.problems else "")
         for file in summary.files
     ]
     return clean_text_lines(lines)
+
+
+def _aligned(count: int, noun: str, width: int) -> str:
+    """Return a count whose digits and noun stand in columns, WIDTH in all."""
+    return f"{count:>{width - len(noun) - 2},} {plural(count, noun):<{len(noun) + 1}}"
 
 
 def clean_text_lines(lines: list[str]) -> str:

@@ -11,6 +11,7 @@ from pulsar_admin.columns import clean_text
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.catalog import catalogued_bytes
+from store.counted import counted
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def _render(result: object) -> str:
 
     value = to_json(result)
     lines = [f"{word:<10}{path}" for word, key in _WHAT for path in value.get(key, ())]
-    lines += [f"{'LOST':<10}{path}: {count:,} entries are nowhere else" for path, count in value["lost"].items()]
+    lines += [
+        f"{'LOST':<10}{path}: {counted(count, 'entry is', 'entries are')} nowhere else"
+        for path, count in value["lost"].items()
+    ]
     if value.get("dryRun"):
         lines.append(f"dry run, nothing was written: {value['bytes']:,} bytes to read")
     else:

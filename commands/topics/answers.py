@@ -11,6 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
+from store.counted import counted
 from store.errors import StoreError
 from store.ledgers import EntryReader, open_reader
 from store.meta import Txn
@@ -111,5 +112,5 @@ def report(app: App, problems: Sequence[StoreError]) -> None:
     for error in problems[:PROBLEMS_SHOWN]:
         app.warn(error.message)
     if len(problems) > PROBLEMS_SHOWN:
-        app.warn(f"{len(problems)} problems in all; the first {PROBLEMS_SHOWN} are shown")
+        app.warn(f"{counted(len(problems), 'problem')} in all; the first {PROBLEMS_SHOWN} are shown")
     app.problems(len(problems))

@@ -9,6 +9,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
 from store.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
+from store.counted import counted, plural
 from store.cursors import backlog_size_bytes, read_cursor
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -91,6 +92,7 @@ def _analyze(app: App, reader: EntryReader, name: TopicName, request: tuple[str,
     state = read_cursor(reader.txn, reader, topic, subscription).state
     lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, start))
     if lost:
-        app.warn(f"{name}: {lost} entries of the backlog of {subscription} are in no imported file")
+        missing = counted(lost, "entry", "entries") + f" of the backlog of {subscription}"
+        app.warn(f"{name}: {missing} {plural(lost, 'is', 'are')} in no imported file")
         app.problems(lost)
     return analyze_backlog(reader.txn, topic, state, start)

@@ -13,6 +13,7 @@ from commands.topics.answers import size_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
+from store.counted import counted
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
@@ -145,9 +146,9 @@ _ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
 
 def _warn(app: App, name: TopicName, missing: int, unreadable: int) -> None:
     if missing:
-        app.warn(f"{name}: {missing} entries are in no imported file")
+        app.warn(f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file")
     if unreadable:
-        app.warn(f"{name}: {unreadable} entries are damaged and left out")
+        app.warn(f"{name}: {counted(unreadable, 'entry is', 'entries are')} damaged and left out")
         app.problems(unreadable)
 
 
@@ -298,25 +299,31 @@ def _labels(times: list[int], width_ms: int) -> list[str]:
 
 
 def _names(documents: list[Json]) -> str:
-    return str(documents[0]["topic"]) if len(documents) == 1 else f"{len(documents)} topics"
+    return str(documents[0]["topic"]) if len(documents) == 1 else counted(len(documents), "topic")
+
+
+_AMOUNTS = (("entry", "entries"), ("message", "messages"), ("byte", "bytes"))
+_APART = (
+    ("entriesWithoutTime", ("entry has no time", "entries have no time")),
+    ("entriesOutside", ("entry is outside the times asked for", "entries are outside the times asked for")),
+)
 
 
 def _plot(charts: list[Chart], documents: list[Json]) -> str:
     from pulsar_admin.plot import bar_chart
 
-    total = {name: sum(document[name] for document in documents) for name in ("entries", "messages", "bytes")}
-    head = (
-        f"{_names(documents)}: {total['entries']:,} entries, {total['messages']:,} messages, {total['bytes']:,} bytes"
-    )
+    total = {name: sum(document[name] for document in documents) for _, name in _AMOUNTS}
+    amounts = (counted(total[many], one) for one, many in _AMOUNTS)
+    head = f"{_names(documents)}: {', '.join(amounts)}"
     drawn = [sum(chart.series["entries"]) for chart in charts if "entries" in chart.series]
     notes = (
-        [f"{total['entries'] - int(sum(drawn)):,} entries lie outside the plot"]
+        [counted(total["entries"] - int(sum(drawn)), "entry lies outside the plot", "entries lie outside the plot")]
         if total["entries"] > sum(drawn)
         else []
     )
     notes += [
-        f"{sum(document[key] for document in documents):,} entries {text}"
-        for key, text in (("entriesWithoutTime", "have no time"), ("entriesOutside", "are outside the times asked for"))
+        counted(sum(document[key] for document in documents), *texts)
+        for key, texts in _APART
         if any(document[key] for document in documents)
     ]
     clock = f"Times are UTC, on the {documents[0]['clock']} clock."

@@ -23,6 +23,7 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
+from store.counted import counted
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from store.ledgers import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
@@ -169,8 +170,11 @@ def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
 
 
 def _render(done: Any) -> str:  # Any: DumpReport, without its import
-    text = f"{done.directory}: {done.rows:,} {done.level} of {done.topics} topics in {done.files} files, {done.bytes:,} bytes"
-    return text + (f"\n{done.missing_entries:,} entries are missing" if done.missing_entries else "")
+    rows = counted(done.rows, "entry" if done.level == "entries" else "message")
+    topics, files = counted(done.topics, "topic"), counted(done.files, "file")
+    missing = counted(done.missing_entries, "entry is missing", "entries are missing")
+    text = f"{done.directory}: {rows} of {topics} in {files}, {counted(done.bytes, 'byte')}"
+    return text + (f"\n{missing}" if done.missing_entries else "")
 
 
 # -- load -------------------------------------------------------------------------------------------------------------

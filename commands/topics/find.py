@@ -12,6 +12,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.catalog import catalogued_bytes
+from store.counted import counted, plural
 from store.errors import NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import Position, TopicName
@@ -126,7 +127,8 @@ def _scan_too(app: App, reader: EntryReader, found: Found, wanted: tuple[int, Cl
     with app.progress(catalogued_bytes(reader.txn), "bytes", "find-by-time") as progress:
         files = (app.store, reader.txn, progress.advance)
         scan = find_unindexed(reader.engine, files, found.ledgers_without_index, *wanted)
-    app.warn(f"scanned {scan.files} files, {scan.bytes:,} bytes: {scan.entries:,} entries of these ledgers are there")
+    scanned = f"{counted(scan.files, 'file')}, {counted(scan.bytes, 'byte')}"
+    app.warn(f"scanned {scanned}: {counted(scan.entries, 'entry')} of these ledgers found")
     if scan.position is None or (found.position is not None and found.position < scan.position):
         return found
     return replace(found, position=scan.position, entry_time_ms=scan.time_ms)
@@ -226,10 +228,9 @@ def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explan
         "Ledgers:",
     ]
     for row in document["ledgers"]:
-        lines.append(
-            f"  {row['ledgerId']:>8}  {row['entries']:>7} entries, newest {when(row['newestTime'])}: {row['verdict']}"
-        )
-    lines.append(f"  ({document['ledgersPruned']} pruned, {document['entriesRead']} entry headers read)")
+        entries = f"{row['entries']:>7} {plural(row['entries'], 'entry')}"
+        lines.append(f"  {row['ledgerId']:>8}  {entries}, newest {when(row['newestTime'])}: {row['verdict']}")
+    lines.append(f"  ({document['ledgersPruned']} pruned, {counted(document['entriesRead'], 'entry header')} read)")
     lines += ["", "Around the answer:"]
     for row in document["neighbours"]:
         mark = ">" if row["position"] == document["position"] else " "

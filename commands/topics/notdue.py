@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from store.counted import counted
 from store.cursors import Cursor
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.extent import Intervals, pending_intervals, subtract
@@ -145,5 +146,5 @@ def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:
         more = ", …" if early.messages > len(early.first) else ""
         texts.append(f"{cursor}: {what}: {early.messages:,} of them, first {first}{more}")
     if early.unread:
-        texts.append(f"{cursor}: {early.unread:,} entries cannot be read: whether they are delayed is unknown")
+        texts.append(f"{cursor}: {counted(early.unread, 'entry')} cannot be read: whether delayed is unknown")
     return texts

@@ -9,6 +9,7 @@ from store.catalog import METADATA_FILE_ID, iter_damage
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import LedgerState
+from store.counted import counted, plural
 from store.cursors import iter_cursor_names, read_cursor
 from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
@@ -82,7 +83,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             yield data_problem(
                 "ledger-list-differs",
                 where,
-                f"the topic's list says {listed.entries} entries of {listed.size_bytes} bytes, BookKeeper's metadata"
+                f"the topic's list says {counted(listed.entries, 'entry')} of {counted(listed.size_bytes, 'byte')}, BookKeeper's metadata"
                 f" {found[0]} of {found[1]}",
                 ledgerId=listed.ledger_id,
             )
@@ -102,7 +103,7 @@ def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
         yield data_problem(
             "entries-missing",
             where,
-            f"{missing} of its {ledger.entries} entries are in no file",
+            f"{missing:,} of its {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} in no file",
             f"list them with: pulsar-admin ledgers missing {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             missing=missing,
@@ -128,7 +129,7 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
         yield data_problem(
             "cursor-ledger-damaged",
             where,
-            f"the newest {cursor.skipped_entries} entries of its ledger {cursor.info.cursors_ledger_id} cannot be read",
+            f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
             "acknowledgements in them are lost",
             ledgerId=cursor.info.cursors_ledger_id,
         )
@@ -150,7 +151,7 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
         yield note(
             "ledgers-unreferenced",
             "metadata",
-            f"{unreferenced} ledgers have no owner",
+            counted(unreferenced, "ledger has no owner", "ledgers have no owner"),
             "see: pulsar-admin ledgers orphans",
         )
     deleted = sum(1 for _ in _iter_deleted(txn))
@@ -158,7 +159,7 @@ def check_ledgers(txn: Txn) -> Iterator[Finding]:
         yield note(
             "ledgers-deleted",
             "entry logs",
-            f"{deleted} ledgers have entries and no metadata: deleted, and not yet garbage-collected",
+            f"{counted(deleted, 'ledger has', 'ledgers have')} entries and no metadata: deleted, and not yet garbage-collected",
             "see: pulsar-admin ledgers orphans",
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from store.catalog import Damage, LogFile, iter_damage, iter_logs
 from store.check.finding import Finding, data_problem, store_problem
 from store.codec.ledgermetadata import LedgerState
+from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import StoreError
 from store.ledgers import EntryReader, iter_ledger_ids, read_ledger
@@ -97,7 +98,7 @@ def _new_damage(txn: Txn, new: Txn, paths: dict[int, str]) -> Iterator[Finding]:
         yield data_problem(
             "entry-damaged",
             f"{paths[damage.file_id]} @ {damage.offset:#x}",
-            f"{damage.reason}{whose}: {damage.length_bytes} bytes; it was good when it was imported",
+            f"{damage.reason}{whose}: {counted(damage.length_bytes, 'byte')}; it was good when it was imported",
             "bring the file back from another replica or a backup",
             ledgerId=damage.ledger_id,
             entryId=damage.entry_id,

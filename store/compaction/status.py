@@ -14,6 +14,7 @@ from store.compaction.view import (
     is_compacted_ledger,
     stranger_text,
 )
+from store.counted import counted
 from store.cursors import Cursor
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from store.extent import Extent, extent_of
@@ -126,7 +127,7 @@ def _ledger_facts(
         problems.append(f"the compacted ledger {ledger_id} has no metadata: a broker cannot open it")
     if ledger.missing_entries:
         problems.append(
-            f"{ledger.missing_entries} of {ledger.entries} entries of the compacted ledger {ledger_id} are lost or damaged"
+            f"the compacted ledger {ledger_id} lacks {ledger.missing_entries:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
         )
     compacted_to, problem = _compacted_to(ledger, horizon)
     problems += [problem] if problem else []

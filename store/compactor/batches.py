@@ -19,6 +19,7 @@ from store.compaction.last_id import check_indexes
 from store.compaction.tail import Transactions
 from store.compaction.view import CompactedView
 from store.compactor import kernel, slot_kernel
+from store.counted import counted
 from store.errors import (
     EntryCorrupt,
     EntryLogCorrupt,
@@ -265,7 +266,7 @@ def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) 
                 reader.read(ledger_id, entry_id)
             except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
                 raise EntryCorrupt(
-                    f"{error.message} ({scan.missing} entries cannot be read in all)",
+                    f"{error.message} ({counted(scan.missing, 'entry')} cannot be read in all)",
                     hint="compact what can be read with --skip-damaged: older messages of keys may come back",
                     **error.context,
                 ) from error

@@ -22,6 +22,7 @@ from store.compactor.batches import MessageBatch, MessageSource
 from store.compactor.facts import iter_facts, uuid_of
 from store.compactor.keys import LIMIT_KEYS, LatestKeys
 from store.compactor.prepare import compacted_floor
+from store.counted import counted
 from store.errors import EntryCorrupt, StoreError
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader
@@ -102,7 +103,11 @@ def verify_view(
     for error in kept.damaged:
         found.add(DAMAGED, None, error.message)
     if kept.lost:
-        found.add(DAMAGED, None, f"{kept.lost} entries of the compacted ledger {view.ledger_id} are lost")
+        found.add(
+            DAMAGED,
+            None,
+            f"of the compacted ledger {view.ledger_id} {counted(kept.lost, 'entry is', 'entries are')} lost",
+        )
     found.lost = len(log.damaged) + log.lost
     return found
 

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from store.codec.delayedindex import Array, DelayedRows
+from store.counted import counted
 from store.cursors import Cursor
 from store.delayed.backlog import DelayScan, parts_of, read_delayed
 from store.delayed.buckets import Bucket, iter_buckets
@@ -70,9 +71,8 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     )
     if scan.missing or scan.unreadable:
         count = scan.missing + scan.unreadable
-        result.findings.append(
-            DelayedFinding("problem", "entries-lost", f"{count} entries that wait are lost or damaged", count)
-        )
+        text = f"{counted(count, 'entry that waits is', 'entries that wait are')} lost or damaged"
+        result.findings.append(DelayedFinding("problem", "entries-lost", text, count))
     result.findings += _bucket_findings(buckets, exact)
     result.findings += _index_findings(reader, topic, cursor, (exact, result))
     return result
@@ -101,7 +101,8 @@ def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFi
         is_wrong[is_here] = exact.times_ms[found[is_here]] != bucket.rows.times_ms[is_here]
         wrong, _ = distinct([bucket.rows.take(is_wrong)])
         if len(wrong):
-            text = f"{bucket.key}: {len(wrong)} messages at another time than their entries say: {_text(wrong)}"
+            they_say = counted(len(wrong), "message has", "messages have") + " another time than in the entries"
+            text = f"{bucket.key}: {they_say}: {_text(wrong)}"
             yield DelayedFinding("problem", "bucket-time-differs", text, len(wrong), bucket.ledger_id)
         inside = exact.between(bucket.first_ledger_id, bucket.last_ledger_id)
         held = np.zeros(len(exact), bool)
@@ -109,12 +110,12 @@ def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFi
         absent = inside.start + np.flatnonzero(~held[inside])
         if len(absent):
             listed = _text_of(exact, absent)
-            text = f"{bucket.key} holds none of {len(absent)} delayed messages of its ledgers: {listed}"
+            text = f"{bucket.key} holds none of {counted(len(absent), 'delayed message')} of its ledgers: {listed}"
             yield DelayedFinding("note", "in-no-bucket", text, len(absent), bucket.ledger_id)
     places, counts = distinct(bucket.rows for bucket in buckets if bucket.rows is not None)
     doubles = places[counts > 1]
     if len(doubles):
-        text = f"{len(doubles)} messages are in two buckets: {_text(doubles)}"
+        text = f"{counted(len(doubles), 'message is', 'messages are')} in two buckets: {_text(doubles)}"
         yield DelayedFinding("problem", "double", text, len(doubles))
     firsts = sorted((bucket.first_ledger_id, bucket.last_ledger_id, bucket.key) for bucket in buckets)
     for one, other in pairwise(firsts):
@@ -143,7 +144,7 @@ def _index_findings(
     surplus = len(compared.wrong), _text(compared.wrong)
     for kind, (count, listed) in (("index-surplus", surplus), ("index-lacks", (len(absent), _text_of(exact, absent)))):
         if count or compared.has_doubles:
-            text = f"the index differs from the topic in {count} messages: {listed}; {again} --rebuild"
+            text = f"the index differs from the topic in {counted(count, 'message')}: {listed}; {again} --rebuild"
             yield DelayedFinding("problem", kind, text, count)
 
 

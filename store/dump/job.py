@@ -9,6 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from store.counted import counted
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
 from store.dump.tables import entry_batch, json_lines
@@ -68,12 +69,16 @@ def iter_batches(
         del batches  # not kept while the next are fetched
         advance(entries)
     if undecoded:
-        dumped.problems.append(EntryCorrupt(f"{topic.name}: {undecoded} values cannot be decoded; valueError says why"))
+        dumped.problems.append(
+            EntryCorrupt(f"{topic.name}: {counted(undecoded, 'value')} cannot be decoded; valueError says why")
+        )
     dumped.problems += found.scan.unreadable
     if found.missing:
         dumped.missing += found.missing
         dumped.problems.append(
-            EntryNotFound(f"{topic.name}: {found.missing} entries of the window are in no imported file")
+            EntryNotFound(
+                f"{topic.name}: of the window {counted(found.missing, 'entry is', 'entries are')} in no imported file"
+            )
         )
 
 

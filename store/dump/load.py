@@ -9,6 +9,7 @@ from typing import Any
 
 from store.appending import append_payload, closed_ledgers, recover_chain
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from store.counted import counted
 from store.dump.source import EntryRows, Source, ledger_runs
 from store.errors import InvalidValue, Refused
 from store.interceptors import InterceptorChain, open_chain
@@ -113,7 +114,7 @@ def _check_target(txn: Txn, name: TopicName) -> None:
     partitions = partition_count(txn, name)
     if partitions:
         raise Refused(
-            f"{name} has {partitions} partitions and no entries of its own",
+            f"{name} has {counted(partitions, 'partition')} and no entries of its own",
             hint=f"name one of them, for example --topic {name.partition(0)}",
         )
     node = find_node(txn, name.path)
@@ -242,7 +243,7 @@ def _report(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> dic
 def _warnings(txn: Txn, found: list[LoadedTopic], options: LoadOptions) -> Iterator[str]:
     for topic in found:
         if topic.gaps and not options.keep_ids:
-            yield f"{topic.name}: {topic.gaps} entries are missing in the dump; those behind them moved up"
+            yield f"{topic.name}: {counted(topic.gaps, 'entry is', 'entries are')} missing in the dump; what stood behind moved up"
     for namespace in sorted({topic.name.namespace for topic in found}):
         if find_node(txn, namespace.policies_path) is None:
             yield f"{namespace} has no policies here: a broker serves its topics only when the namespace exists"

@@ -221,7 +221,7 @@ def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
     if node is None:
         stat = NodeStat(0, 0, now_ms, now_ms, False)
         return Step("tree", key, None, encode_node(Node(path, stat, value)))
-    stat = replace(node.stat, version=node.stat.version + 1, modified_ms=now_ms)
+    stat = node.stat._replace(version=node.stat.version + 1, modified_ms=now_ms)
     return Step("tree", key, encode_node(node), encode_node(Node(path, stat, value)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from store.counted import counted
 from store.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, backlog_entries, normal_ranges, range_text
 from store.errors import Refused
 from store.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
@@ -125,7 +126,7 @@ def _source_warnings(move: CursorMove) -> list[str]:
             "from when that ledger was made"
         )
     if cursor.skipped_entries:
-        warnings.append(f"the newest {cursor.skipped_entries} entries of the cursor ledger cannot be read")
+        warnings.append(f"the newest {counted(cursor.skipped_entries, 'entry')} of the cursor ledger cannot be read")
     if set(move.state.batch_deletes) - set(cursor.state.batch_deletes):
         warnings.append(
             "a 4.0 broker does not read acknowledgements inside a batch from metadata: it gives that whole batch again"

@@ -19,6 +19,7 @@ from store.codec.delayedpolicy import (
     rules_key,
 )
 from store.codec.policies import DelayedDelivery, Policies
+from store.counted import counted
 from store.errors import InvalidValue, MetadataCorrupt
 from store.meta import Txn
 from store.names import NamespaceName
@@ -149,14 +150,16 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
     found = []
     if lived:
         seconds, name = min(lived)
-        found.append(f"{len(lived):,} topics have a message TTL of their own, the shortest {name} with {seconds} s")
+        have = counted(len(lived), "topic has a message TTL of its own", "topics have a message TTL of their own")
+        found.append(f"{have}, the shortest {name} with {seconds} s")
     evicting = [
         name for name, policies in own if any(quota.policy == EVICTION for quota in policies.backlog_quotas.values())
     ]
     if evicting:
-        found.append(
-            f"{len(evicting):,} topics have a backlog quota of their own with the policy {EVICTION}: {evicting[0]}"
+        have = counted(
+            len(evicting), "topic has a backlog quota of its own", "topics have a backlog quota of their own"
         )
+        found.append(f"{have} with the policy {EVICTION}: {evicting[0]}")
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from store.codec.cursor import CursorState
+from store.counted import counted
 from store.cursors import Cursor
 from store.errors import InvalidValue, Refused
 from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
@@ -106,7 +107,9 @@ def _search_warnings(search: PendingSearch) -> list[str]:
         ledgers = ", ".join(map(str, search.ledgers_without_index))
         warnings.append(f"no entry of ledgers {ledgers} is here: their times are unknown and hold nothing back")
     if search.unreadable:
-        warnings.append(f"{search.unreadable} damaged entries hold nothing back")
+        warnings.append(
+            counted(search.unreadable, "damaged entry holds nothing back", "damaged entries hold nothing back")
+        )
     return warnings
 
 

@@ -17,6 +17,7 @@ from store.codec.nackrow import (
     tracker_id,
     tracker_key,
 )
+from store.counted import counted
 from store.errors import NothingMatches, Refused
 from store.meta import Txn
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
@@ -90,7 +91,7 @@ def _tracker(old: TrackerRow | None, nacks: Nacks, waiting: int) -> TrackerRow:
     if bits != old.precision_bits and waiting:
         raise Refused(
             f"the nacks of {nacks.subscription!r} on {nacks.topic} are kept with {old.precision_bits} precision bits, "
-            f"and {waiting} entries wait",
+            f"and {counted(waiting, 'entry waits', 'entries wait')}",
             hint=f"give --bits {old.precision_bits}, or none, or wait until they are popped",
             precisionBits=old.precision_bits,
         )

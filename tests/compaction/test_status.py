@@ -51,7 +51,7 @@ def test_as_it_should_be(tmp_path: Path) -> None:
         ({"compacted_to": Position(10, 2)}, "is ahead: it stands at 10:4, its ledger is compacted to 10:2"),
         ({"horizon": Position(10, 12)}, "stands at 10:12, behind the end of the topic"),
         ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of persistent://public"),
-        ({"lost": (0,)}, "1 of 1 entries of the compacted ledger 77 are lost or damaged"),
+        ({"lost": (0,)}, "the compacted ledger 77 lacks 1 of its 1 entry: lost or damaged"),
         ({"listed": False}, "the compacted ledger 77 is gone"),
     ],
 )

@@ -158,4 +158,4 @@ def test_lost_entries_leave_it_unknown(cli: Cli, tmp_path: Path) -> None:
     ask = ("--store", path, "--now", f"@{CREATED_MS + 5000}", "topics", "expire", "a/b/t", "-s", "sub", "-t", "1s")
     row = cli(*ask, "--dry-run", "-o", "json").json
     assert row["notDue"]["messages"] == 1
-    assert "sub: 1 entries cannot be read: whether they are delayed is unknown" in " ".join(row["warnings"])
+    assert "sub: 1 entry cannot be read: whether delayed is unknown" in " ".join(row["warnings"])

@@ -1,0 +1,15 @@
+"""Counts in sentences: ``1 entry is``, ``1,203 entries are``."""
+
+from __future__ import annotations
+
+_PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return ONE for a count of 1, else MANY, which is ONE with an s, or what ``_PLURALS`` knows, where it is not given."""
+    return one if count == 1 else many or _PLURALS.get(one, f"{one}s")
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return COUNT, in groups of three digits, and the noun (with its verb, where ONE and MANY have one) that fits it."""
+    return f"{count:,} {plural(count, one, many)}"

@@ -1,0 +1,29 @@
+"""Counts in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from store.counted import counted, plural
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0, "problem"), "0 problems"),
+        ((1, "problem"), "1 problem"),
+        ((1203, "message"), "1,203 messages"),
+        ((1, "entry"), "1 entry"),
+        ((2, "entry"), "2 entries"),
+        ((2, "batch"), "2 batches"),
+        ((2, "copy"), "2 copies"),
+        ((1, "entry is", "entries are"), "1 entry is"),
+        ((3, "entry is", "entries are"), "3 entries are"),
+    ],
+)
+def test_counted(arguments: tuple[int, str] | tuple[int, str, str], text: str) -> None:
+    assert counted(*arguments) == text
+
+
+def test_plural_is_the_word_alone() -> None:
+    assert [plural(count, "is", "are") for count in (0, 1, 2)] == ["are", "is", "are"]
