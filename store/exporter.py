@@ -8,7 +8,7 @@ toolkit wrote go into the bookie first (``store.ledgerexport``), their metadata 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], now_ms: int) -> tuple[C
         if value != current.value:
             base = txn.get("base", tree_key(name.path))
             imported = current if base is None else decode_node(tree_key(name.path), base) if base else None
-            stat = replace(current.stat, modified_ms=now_ms)
+            stat = current.stat._replace(modified_ms=now_ms)
             changed[name.path] = ChangedNode(name.path, imported, Node(name.path, stat, value))
     return tuple(changed[path] for path in sorted(changed))
 
@@ -204,9 +204,9 @@ def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
 def _new_stat(node: ChangedNode) -> NodeStat:
     assert node.current is not None
     if node.imported is None:
-        return replace(node.current.stat, version=0)
-    return replace(
-        node.imported.stat, version=node.imported.stat.version + 1, modified_ms=node.current.stat.modified_ms
+        return node.current.stat._replace(version=0)
+    return node.imported.stat._replace(
+        version=node.imported.stat.version + 1, modified_ms=node.current.stat.modified_ms
     )
 
 

@@ -28,7 +28,7 @@ from store.catalog import (
     put_log,
 )
 from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.index import decode_times, ledger_of_key
+from store.codec.index import decode_entry_count, ledger_of_key
 from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
@@ -37,7 +37,7 @@ from store.owners import index_owners
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
-from store.tree import put_node
+from store.tree import Node, put_nodes
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
@@ -198,16 +198,22 @@ def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:
     def work(txn: Txn) -> tuple[int, int]:
         txn.clear("tree")
         clear_damage(txn, METADATA_FILE_ID)
-        counts = [0, 0]
-        for item in iter_source_nodes(layout.metadata):
-            counts[isinstance(item, Damage)] += 1
-            if isinstance(item, Damage):
-                put_damage(txn, item)
-            else:
-                put_node(txn, item)
-        return counts[0], counts[1]
+        damages: list[Damage] = []
+        put_nodes(txn, _nodes_of(layout, damages))
+        for damage in damages:
+            put_damage(txn, damage)
+        return txn.count("tree"), len(damages)
 
     return store.write(work)
+
+
+def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]:
+    """Yield the nodes of the metadata store; what is none goes into DAMAGES."""
+    for item in iter_source_nodes(layout.metadata):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            yield item
 
 
 # -- entries ----------------------------------------------------------------------------------------------------------
@@ -268,7 +274,7 @@ def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
 
 def count_entries(txn: Txn) -> int:
     """Return how many different entries the index holds."""
-    return sum(decode_times(ledger_of_key(key), row).sums.entries for key, row in txn.items("times"))
+    return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
 
 
 def catalogue_new(store: Store, files: Sequence[NewFile], mode: str) -> Iterator[LogFile]:

@@ -5,8 +5,9 @@ Imports numpy; only import, refresh and bulk commands load it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Iterator
+from itertools import accumulate
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ from store.meta import Txn
 from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_ONE = Struct("<q")
 
 
 class Indexer:
@@ -109,7 +112,7 @@ class _Part:
         """Return the location block of these records alone."""
         run = self.run
         flags = (SLOTS if run.has_holes else 0) | (MESSAGES if run.others else 0)
-        header = BlockHeader(
+        head = BLOCK_HEADER.pack(
             run.length,
             flags,
             self.file_id,
@@ -126,7 +129,7 @@ class _Part:
             run.unframed,
             run.first_slot,
         )
-        parts = [header.pack(), self.offsets.tobytes(), self.sizes.tobytes()]
+        parts = [head, self.offsets.tobytes(), self.sizes.tobytes()]
         if flags & MESSAGES:
             parts.append(self.counts().tobytes())
         if flags & SLOTS:
@@ -140,33 +143,35 @@ def _append(block: Block, value: bytes, part: _Part) -> bytes | None:
     This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before.
     """
     run, header = part.run, block.header
-    follows = run.first_slot == header.first_slot + header.count
+    follows = run.first_slot == header.first_slot + header.entries
     if header.flags or run.others or run.has_holes or header.file_id != part.file_id or not follows:
         return None
-    grown = _joined(header, run, (run.broker_count, run.unframed))
-    grown = replace(
-        grown,
-        count=header.count + run.length,
-        messages=header.messages + run.messages,
-        payload_bytes=header.payload_bytes + run.payload_bytes,
-    )
+    grown = _joined(header, run, (run.length, run.messages, run.payload_bytes, run.broker_count, run.unframed))
     offsets = BLOCK_HEADER.size
-    sizes = offsets + 4 * header.count
+    sizes = offsets + 4 * header.entries
     return b"".join((grown.pack(), value[offsets:sizes], part.offsets.tobytes(), value[sizes:], part.sizes.tobytes()))
 
 
-def _joined(header: BlockHeader, run: Run, added: tuple[int, int]) -> BlockHeader:
-    """Return HEADER with the time bounds of RUN, and ADDED entries with a broker time and without a message header."""
-    return replace(
-        header,
-        publish_min_ms=min(header.publish_min_ms, run.publish_min_ms),
-        publish_max_ms=max(header.publish_max_ms, run.publish_max_ms),
-        broker_min_ms=min(header.broker_min_ms, run.broker_min_ms),
-        broker_max_ms=max(header.broker_max_ms, run.broker_max_ms),
-        auto_min_ms=min(header.auto_min_ms, run.auto_min_ms),
-        auto_max_ms=max(header.auto_max_ms, run.auto_max_ms),
-        broker_count=header.broker_count + added[0],
-        unframed=header.unframed + added[1],
+def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]) -> BlockHeader:
+    """Return HEADER with the time bounds of RUN and what is ADDED: entries, messages, payload bytes, entries with a broker
+    time, entries without a message header."""
+    entries, messages, payload_bytes, broker_count, unframed = added
+    return BlockHeader(
+        header.entries + entries,
+        header.flags,
+        header.file_id,
+        header.messages + messages,
+        header.payload_bytes + payload_bytes,
+        min(header.publish_min_ms, run.publish_min_ms),
+        max(header.publish_max_ms, run.publish_max_ms),
+        min(header.broker_min_ms, run.broker_min_ms),
+        max(header.broker_max_ms, run.broker_max_ms),
+        min(header.auto_min_ms, run.auto_min_ms),
+        max(header.auto_max_ms, run.auto_max_ms),
+        header.broker_count + broker_count,
+        header.digest_bytes,
+        header.unframed + unframed,
+        header.first_slot,
     )
 
 
@@ -190,8 +195,10 @@ def _merge(block: Block, value: bytes, part: _Part, journals: frozenset[int]) ->
         return None
     if fresh.any():
         kinds = part.kinds()[fresh]
-        added = int(np.count_nonzero(kinds & HAS_BROKER)), int(np.count_nonzero(kinds & IS_UNFRAMED))
-        header = _joined(header, part.run, added)
+        broker_count, unframed = np.count_nonzero(kinds & HAS_BROKER), np.count_nonzero(kinds & IS_UNFRAMED)
+        header = _joined(
+            header, part.run, (0, 0, 0, int(broker_count), int(unframed))
+        )  # the rest is counted at the end
     new_slots = new_slots[wins]
     there[new_slots] = True
     offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
@@ -215,9 +222,8 @@ def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array,
     one_file = bool((files[slots] == files[slots[0]]).all())
     flags = SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0
     flags |= (0 if (messages[slots] == 1).all() else MESSAGES) | (0 if one_file else FILES)
-    merged = replace(
-        joined,
-        count=count,
+    merged = joined._replace(
+        entries=count,
         flags=flags,
         file_id=int(files[slots[0]]),
         messages=int(messages[slots].sum(dtype=np.int64)),
@@ -236,51 +242,73 @@ def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array,
 
 def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:
     """Write the time rows of the ledgers in LACS (ledger → largest LAC seen now) from their location blocks."""
+    txn.put_all("times", _iter_times(txn, lacs))
+
+
+def _iter_times(txn: Txn, lacs: dict[int, int]) -> Iterator[tuple[bytes, bytes]]:
     for ledger_id, lac in lacs.items():
         key = ledger_key(ledger_id)
         before = txn.view("times", key)
         if before is not None:
             lac = max(lac, decode_times(ledger_id, before).sums.max_lac)
-        rows = [(block_of_key(block)[1], *_ends(Block(block, value))) for block, value in txn.items("entries", key)]
-        if rows:
-            txn.put("times", key, _times_row(rows, lac))
+        blocks = [(block_of_key(name)[1], Block(name, value)) for name, value in txn.items("entries", key)]
+        if blocks:
+            yield key, _times_row(blocks, lac)
 
 
-def _ends(block: Block) -> tuple[BlockHeader, int]:
-    """Return the block's header and last slot."""
-    return block.header, block.slots()[-1]
-
-
-def _times_row(blocks: list[tuple[int, BlockHeader, int]], lac: int) -> bytes:
-    """Return the time row of BLOCKS: (number, header, last slot) in ascending order."""
-    first_block, (last_block, _, last_slot) = blocks[0][0], blocks[-1]
-    headers = [header for _, header, _ in blocks]
+def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
+    """Return the time row of BLOCKS: (number, block) in ascending order."""
+    first_block, (last_block, last) = blocks[0][0], blocks[-1]
+    headers = [block.header for _, block in blocks]
+    total = _total(headers)
     sums = LedgerSums(
         first_block,
-        sum(h.count for h in headers),
-        (first_block << BLOCK_BITS) + blocks[0][1].first_slot,
-        (last_block << BLOCK_BITS) + last_slot,
-        sum(h.messages for h in headers),
-        sum(h.payload_bytes for h in headers),
-        min(h.publish_min_ms for h in headers),
-        max(h.publish_max_ms for h in headers),
-        min(h.broker_min_ms for h in headers),
-        max(h.broker_max_ms for h in headers),
-        sum(h.broker_count for h in headers),
-        sum(h.unframed for h in headers),
+        total.entries,
+        (first_block << BLOCK_BITS) + total.first_slot,
+        (last_block << BLOCK_BITS) + last.last_slot,
+        total.messages,
+        total.payload_bytes,
+        total.publish_min_ms,
+        total.publish_max_ms,
+        total.broker_min_ms,
+        total.broker_max_ms,
+        total.broker_count,
+        total.unframed,
         lac,
     )
-    places = np.array([number - first_block for number, _, _ in blocks])
+    places = [number - first_block for number, _ in blocks]
     columns = _running(places, [(h.publish_min_ms, h.publish_max_ms) for h in headers])
     if sums.broker_count:
         columns += _running(places, [(h.auto_min_ms, h.auto_max_ms) for h in headers])
     return encode_times(sums, columns)
 
 
-def _running(places: Array, bounds: list[tuple[int, int]]) -> list[bytes]:
+def _total(headers: list[BlockHeader]) -> BlockHeader:
+    """Return the sums and time bounds of all HEADERS, in a copy of the first; most ledgers of a cluster have but one."""
+    if len(headers) == 1:
+        return headers[0]
+    return headers[0]._replace(
+        entries=sum(h.entries for h in headers),
+        messages=sum(h.messages for h in headers),
+        payload_bytes=sum(h.payload_bytes for h in headers),
+        publish_min_ms=min(h.publish_min_ms for h in headers),
+        publish_max_ms=max(h.publish_max_ms for h in headers),
+        broker_min_ms=min(h.broker_min_ms for h in headers),
+        broker_max_ms=max(h.broker_max_ms for h in headers),
+        broker_count=sum(h.broker_count for h in headers),
+        unframed=sum(h.unframed for h in headers),
+    )
+
+
+def _running(places: list[int], bounds: list[tuple[int, int]]) -> list[bytes]:
     """Return the running maximum (through) and minimum (from here on) columns; empty blocks repeat their neighbour."""
-    smallest = np.full(int(places[-1]) + 1, NO_MIN, "<i8")
-    largest = np.full(int(places[-1]) + 1, NO_MAX, "<i8")
-    smallest[places] = [low for low, _ in bounds]
-    largest[places] = [high for _, high in bounds]
-    return [np.maximum.accumulate(largest).tobytes(), np.minimum.accumulate(smallest[::-1])[::-1].tobytes()]
+    if len(bounds) == 1:
+        ((low, high),) = bounds
+        return [_ONE.pack(high), _ONE.pack(low)]
+    smallest = [NO_MIN] * (places[-1] + 1)
+    largest = [NO_MAX] * (places[-1] + 1)
+    for place, (low, high) in zip(places, bounds, strict=True):
+        smallest[place], largest[place] = low, high
+    form = Struct(f"<{len(smallest)}q")
+    minima = list(accumulate(reversed(smallest), min))
+    return [form.pack(*accumulate(largest, max)), form.pack(*reversed(minima))]

@@ -23,7 +23,7 @@ from store.catalog import (
     put_log,
 )
 from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
 from store.index import Indexer
 from store.meta import Store, Txn
@@ -81,7 +81,7 @@ def ledger_digests(txn: Txn) -> LedgerDigests:
         if ledger_id is None:
             continue
         try:
-            digest_type = decode_ledger_metadata(node.value, node.path).digest_type
+            digest_type = decode_digest_type(node.value, node.path)
         except MetadataCorrupt:
             continue  # the scan finds its type by trying
         if digest_type is not None:

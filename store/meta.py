@@ -10,7 +10,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +80,11 @@ class Txn:
 
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self._txn.put(key, value, db=self._store.handle(database))
+
+    def put_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write ROWS of (key, value): several times as fast as one by one. What yields them may read meanwhile."""
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            cursor.putmulti(rows)
 
     def delete(self, database: str, key: bytes) -> bool:
         return bool(self._txn.delete(key, db=self._store.handle(database)))

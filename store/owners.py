@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 
-from store.codec.cursor import decode_cursor_info
+from store.codec.cursor import decode_cursor_head
 from store.codec.index import ledger_key, ledger_of_key
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.managedledger import decode_managed_ledger
@@ -104,17 +104,21 @@ def _text(value: bytes) -> str:
 def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
     """Set who references LEDGER_ID; nobody removes the row."""
     if owners:
-        txn.put("owners", ledger_key(ledger_id), json.dumps([asdict(owner) for owner in owners]).encode())
+        txn.put("owners", ledger_key(ledger_id), _encode_owners(owners))
     else:
         txn.delete("owners", ledger_key(ledger_id))
+
+
+def _encode_owners(owners: Iterable[Owner]) -> bytes:
+    rows = [{"kind": owner.kind, "topic": owner.topic, "cursor": owner.cursor} for owner in owners]
+    return json.dumps(rows).encode()
 
 
 def index_owners(store: Store, txn: Txn) -> None:
     """Write all rows of ``owners`` anew from the tree. A node that cannot be decoded references nothing."""
     found = find_references(store, txn)
     txn.clear("owners")
-    for ledger_id in sorted(found):
-        put_owners(txn, ledger_id, tuple(found[ledger_id]))
+    txn.put_all("owners", ((ledger_key(ledger_id), _encode_owners(found[ledger_id])) for ledger_id in sorted(found)))
 
 
 def find_references(store: Store, txn: Txn) -> dict[int, list[Owner]]:
@@ -144,8 +148,9 @@ def _references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int
         return
     name = topic_of_path(node.path)
     if name is not None:
+        owner = Owner("managed-ledger", str(name))
         for ledger in decode_managed_ledger(node.value, node.path).ledgers:
-            yield ledger.ledger_id, Owner("managed-ledger", str(name))
+            yield ledger.ledger_id, owner
         return
     parent, _, component = node.path.rpartition("/")
     name = topic_of_path(parent)
@@ -156,7 +161,7 @@ def _references(txn: Txn, reader: EntryReader, node: Node) -> Iterator[tuple[int
 def _cursor_references(
     txn: Txn, reader: EntryReader, name: TopicName, cursor: str, node: Node
 ) -> Iterator[tuple[int, Owner]]:
-    info = decode_cursor_info(node.value, node.path)
+    info = decode_cursor_head(node.value, node.path)
     if info.cursors_ledger_id >= 0:
         yield info.cursors_ledger_id, Owner("cursor", str(name), cursor)
     for key, value in info.cursor_properties.items():

@@ -153,8 +153,8 @@ def _block_row(block: Block, count: int, clock: Clock) -> tuple[int, ...]:
         "broker": (header.broker_min_ms, header.broker_max_ms),
         "auto": (header.auto_min_ms, header.auto_max_ms),
     }[clock]
-    timed = header.broker_count if clock == "broker" else header.count - header.unframed
-    return low, high, count, header.messages, header.payload_bytes, int(count == header.count == timed)
+    timed = header.broker_count if clock == "broker" else header.entries - header.unframed
+    return low, high, count, header.messages, header.payload_bytes, int(count == header.entries == timed)
 
 
 class _TimeSums:

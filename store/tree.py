@@ -16,8 +16,8 @@ so that prefixes still list in order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from store.codec.rocksvalue import NodeStat
 from store.errors import IndexCorrupt, PathNotFound
@@ -30,9 +30,8 @@ _KEY_HEAD_BYTES = 400
 PATH_MAX_BYTES = 2**16 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One metadata node: its path, stat and exact value bytes."""
+class Node(NamedTuple):
+    """One metadata node: its path, stat and exact value bytes. A tuple, as there may be millions."""
 
     path: str
     stat: NodeStat
@@ -54,8 +53,8 @@ def encode_node(node: Node) -> bytes:
     raw = node.path.encode()
     stat = node.stat
     long = len(raw) > _KEY_MAX_BYTES
-    head = _HEADER.pack(int(long), stat.version, stat.owner, stat.created_ms, stat.modified_ms)
-    return head + (_LENGTH.pack(len(raw)) + raw if long else b"") + node.value
+    head = _HEADER.pack(long, stat.version, stat.owner, stat.created_ms, stat.modified_ms)
+    return head + _LENGTH.pack(len(raw)) + raw + node.value if long else head + node.value
 
 
 def decode_node(key: bytes, row: bytes | memoryview) -> Node:
@@ -70,7 +69,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
             raw = bytes(row[start : start + length])
             start += length
         path = raw.decode()
-        if flags > 1 or tree_key(path) != key:
+        if flags > 1 or (tree_key(path) != key if flags else len(key) > _KEY_MAX_BYTES):
             raise ValueError(f"flags {flags}, path {raw[:60]!r}")
     except (struct.error, ValueError) as error:
         raise IndexCorrupt(
@@ -100,6 +99,11 @@ def read_node(txn: Txn, path: str) -> Node:
 def put_node(txn: Txn, node: Node) -> None:
     """Write one metadata node."""
     txn.put("tree", tree_key(node.path), encode_node(node))
+
+
+def put_nodes(txn: Txn, nodes: Iterable[Node]) -> None:
+    """Write many metadata nodes."""
+    txn.put_all("tree", ((tree_key(node.path), encode_node(node)) for node in nodes))
 
 
 def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import pairwise
 from operator import add
 
@@ -189,7 +188,7 @@ class _LedgerCheck:
             yield store_problem("times-damaged", where, error.message)
             return
         expected = self._sums(times.sums.max_lac)
-        wrong = [f.name for f in fields(LedgerSums) if getattr(expected, f.name) != getattr(times.sums, f.name)]
+        wrong = [name for name in LedgerSums._fields if getattr(expected, name) != getattr(times.sums, name)]
         if wrong:
             found = ", ".join(f"{name} {getattr(times.sums, name)}" for name in wrong)
             wanted = ", ".join(f"{name} {getattr(expected, name)}" for name in wrong)
@@ -201,7 +200,7 @@ class _LedgerCheck:
         headers = list(self._headers.values())
         return LedgerSums(
             first_block=min(self._headers),
-            entries=sum(h.count for h in headers),
+            entries=sum(h.entries for h in headers),
             first_entry=self._first,
             last_entry=self._last,
             messages=sum(h.messages for h in headers),

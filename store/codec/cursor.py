@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
@@ -59,6 +59,11 @@ class CursorInfo:
 def decode_cursor_info(value: bytes, where: str) -> CursorInfo:
     """Return the ManagedCursorInfo in VALUE; raises MetadataCorrupt, and what ``unwrap`` raises."""
     return _info(_parse_info(value, where)[0], where)
+
+
+def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
+    """Return the ManagedCursorInfo in VALUE without its deletions, which are most of it; raises as ``decode_cursor_info``."""
+    return _head(_parse_info(value, where)[0], where)
 
 
 def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
@@ -249,6 +254,15 @@ def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCur
 
 
 def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
+    return replace(
+        _head(message, where),
+        ranges=_ranges(message.individualDeletedMessages, where, MetadataCorrupt),
+        batch_deletes=_batch_deletes(message.batchedEntryDeletionIndexInfo),
+    )
+
+
+def _head(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
+    """Return MESSAGE without its deletions."""
     mark_delete = None
     if message.HasField("markDeleteLedgerId"):
         mark_delete = Position(message.markDeleteLedgerId, message.markDeleteEntryId)
@@ -256,11 +270,11 @@ def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorIn
     return CursorInfo(
         message.cursorsLedgerId,
         mark_delete,
-        _ranges(message.individualDeletedMessages, where, error),
-        _batch_deletes(message.batchedEntryDeletionIndexInfo),
-        _long_properties(message.properties, where, error),
-        {text_of(pair.name, where, error): text_of(pair.value, where, error) for pair in message.cursorProperties},
-        message.lastActive if message.HasField("lastActive") else None,
+        properties=_long_properties(message.properties, where, error),
+        cursor_properties={
+            text_of(pair.name, where, error): text_of(pair.value, where, error) for pair in message.cursorProperties
+        },
+        last_active_ms=message.lastActive if message.HasField("lastActive") else None,
     )
 
 

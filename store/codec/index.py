@@ -30,6 +30,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.errors import IndexCorrupt
 
@@ -69,11 +70,10 @@ def ledger_of_key(key: bytes) -> int:
     return int(_LEDGER_KEY.unpack_from(key)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
-    """The sums and bounds of one location block."""
+class BlockHeader(NamedTuple):
+    """The sums and bounds of one location block, in the order of its bytes. A tuple, as imports make one a ledger."""
 
-    count: int
+    entries: int
     flags: int
     file_id: int
     messages: int
@@ -90,21 +90,21 @@ class BlockHeader:
     first_slot: int
 
     def pack(self) -> bytes:
-        return BLOCK_HEADER.pack(*(getattr(self, name) for name in self.__slots__))
+        return BLOCK_HEADER.pack(*self)
 
 
 class Block:
     """A decoded location block; columns are views into the given bytes."""
 
-    __slots__ = ("_files", "_first", "_messages", "_offsets", "_sizes", "_slots", "header", "ledger_id")
+    __slots__ = ("_files", "_first", "_messages", "_offsets", "_sizes", "_slots", "header", "last_slot", "ledger_id")
 
     def __init__(self, key: bytes, value: bytes | memoryview) -> None:
         self.ledger_id, block = block_of_key(key)
         view = memoryview(value)
         if len(view) < BLOCK_HEADER.size:
             raise _damaged(self.ledger_id, block, f"{len(view)} bytes")
-        header = self.header = BlockHeader(*BLOCK_HEADER.unpack_from(view))
-        n, flags = header.count, header.flags
+        header = self.header = BlockHeader._make(BLOCK_HEADER.unpack_from(view))
+        n, flags = header.entries, header.flags
         if flags & ~(SLOTS | FILES | MESSAGES):
             raise _damaged(self.ledger_id, block, f"flags {flags:#x}")
         wide = 2 + bool(flags & FILES) + bool(flags & MESSAGES)
@@ -117,12 +117,12 @@ class Block:
         self._files = columns[(wide - 1) * n :] if flags & FILES else None
         self._slots = view[BLOCK_HEADER.size + 4 * n * wide :].cast("H") if flags & SLOTS else None
         self._first = block << BLOCK_BITS
-        last = header.first_slot + n - 1 if self._slots is None else self._slots[-1]
+        last = self.last_slot = header.first_slot + n - 1 if self._slots is None else self._slots[-1]
         if not header.first_slot + n - 1 <= last < BLOCK_ENTRIES:
             raise _damaged(self.ledger_id, block, f"slots {header.first_slot} to {last} for {n} entries")
 
     def __len__(self) -> int:
-        return self.header.count
+        return self.header.entries
 
     def entry_id(self, index: int) -> int:
         """Return the entry id of the INDEX-th entry of this block."""
@@ -133,7 +133,7 @@ class Block:
         """Return the index of ENTRY_ID or, when it is not here, of the first entry behind it (may be len)."""
         slot = min(max(entry_id - self._first, 0), BLOCK_ENTRIES)
         if self._slots is None:
-            return min(max(slot - self.header.first_slot, 0), self.header.count)
+            return min(max(slot - self.header.first_slot, 0), self.header.entries)
         return bisect_left(self._slots, slot)
 
     def place(self, index: int) -> tuple[int, int, int]:
@@ -197,6 +197,7 @@ def _damaged(ledger_id: int, block: int, found: str) -> IndexCorrupt:
 # version, flags, blocks; then the integers of LedgerTimes in their order, without ``blocks``
 _TIMES = struct.Struct("<HHI13q")
 _PUBLISH_BOUNDS = struct.Struct("<HHI48xqq")  # the two of them alone
+_ENTRIES = struct.Struct("<HHI8xq")
 TIMES_VERSION = 1
 _ROW_HEAD = struct.Struct("<HHI")
 _ONE = struct.Struct("<q")
@@ -204,9 +205,11 @@ _BROKER_MAX_PLACE = _ROW_HEAD.size + 8 * 9  # broker_max_ms is the tenth of Ledg
 HAS_AUTO = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSums:
-    """One ledger in numbers: PIP-345's begin and end times among them. Times in ms, min > max when none is known."""
+class LedgerSums(NamedTuple):
+    """One ledger in numbers: PIP-345's begin and end times among them. Times in ms, min > max when none is known.
+
+    In the order of a time row's bytes; a tuple, as imports and searches make one a ledger.
+    """
 
     first_block: int
     entries: int
@@ -248,8 +251,7 @@ class LedgerTimes:
 def encode_times(sums: LedgerSums, columns: list[bytes]) -> bytes:
     """Return a time row; COLUMNS: packed little-endian i64 arrays, two (publish) or four (and automatic clock)."""
     flags = HAS_AUTO if len(columns) == 4 else 0
-    values = (getattr(sums, name) for name in sums.__slots__)
-    return _TIMES.pack(TIMES_VERSION, flags, len(columns[0]) // 8, *values) + b"".join(columns)
+    return _TIMES.pack(TIMES_VERSION, flags, len(columns[0]) // 8, *sums) + b"".join(columns)
 
 
 def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int, int] | None:
@@ -263,6 +265,16 @@ def decode_publish_bounds(ledger_id: int, row: bytes | memoryview) -> tuple[int,
     if version != TIMES_VERSION:
         raise _damaged(ledger_id, -1, f"time row version {version}")
     return (smallest, largest) if smallest <= largest else None
+
+
+def decode_entry_count(ledger_id: int, row: bytes | memoryview) -> int:
+    """Return the indexed entries of a ledger from its time row, for sums of all; raises IndexCorrupt."""
+    if len(row) < _TIMES.size:
+        raise _damaged(ledger_id, -1, f"time row of {len(row)} bytes")
+    version, _, _, entries = _ENTRIES.unpack_from(row)
+    if version != TIMES_VERSION:
+        raise _damaged(ledger_id, -1, f"time row version {version}")
+    return int(entries)
 
 
 def decode_latest(ledger_id: int, row: memoryview, clock: str) -> int:
@@ -296,4 +308,4 @@ def decode_times(ledger_id: int, row: bytes | memoryview) -> LedgerTimes:
     rest = view[_TIMES.size :].cast("q")
     parts = [rest[i * blocks : (i + 1) * blocks] for i in range(columns)]
     auto_max, auto_min = parts[2:] if columns == 4 else parts[:2]
-    return LedgerTimes(LedgerSums(*values), blocks, parts[0], parts[1], auto_max, auto_min)
+    return LedgerTimes(LedgerSums._make(values), blocks, parts[0], parts[1], auto_max, auto_min)

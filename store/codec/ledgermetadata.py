@@ -95,19 +95,33 @@ class LedgerMetadata:
 
 def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
     """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
+    version, rest = _version_of(value, where)
+    if version == 1:
+        metadata = _decode_text_v1(rest, where)
+    else:
+        metadata = _from_message(_parse_message(version, rest, where), version, where)
+    _check(metadata, where)
+    return metadata
+
+
+def decode_digest_type(value: bytes, where: str) -> DigestType | None:
+    """Return the digest type in VALUE, and believe the rest: for a pass over every ledger there is.
+
+    Raises what ``decode_ledger_metadata`` raises for a value that cannot be parsed; version 1 names no type.
+    """
+    version, rest = _version_of(value, where)
+    return None if version == 1 else _digest_type(_parse_message(version, rest, where))
+
+
+def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
+    """Return the version in the first line, 1 to 3, and what follows it."""
     line = _VERSION_LINE.match(value)
     if line is None:
         raise _corrupt(where, "first line", _VERSION_KEY.decode() + "<version>", value[:40].hex())
     version = int(line[1])
-    rest = value[line.end() :]
-    if version == 1:
-        metadata = _decode_text_v1(rest, where)
-    elif version in (2, 3):
-        metadata = _from_message(_parse_message(version, rest, where), version, where)
-    else:
+    if not 1 <= version <= 3:
         raise Unsupported(f"{where}: ledger metadata version {version}, known are 1 to 3", where=where, version=version)
-    _check(metadata, where)
-    return metadata
+    return version, value[line.end() :]
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) -> bytes:
@@ -163,8 +177,6 @@ def _from_message(message: LedgerMetadataFormat, version: int, where: str) -> Le
     is_closed = state is LedgerState.CLOSED
     if is_closed and not message.HasField("lastEntryId"):
         raise _corrupt(where, "closed ledger", "lastEntryId", None)
-    password = message.password if message.HasField("password") else None
-    has_digest = password is not None and message.HasField("digestType")
     return LedgerMetadata(
         version=version,
         write_quorum=message.quorumSize,
@@ -177,12 +189,17 @@ def _from_message(message: LedgerMetadataFormat, version: int, where: str) -> Le
             Segment(s.firstEntryId, tuple(text_of(member, where, MetadataCorrupt) for member in s.ensembleMember))
             for s in message.segment
         ),
-        digest_type=DigestType(message.digestType) if has_digest else None,
-        password=password,
+        digest_type=_digest_type(message),
+        password=message.password if message.HasField("password") else None,
         ctime_ms=message.ctime if message.HasField("ctime") else None,
         custom={text_of(e.key, where, MetadataCorrupt): e.value for e in message.customMetadata},
         ctoken=message.cToken if message.HasField("cToken") else None,
     )
+
+
+def _digest_type(message: LedgerMetadataFormat) -> DigestType | None:
+    has_both = message.HasField("password") and message.HasField("digestType")
+    return DigestType(message.digestType) if has_both else None
 
 
 def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:

@@ -8,7 +8,7 @@ them apart by name (``decode_counter``).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.errors import MetadataCorrupt, Unsupported
 
@@ -27,9 +27,8 @@ _HEADER = struct.Struct(
 _COUNTER = struct.Struct(">q")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStat:
-    """What the metadata store knows about a node besides its value."""
+class NodeStat(NamedTuple):
+    """What the metadata store knows about a node besides its value. A tuple, as there may be millions."""
 
     version: int
     owner: int

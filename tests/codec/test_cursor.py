@@ -13,6 +13,7 @@ from store.codec import cursor as cursor_codec
 from store.codec.cursor import (
     CursorInfo,
     CursorState,
+    decode_cursor_head,
     decode_cursor_info,
     decode_cursor_ledger,
     decode_position_info,
@@ -74,6 +75,7 @@ def test_a_value_of_a_real_broker() -> None:
         last_active_ms=1795253020914,
     )
     assert encode_cursor_info(found) == REAL
+    assert decode_cursor_head(REAL, "/path") == CursorInfo(-1, Position(7, -1), last_active_ms=1795253020914)
 
 
 def test_properties() -> None:
@@ -263,7 +265,9 @@ def test_parts_of_another_form() -> None:
 @quick
 @given(infos)
 def test_info_round_trip(info: CursorInfo) -> None:
-    assert decode_cursor_info(encode_cursor_info(info), "/path") == info
+    value = encode_cursor_info(info)
+    assert decode_cursor_info(value, "/path") == info
+    assert decode_cursor_head(value, "/path") == replace(info, ranges=(), batch_deletes={})
 
 
 @quick

@@ -14,6 +14,7 @@ from store.codec.ledgermetadata import (
     LedgerMetadata,
     LedgerState,
     Segment,
+    decode_digest_type,
     decode_ledger_metadata,
     encode_ledger_metadata,
     ledger_id_of_path,
@@ -159,6 +160,15 @@ def test_digest_type_without_password_is_ignored() -> None:
     value = METADATA_V3[:30] + b"\x66" + METADATA_V3[31:77] + METADATA_V3[79:]
     found = decode_ledger_metadata(value, "x")
     assert (found.digest_type, found.password) == (None, None)
+    assert decode_digest_type(value, "x") is None
+
+
+def test_the_digest_type_alone() -> None:
+    assert decode_digest_type(METADATA_V3, "x") is DigestType.CRC32C
+    assert decode_digest_type(TEXT_V2, "x") is DigestType.HMAC
+    assert decode_digest_type(b"BookieMetadataFormatVersion\t1\n2\n3\n1234\n0\ta:1\tb:1\tc:1\n", "x") is None
+    with pytest.raises(Unsupported):
+        decode_digest_type(b"BookieMetadataFormatVersion\t4\n", "x")
 
 
 def test_a_missing_ack_quorum_is_the_write_quorum() -> None:
@@ -231,8 +241,9 @@ def test_damaged_values_are_refused(value: bytes) -> None:
 
 def test_every_cut_is_refused() -> None:
     for size in range(len(METADATA_V3)):
-        with pytest.raises(MetadataCorrupt):
-            decode_ledger_metadata(METADATA_V3[:size], "x")
+        for decode in (decode_ledger_metadata, decode_digest_type):
+            with pytest.raises(MetadataCorrupt):
+                decode(METADATA_V3[:size], "x")
 
 
 @FIXED
@@ -240,6 +251,7 @@ def test_every_cut_is_refused() -> None:
 def test_round_trip(value: LedgerMetadata, base: LedgerMetadata) -> None:
     packed = encode_ledger_metadata(value)
     assert decode_ledger_metadata(packed, "x") == value
+    assert decode_digest_type(packed, "x") == value.digest_type
     assert decode_ledger_metadata(encode_ledger_metadata(value, encode_ledger_metadata(base)), "x") == value
 
 
@@ -252,8 +264,9 @@ def test_arbitrary_bytes_raise_only_our_errors(data: bytes, version: int, bit: i
     text[bit % len(text)] ^= 1 << cut
     head = b"BookieMetadataFormatVersion\t%d\n" % version
     for value in (data, head + data, head + bytes([len(data)]) + data, bytes(flipped), bytes(text)):
-        error = refusal(partial(decode_ledger_metadata, value, "x"))
-        assert error is None or error.context["where"] == "x"
+        for decode in (decode_ledger_metadata, decode_digest_type):
+            error = refusal(partial(decode, value, "x"))
+            assert error is None or error.context["where"] == "x"
 
 
 @pytest.mark.parametrize(
