@@ -46,12 +46,12 @@ def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
 
 _LIST_COLUMNS = (
     Column("LEDGER", "ledger_id", "number"),
-    Column("STATE", "state"),
+    Column("STATE", "state", drop=3),
     Column("ENTRIES", "entries", "number"),
-    Column("MISSING", "missing_entries", "number"),
+    Column("MISSING", "missing_entries", "number", drop=4),
     Column("BYTES", "size_bytes", "number"),
-    Column("MESSAGES", "messages", "number"),
-    Column("FROM", "begin_publish_timestamp", "time"),
+    Column("MESSAGES", "messages", "number", drop=2),
+    Column("FROM", "begin_publish_timestamp", "time", drop=1),
     Column("TO", "end_publish_timestamp", "time"),
     Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
 )
@@ -177,13 +177,13 @@ _ENTRY_COLUMNS = (
     Column("ENTRY", "entry_id", "number"),
     Column("STATE", "state"),
     Column("PUBLISHED", "publish_time_ms", "time"),
-    Column("BROKER TIME", "broker_time_ms", "time"),
+    Column("BROKER TIME", "broker_time_ms", "time", drop=5),
     Column("MESSAGES", "messages", "number"),
-    Column("LAC", "last_add_confirmed", "number"),
-    Column("LENGTH", "length", "number"),
+    Column("LAC", "last_add_confirmed", "number", drop=1),
+    Column("LENGTH", "length", "number", drop=2),
     Column("SIZE", "size_bytes", "number"),
-    Column("OFFSET", "offset", "number"),
-    Column("FILE", "file"),
+    Column("OFFSET", "offset", "number", drop=3),
+    Column("FILE", "file", drop=4),
 )
 
 
@@ -286,10 +286,10 @@ _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 _VERDICT_COLUMNS = (
     Column("LEDGER", "ledger_id", "number"),
     Column("ENTRIES", "entries", "number"),
-    Column("BYTES", "bytes", "number"),
+    Column("BYTES", "bytes", "number", drop=2),
     Column("DAMAGED", "damaged_entries", "number"),
     Column("MISSING", "missing_entries", "number"),
-    Column("UNVERIFIED", "unverified", "number"),
+    Column("UNVERIFIED", "unverified", "number", drop=1),
     Column(
         "PROBLEMS", lambda row: "; ".join((*row.metadata_problems, *(text for _, text in row.damaged[:3]))) or "none"
     ),

@@ -52,9 +52,9 @@ _DUMP_COLUMNS = (
     Column("ENTRY", "entry_id", "number"),
     Column("OFFSET", "offset", "number"),
     Column("SIZE", "size_bytes", "number"),
-    Column("LAC", "last_add_confirmed", "number"),
-    Column("LENGTH", "length", "number"),
-    Column("DIGEST", "digest_type"),
+    Column("LAC", "last_add_confirmed", "number", drop=1),
+    Column("LENGTH", "length", "number", drop=2),
+    Column("DIGEST", "digest_type", drop=3),
     Column("STATE", "state"),
     Column("PUBLISHED", "publish_time_ms", "time"),
 )

@@ -19,11 +19,13 @@ class Column:
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 
     Kinds: ``text``, ``number`` (right-aligned), ``time`` (epoch ms shown as ISO 8601 UTC), ``duration`` (ms).
+    ``drop``: a narrow terminal leaves out the column with the lowest number first; 0: never.
     """
 
     header: str
     getter: str | Callable[[Any], object]  # Any: the record's own type
     kind: str = "text"
+    drop: int = 0
 
     def value(self, record: object) -> object:
         """Return the column's value of RECORD; None where the record has no such key."""

@@ -10,21 +10,21 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from io import StringIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_admin.columns import Column, clean_text, derived_columns, is_message_id, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.narrow import GAP, Layout, Rows, choose_layout, fold
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Column", "Style", "Writer", "emit_document", "emit_lines", "emit_records"]
+__all__ = ["Column", "Style", "Writer", "emit_document", "emit_lines", "emit_records", "render_table"]
 
 PAGE_ROWS = 1000
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
-_FOLD_WIDTH = 16
-_GAP = 2
 _UNLIMITED = 1_000_000
 
 Plain = str | Callable[[Any], str]  # Any: the result's own type
@@ -177,21 +177,39 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
     columns = style.columns or (derived_columns(first[0]) if first else ())
     if not columns:
         return
-    console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
-    widths = [0] * len(columns)
     stream = iter(records)
-    page = list(itertools.islice(stream, PAGE_ROWS))
-    header = True
-    while page or header:
-        rows = [[column.cell(record) for column in columns] for record in page]
-        widths = _widths(columns, rows, widths)
-        shown = [[column.header for column in columns], *rows] if header else rows
-        if console is None:
-            writer.write(_render_lines(columns, shown, widths))
-        else:
-            writer.write(_render_page(console, columns, rows, widths, header=header))
-        page = list(itertools.islice(stream, PAGE_ROWS))
-        header = False
+    pages = iter(lambda: list(itertools.islice(stream, PAGE_ROWS)), [])
+    cells = ([[column.cell(record) for column in columns] for record in page] for page in pages)
+    console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
+    if console is None:
+        _write_table(writer, columns, cells)
+    else:
+        _write_in_terminal(writer, console, columns, cells)
+
+
+def render_table(records: Iterable[object], columns: Sequence[Column], room: int | None = None) -> str:
+    """Return a table without colors as text, laid out for ROOM terminal columns; None: without a limit."""
+    text = StringIO()
+    rows = [[column.cell(record) for column in columns] for record in records]
+    if room is None:
+        _write_table(Writer(text), columns, [rows])
+    else:
+        _write_in_terminal(Writer(text), _plain_console(room), columns, [rows])
+    return text.getvalue().rstrip("\n")
+
+
+def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
+    """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
+    widths = [_width(column.header) for column in columns]
+    rights = [_is_right(column) for column in columns]
+    header: Rows = [[column.header for column in columns]]
+    for page in pages:
+        found = [max((_width(row[n]) for row in page), default=0) for n in range(len(columns))]
+        widths = [max(pair) for pair in zip(widths, found, strict=True)]
+        writer.write(_render_lines([*header, *page], widths, rights))
+        header = []
+    if header:
+        writer.write(_render_lines(header, widths, rights))
 
 
 def _console(writer: Writer, color: str) -> Console:
@@ -209,9 +227,10 @@ def _console(writer: Writer, color: str) -> Console:
     )
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], least: Sequence[int]) -> list[int]:
-    found = [max((_width(row[index]) for row in rows), default=0) for index in range(len(columns))]
-    return [max(_width(column.header), *pair) for column, *pair in zip(columns, found, least, strict=True)]
+def _plain_console(width: int) -> Console:
+    from rich.console import Console
+
+    return Console(width=width, force_terminal=False, no_color=True, highlight=False, emoji=False, markup=False)
 
 
 def _width(text: str) -> int:
@@ -227,58 +246,65 @@ def _is_right(column: Column) -> bool:
     return column.kind in ("number", "duration")
 
 
-def _render_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """Return a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
-    rights = [_is_right(column) for column in columns]
+def _render_lines(rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool]) -> str:
     lines = []
     for row in rows:
         pads = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
         cells = (pad + cell if right else cell + pad for cell, pad, right in zip(row, pads, rights, strict=True))
-        lines.append((" " * _GAP).join(cells).rstrip() + "\n")
+        lines.append((" " * GAP).join(cells).rstrip() + "\n")
     return "".join(lines)
 
 
-def _render_page(
-    console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], *, header: bool
-) -> str:
-    room = console.width - _GAP * (len(columns) - 1)
-    least = [
-        width if column.kind != "text" else min(width, _FOLD_WIDTH)
-        for column, width in zip(columns, widths, strict=True)
-    ]
-    if sum(least) > room:
-        return _render_blocks(columns, rows)
-    with console.capture() as capture:
-        console.print(_rich_table(columns, rows, _fitted(columns, widths, room), header=header), crop=False)
-    return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+def _write_in_terminal(writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
+    """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
+    layout: Layout | None = None
+    left_out: dict[str, None] = {}
+    wrote = False
+    for page in itertools.chain(pages, [[]]):
+        if not page and wrote:
+            break
+        wrote = True
+        if layout is None or not layout.fits(columns, page, _width):
+            layout = choose_layout(columns, page, console.width, _width)
+            if layout is not None:
+                writer.write(_bold(console, _folded(layout, columns, [_headers(layout, columns)], bottom=True)))
+                left_out.update(dict.fromkeys(layout.left_out))
+        if layout is None:
+            writer.write(_render_blocks(columns, page))
+        else:
+            writer.write(_folded(layout, columns, map(layout.cells, page)))
+    if left_out:
+        text = f"({', '.join(left_out)}: in a wider terminal, or with -o json)"
+        writer.write("\n".join(fold(text, console.width, _width)) + "\n")
 
 
-def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Shrink the widest text columns until the table has ROOM; numbers and times are never folded."""
-    fitted = [min(width, room) for width in widths]
-    while sum(fitted) > room:
-        texts = [index for index, column in enumerate(columns) if column.kind == "text"]
-        widest = max(texts, key=lambda index: fitted[index])
-        fitted[widest] -= 1
-    return fitted
+def _headers(layout: Layout, columns: Sequence[Column]) -> list[str]:
+    return [columns[index].header for index in layout.indices]
 
 
-def _rich_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], *, header: bool
-) -> Any:  # Any: rich's Table, imported only here
-    from rich.table import Table
+def _bold(console: Console, text: str) -> str:
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=header, header_style="bold")
-    for column, width in zip(columns, widths, strict=True):
-        justify: Literal["right", "left"] = "right" if _is_right(column) else "left"
-        table.add_column(Text(column.header), justify=justify, width=width, overflow="fold")
+    with console.capture() as capture:
+        for line in text.splitlines():
+            console.print(Text(line, style="bold"), crop=False, no_wrap=True, overflow="ignore")
+    return capture.get()
+
+
+def _folded(layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False) -> str:
+    """Return ROWS in the widths of LAYOUT: what is wider goes on in the next line, or, with BOTTOM, begins above."""
+    rights = [_is_right(columns[index]) for index in layout.indices]
+    lines: list[Sequence[str]] = []
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+        cells = [fold(cell, width, _width) for cell, width in zip(row, layout.widths, strict=True)]
+        height = max(map(len, cells))
+        blanks = ([""] * (height - len(cell)) for cell in cells)
+        padded = (blank + cell if bottom else cell + blank for cell, blank in zip(cells, blanks, strict=True))
+        lines += zip(*padded, strict=True)
+    return _render_lines(lines, layout.widths, rights)
 
 
-def _render_blocks(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+def _render_blocks(columns: Sequence[Column], rows: Rows) -> str:
     """Return records one below the other, for terminals too narrow for the table."""
     indent = max(len(column.header) for column in columns)
     blocks = (

@@ -27,12 +27,12 @@ Json = dict[str, Any]  # Any: JSON values
 _COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
-    Column("CURSOR", "cursor"),
+    Column("CURSOR", "cursor", drop=3),
     Column("MESSAGES", "messages", "number"),
     Column("ADDED", "added", "number"),
     Column("REMOVED", "removed", "number"),
-    Column("PARTITIONS", "partitions", "number"),
-    Column("BYTES", "bytes", "number"),
+    Column("PARTITIONS", "partitions", "number", drop=1),
+    Column("BYTES", "bytes", "number", drop=2),
 )
 
 

@@ -25,14 +25,14 @@ Json = dict[str, Any]  # Any: JSON values
 _STATUS_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
-    Column("ACTIVE", lambda row: row["policy"]["active"]),
+    Column("ACTIVE", lambda row: row["policy"]["active"], drop=2),
     Column("WAITING", "messages", "number"),
     Column("DUE NOW", lambda row: row["due"]["now"], "number"),
     Column("FIRST", "firstDue", "time"),
-    Column("LAST", "lastDue", "time"),
-    Column("INDEX CURSOR", lambda row: (row["index"] or {}).get("cursor")),
-    Column("LAG", lambda row: (row["index"] or {}).get("lagEntries"), "number"),
-    Column("BYTES/MESSAGE", lambda row: (row["index"] or {}).get("bytesPerMessage"), "number"),
+    Column("LAST", "lastDue", "time", drop=3),
+    Column("INDEX CURSOR", lambda row: (row["index"] or {}).get("cursor"), drop=5),
+    Column("LAG", lambda row: (row["index"] or {}).get("lagEntries"), "number", drop=4),
+    Column("BYTES/MESSAGE", lambda row: (row["index"] or {}).get("bytesPerMessage"), "number", drop=1),
     Column("TTL DROPS", lambda row: (row["ttlConflict"] or {}).get("messages"), "number"),
 )
 _VERIFY_COLUMNS = (

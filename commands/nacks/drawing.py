@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from pathlib import Path
 
 from pulsar_admin.columns import Column
@@ -11,12 +12,11 @@ from pulsar_admin.plot import Chart, save_chart
 
 
 def table_text(rows: Iterable[object], columns: Sequence[Column]) -> str:
-    """Return ROWS as a table without colors."""
-    from pulsar_admin.output import Style, Writer, emit_records
+    """Return ROWS as a table without colors, as wide as the terminal, if it goes to one."""
+    from pulsar_admin.output import render_table
 
-    text = StringIO()
-    emit_records(Writer(text), rows, Style("table", "never", tuple(columns)))
-    return text.getvalue().rstrip("\n")
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return render_table(rows, columns, room)
 
 
 def save_charts(paths: Iterable[Path | None], charts: Sequence[Chart], heading: str) -> None:

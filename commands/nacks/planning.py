@@ -37,15 +37,15 @@ COLUMNS = (
     Column("BITS", "precisionBits", "number"),
     Column("BUCKET", "bucket", "duration"),
     Column("EARLY MAX", "worstEarly", "duration"),
-    Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number"),
-    Column("BUCKETS", "buckets", "number"),
+    Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number", drop=1),
+    Column("BUCKETS", "buckets", "number", drop=4),
     Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.1f}", "number"),
-    Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number"),
-    Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number"),
+    Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number", drop=5),
+    Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number", drop=2),
     Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number"),
-    Column("SERIALIZED", lambda row: _size(row["bytesSerialized"]), "number"),
+    Column("SERIALIZED", lambda row: _size(row["bytesSerialized"]), "number", drop=3),
     Column("RESIDENT", lambda row: _size(row["bytesResident"]), "number"),
-    Column("BYTES/ENTRY", lambda row: f"{row['bytesPerEntry']:.3g}", "number"),
+    Column("BYTES/ENTRY", lambda row: f"{row['bytesPerEntry']:.3g}", "number", drop=6),
 )
 
 

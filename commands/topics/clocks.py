@@ -33,11 +33,11 @@ SKEW_COLUMNS = (
     Column("PRODUCER", "producer"),
     Column("ENTRIES", "entries", "number"),
     Column("OFFSET MIN", lambda row: _duration(row["offsetMin"]), "number"),
-    Column("MEDIAN", lambda row: _duration(row["offsetMedian"]), "number"),
+    Column("MEDIAN", lambda row: _duration(row["offsetMedian"]), "number", drop=3),
     Column("MAX", lambda row: _duration(row["offsetMax"]), "number"),
-    Column("INVERSIONS", "inversions", "number"),
-    Column("FUTURE", "futureDated", "number"),
-    Column("LATE", "late", "number"),
+    Column("INVERSIONS", "inversions", "number", drop=4),
+    Column("FUTURE", "futureDated", "number", drop=2),
+    Column("LATE", "late", "number", drop=1),
     Column("BLAME", lambda row: "yes" if row["blamed"] else ""),
 )
 TIMELINE_COLUMNS = (

@@ -104,12 +104,12 @@ class ExpireOptions:
 COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
-    Column("FROM", "from", "time"),
+    Column("FROM", "from", "time", drop=2),
     Column("TO", "to", "time"),
     Column("ENTRIES", "entries", "number"),
     Column("MESSAGES", "messages", "number"),
-    Column("BYTES", "bytes", "number"),
-    Column("MARK-DELETE", "markDeletePosition"),
+    Column("BYTES", "bytes", "number", drop=1),
+    Column("MARK-DELETE", "markDeletePosition", drop=3),
 )
 _OUTPUT = (
     "The change: position before and after, what goes by ledger, which ledgers a broker may then delete and which cursor keeps "

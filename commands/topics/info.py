@@ -11,9 +11,9 @@ from store.internalinfo import read_internal_info
 from store.ledgers import open_reader
 
 _COLUMNS = (
-    Column("VERSION", "version", "number"),
+    Column("VERSION", "version", "number", drop=1),
     Column("CREATED", "creationDate"),
-    Column("MODIFIED", "modificationDate"),
+    Column("MODIFIED", "modificationDate", drop=2),
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
     Column("CURSORS", lambda row: len(row["cursors"]), "number"),
 )

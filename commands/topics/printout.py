@@ -27,10 +27,10 @@ def _position(row: object) -> str:
 SHORT = (
     Column("POSITION", _position),
     Column("PUBLISHED", "publish_time", "time"),
-    Column("BROKER TIME", "broker_time", "time"),
+    Column("BROKER TIME", "broker_time", "time", drop=3),
     Column("KEY", "key"),
-    Column("PRODUCER", "producer"),
-    Column("BYTES", "size", "number"),
+    Column("PRODUCER", "producer", drop=2),
+    Column("BYTES", "size", "number", drop=1),
 )
 """What a terminal has room for."""
 

@@ -1,0 +1,166 @@
+"""A table in a terminal: what is folded, shortened and left out until it has room there.
+
+In this order, as far as it must: columns without any value go, headers are folded, ``persistent://`` is left away and times lose
+their milliseconds, texts are folded between words, columns go in the order of ``Column.drop``. Pipes, wide terminals and the
+other formats have everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pulsar_admin.columns import Column
+
+GAP = 2
+"""Blanks between two columns."""
+_FOLD_WIDTH = 16
+_PIECE_WIDTH = 24
+_PREFIX = re.compile(r"(?<![\w-])persistent://")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+_WORDS = re.compile(r"\S+\s*|\s+")
+_PIECES = re.compile(r"[^/,|-]*[/,|-]*")
+
+Measure = Callable[[str], int]
+Rows = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """What is done to a table. ``dropped``: columns that may be left out, so many of them."""
+
+    short_times: bool
+    folded: bool
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a page of a table shows in a terminal: the columns' indices and widths, and what becomes of their cells."""
+
+    indices: tuple[int, ...]
+    widths: tuple[int, ...]
+    short: bool
+    short_times: bool
+    left_out: tuple[str, ...]
+
+    def cells(self, row: Sequence[str]) -> list[str]:
+        """Return the cells of ROW that are shown, shortened."""
+        return [_shortened(row[index], self.short, self.short_times) for index in self.indices]
+
+    def fits(self, columns: Sequence[Column], rows: Rows, measure: Measure) -> bool:
+        """Return whether further ROWS need nothing else: their numbers have room and no hidden column has a value."""
+        hidden = [n for n, column in enumerate(columns) if n not in self.indices and column.header not in self.left_out]
+        if any(row[n] for row in rows for n in hidden):
+            return False
+        kinds = [columns[index].kind for index in self.indices]
+        return all(
+            kind == "text" or measure(cell) <= width
+            for row in rows
+            for cell, kind, width in zip(self.cells(row), kinds, self.widths, strict=True)
+        )
+
+
+def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Measure) -> Layout | None:
+    """Return how COLUMNS and the cells of ROWS are shown in ROOM terminal columns; None where that cannot be."""
+    every = tuple(range(len(columns)))
+    widths = [max(measure(column.header), _widest(rows, n, measure)) for n, column in enumerate(columns)]
+    if sum(widths) + GAP * (len(columns) - 1) <= room:
+        return Layout(every, tuple(widths), False, False, ())
+    filled = [n for n in every if any(row[n] for row in rows)] or list(every)
+    droppable = sorted((n for n in filled if columns[n].drop), key=lambda n: columns[n].drop)
+    for manner in _manners(len(droppable)):
+        gone = droppable[: manner.dropped]
+        indices = tuple(n for n in filled if n not in gone)
+        names = tuple(columns[n].header for n in sorted(gone))
+        layout = Layout(indices, (), True, manner.short_times, names)
+        found = _fitted([columns[n] for n in indices], [layout.cells(row) for row in rows], room, (manner, measure))
+        if found is not None:
+            return Layout(indices, found, True, manner.short_times, names)
+    return None
+
+
+def _manners(droppable: int) -> Iterator[_Manner]:
+    for dropped in range(droppable + 1):
+        for folded in (False, True):
+            for short_times in (False, True):
+                yield _Manner(short_times, folded, dropped)
+
+
+def _fitted(columns: Sequence[Column], rows: Rows, room: int, how: tuple[_Manner, Measure]) -> tuple[int, ...] | None:
+    """Return the columns' widths, the widest texts shrunk as far as the table needs and may; None where it has no room."""
+    manner, measure = how
+    widths = [
+        max(_longest_piece(column.header, measure), _widest(rows, n, measure)) for n, column in enumerate(columns)
+    ]
+    least = [
+        min(width, _least(rows, n, measure)) if manner.folded and column.kind == "text" else width
+        for n, (column, width) in enumerate(zip(columns, widths, strict=True))
+    ]
+    room -= GAP * (len(columns) - 1)
+    if sum(least) > room:
+        return None
+    over = sum(widths) - room
+    while over > 0:
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=lambda n: widths[n])
+        widths[widest] -= 1
+        over -= 1
+    return tuple(widths)
+
+
+def _least(rows: Rows, index: int, measure: Measure) -> int:
+    longest = max((_longest_piece(row[index], measure) for row in rows), default=0)
+    return max(_FOLD_WIDTH, min(longest, _PIECE_WIDTH))
+
+
+def _widest(rows: Rows, index: int, measure: Measure) -> int:
+    return max((measure(row[index]) for row in rows), default=0)
+
+
+def _longest_piece(text: str, measure: Measure) -> int:
+    """Return the width of the longest part of TEXT that is not broken where there is room for it."""
+    if _TIME.fullmatch(text):
+        return measure(text)
+    return max(measure(piece.rstrip()) for word in _WORDS.findall(text) or [""] for piece in _PIECES.findall(word))
+
+
+def _shortened(cell: str, short: bool, short_times: bool) -> str:
+    if short and "persistent://" in cell:
+        cell = _PREFIX.sub("", cell)
+    if short_times and cell[4:5] == "-":
+        match = _TIME.fullmatch(cell)
+        return f"{match[1]}Z" if match else cell
+    return cell
+
+
+def fold(text: str, width: int, measure: Measure) -> list[str]:
+    """Return TEXT as lines of at most WIDTH, broken between words, and within long ones behind ``/,|-`` if there are any."""
+    if measure(text) <= width:
+        return [text]
+    lines, line = [], ""
+    for piece in _iter_pieces(text, width, measure):
+        if measure((line + piece).rstrip()) <= width:
+            line += piece
+            continue
+        if line:
+            lines.append(line.rstrip())
+        line = piece
+        while measure(line.rstrip()) > width:
+            cut = _cut(line, width, measure)
+            lines.append(line[:cut])
+            line = line[cut:]
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+def _iter_pieces(text: str, width: int, measure: Measure) -> Iterator[str]:
+    for word in _WORDS.findall(text):
+        yield from [word] if measure(word.rstrip()) <= width else _PIECES.findall(word)
+
+
+def _cut(text: str, width: int, measure: Measure) -> int:
+    """Return how many characters of TEXT, one at least, have room in WIDTH."""
+    cut = min(len(text), width)
+    while cut > 1 and measure(text[:cut]) > width:
+        cut -= 1
+    return max(cut, 1)
