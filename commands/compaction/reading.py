@@ -11,6 +11,7 @@ import click
 
 from commands.topics.answers import report, selected
 from commands.topics.printout import columns_for
+from commands.topics.values import Decoders, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
@@ -73,6 +74,7 @@ class ReadOptions:
     keys: tuple[str, ...]
     limit: int | None
     payload: bool
+    value: bool
     redact: bool
 
 
@@ -89,6 +91,7 @@ class ReadOptions:
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of each topic.")
 @click.option("--payload", is_flag=True, help="Show payloads, as base64.")
+@value_option
 @click.option("--redact", is_flag=True, help="Hide keys, property values and payloads.")
 @gather(ReadOptions)
 @pass_app
@@ -101,7 +104,7 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         names = selected(reader.txn, selection)
-        columns = columns_for(app.settings.output, several=len(names) > 1)
+        columns = columns_for(app.settings.output, several=len(names) > 1, value=options.value)
         app.emit_rows(_iter_rows(app, reader, (names, options), problems), columns)
     report(app, problems)
 
@@ -120,8 +123,9 @@ def _rows_of(
     topic = read_topic(reader.txn, name)
     messages = iter_view(reader, topic, open_view(reader, topic), problems)
     chosen = (message for message in messages if not options.keys or message.key in options.keys)
+    decode = Decoders(reader, problems, wanted=options.value).decode
     return (
-        message_row(name, message, payload=options.payload, redact=options.redact)
+        message_row(name, message, payload=options.payload, redact=options.redact, decoded=decode(topic.name, message))
         for message in islice(chosen, options.limit)
     )
 

@@ -10,6 +10,7 @@ import click
 
 from commands.topics.answers import answer, choose, report
 from commands.topics.printout import SEPARATOR, columns_for, render_message
+from commands.topics.values import Decoders, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
@@ -64,25 +65,31 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
         "pulsar-admin topics get-message-by-id public/default/plain -l 9 -e 3",
         "pulsar-admin topics get-message-by-id public/default/batched -l 8 -e 0 -o json",
     ],
-    output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64.",
+    output="The message as text with a hex dump, of a batch the first one; as JSON with its payload in base64. --value: the "
+    "value below it, and the keys of `topics read --value`.",
     errors=[TopicNotFound, EntryNotFound, EntryCorrupt],
 )
 @topics_argument
 @click.option("-l", "--ledgerId", "ledger_id", type=int, required=True, help="The ledger.")
 @click.option("-e", "--entryId", "entry_id", type=int, required=True, help="The entry.")
+@value_option
 @pass_app
-def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry_id: int) -> None:
+def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry_id: int, value: bool) -> None:
     """Show one entry of a topic by its id.
 
     `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
     """
     position = Position(ledger_id, entry_id)
+    problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
         topic = find_topic_of(topics, position)
         message = read_message(reader, position)
-        row = message_row(topic.name, message, payload=True)
-        app.emit(row, columns_for(app.settings.output, several=False), render_message(message, redelivery=True))
+        decoded = Decoders(reader, problems, wanted=value).decode(topic.name, message)
+        row = message_row(topic.name, message, payload=True, decoded=decoded)
+        columns = columns_for(app.settings.output, several=False, value=value)
+        app.emit(row, columns, render_message(message, redelivery=True) + value_line(decoded))
+    report(app, problems)
 
 
 # -- examine-messages -------------------------------------------------------------------------------------------------
@@ -108,9 +115,11 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
     help="Count from this end.",
 )
 @click.option("-m", "--messagePosition", "number", type=int, default=1, help="Which one, counted in entries [1].")
+@value_option
 @pass_app
-def examine_messages(app: App, selection: TopicSelection, origin: str, number: int) -> None:
+def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, value: bool) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
+    problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
 
@@ -118,19 +127,33 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
             topic = read_topic(reader.txn, name)
             return read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
 
-        emit_messages(app, chosen.each(app, work), several=chosen.several)
+        style = _Style(Decoders(reader, problems, wanted=value), chosen.several, value)
+        _emit_messages(app, chosen.each(app, work), style)
+    report(app, problems)
 
 
-def emit_messages(app: App, found: Iterable[Found], *, several: bool, markers: bool = False) -> None:
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """What is shown of messages beside themselves: of SEVERAL topics their names, with VALUE what DECODERS say."""
+
+    decoders: Decoders
+    several: bool
+    value: bool
+    markers: bool = False
+
+
+def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
     """Write messages as pulsar-admin prints them, or as rows in the format asked for."""
     form = app.settings.output
+    decode = style.decoders.decode
     if form not in (None, "plain"):
-        rows = (message_row(name, message, payload=True) for name, message in found)
-        app.emit_rows(rows, columns_for(form, several=several))
+        rows = (message_row(name, message, payload=True, decoded=decode(name, message)) for name, message in found)
+        app.emit_rows(rows, columns_for(form, several=style.several, value=style.value))
         return
     for number, (name, message) in enumerate(found):
-        title = f"Topic: {name}\n" if several else ""
-        app.writer.write((SEPARATOR if number else "") + title + render_message(message, markers=markers))
+        title = f"Topic: {name}\n" if style.several else ""
+        text = render_message(message, markers=style.markers) + value_line(decode(name, message))
+        app.writer.write((SEPARATOR if number else "") + title + text)
 
 
 # -- peek-messages ----------------------------------------------------------------------------------------------------
@@ -146,6 +169,7 @@ class PeekOptions:
     count: int
     markers: bool
     isolation: str
+    value: bool
 
 
 @command(
@@ -171,6 +195,7 @@ class PeekOptions:
     show_default=True,
     help="READ_UNCOMMITTED: also messages of open and aborted transactions.",
 )
+@value_option
 @gather(PeekOptions)
 @pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
@@ -187,7 +212,9 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
             return topic, read_cursor(reader.txn, reader, topic, subscription)
 
         found = (_iter_peeked(reader, *item, (options, problems)) for _, item in chosen.each(app, work))
-        emit_messages(app, chain.from_iterable(found), several=chosen.several, markers=options.markers)
+        decoders = Decoders(reader, problems, wanted=options.value)
+        style = _Style(decoders, chosen.several, options.value, options.markers)
+        _emit_messages(app, chain.from_iterable(found), style)
     report(app, problems)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,13 +10,14 @@ import click
 
 from commands.topics.answers import choose, report, size_of
 from commands.topics.printout import columns_for
+from commands.topics.values import Decoders, value_option
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.codec.index import Block
-from store.errors import EntryCorrupt, InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
+from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
-from store.messages import Message, ReadOptions
+from store.messages import ReadOptions
 from store.names import EARLIEST, LATEST, Position
 from store.reading import EVENT, BlockTimes, Window, iter_window, read_block_times
 from store.search import Clock, check_clock
@@ -62,9 +63,7 @@ class Request:
 @click.option("--key", help="Messages with this key.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of a topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
-@click.option(
-    "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
-)
+@value_option
 @click.option("--redact", is_flag=True, help="Hide keys, property values, payloads and their digests.")
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
@@ -129,25 +128,9 @@ def _iter_rows(
     window, options, problems = request
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
     messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))
-    decode = _decoder(reader, topic, problems) if options.value else None
+    decoders = Decoders(reader, problems, wanted=options.value)
     for message in islice(messages, options.limit):
         if not window.is_timed:  # else what the times are read from is counted
             reader.advance(len(message.payload))
-        decoded = None if decode is None else decode(message)
+        decoded = decoders.decode(topic.name, message)
         yield message_row(topic.name, message, payload=options.payload, redact=options.redact, decoded=decoded)
-
-
-def _decoder(
-    reader: EntryReader, topic: Topic, problems: list[StoreError]
-) -> Callable[[Message], tuple[object, str | None]]:
-    from store.schemas import PlainValues, ValueReader, encoded, read_schemas
-
-    values = ValueReader(read_schemas(reader, topic.name), PlainValues().value)
-
-    def decode(message: Message) -> tuple[object, str | None]:
-        found = values.read(encoded(message))
-        if found.error is not None:
-            problems.append(EntryCorrupt(f"the value of {message.position} of {topic.name}: {found.error}"))
-        return found
-
-    return decode

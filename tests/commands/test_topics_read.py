@@ -278,3 +278,48 @@ def test_a_value_that_cannot_be_decoded_is_named(cli: Cli) -> None:
     (row, *_) = rows(cli, shapes.store(), "acme/shapes/int8", "--value", "--redact")
     assert row["value"] == "***"
     assert "value" not in rows(cli, shapes.store(), "acme/shapes/int8")[0]
+
+
+def _sent() -> dict[tuple[Any, ...], Any]:  # Any: the recorded message
+    return {(row["topic"], *row["id"]): row for row in shapes.sent()}
+
+
+def _check_sent(row: Any) -> None:  # Any: a JSON object
+    was = _sent()[row["topic"], row["ledgerId"], row["entryId"], row["batchIndex"]]
+    assert row.get("value") == was.get("value"), was
+    assert ("valueError" in row) == (was.get("why") in ("broken", "protobuf"))
+    assert ("schemaVersion" not in row) == (was.get("why") == "no schema")
+
+
+def test_values_of_single_messages(cli: Cli) -> None:
+    store = shapes.store()
+    topics = {row["topic"]: row["id"] for row in shapes.sent() if row.get("value") is not None and row["id"][2] <= 0}
+    assert len(topics) > 5
+    for topic, (ledger, entry, _) in topics.items():
+        place = ("-l", ledger, "-e", entry)
+        command = ("--store", store, "topics", "get-message-by-id", topic, *place, "--value")
+        row = cli(*command, "-o", "json").json
+        assert "value" in row
+        _check_sent(row)
+        assert cli(*command).stdout.splitlines()[-1].startswith("Value: ")
+    assert "value" not in cli(*command[:-1], "-o", "json").json
+
+
+def test_values_of_the_compacted_view(cli: Cli) -> None:
+    """Never compacted, the view is the topic."""
+    result = cli("--store", shapes.store(), "compaction", "read", "acme/shapes/orders-avro", "--value", "-o", "jsonl")
+    assert result.exit_code == 1
+    assert "3:17" in result.stderr
+    assert len(result.json_lines) > 10
+    for row in result.json_lines:
+        _check_sent(row)
+
+
+def test_values_of_peeked_messages(cli: Cli, demo_copy: Path) -> None:
+    store = ("--store", demo_copy / "pulsar-store")
+    topic = "public/default/avro"
+    assert cli(*store, "topics", "create-subscription", topic, "-s", "new", "-m", "earliest").exit_code == 0
+    peeked = cli(*store, "topics", "peek-messages", topic, "-s", "new", "-n", "3", "--value", "-o", "json").json
+    assert [row["value"] for row in peeked] == [{"id": n, "item": f"item-{n}", "qty": n} for n in range(3)]
+    text = cli(*store, "topics", "examine-messages", topic, "-i", "earliest", "--value").stdout
+    assert text.splitlines()[-1] == 'Value: {"id":0,"item":"item-0","qty":0}'

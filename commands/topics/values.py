@@ -1,0 +1,65 @@
+"""``--value`` of the commands that show messages: values decoded by the topic's schema, with the same keys everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from pulsar_admin.columns import clean_text
+from pulsar_admin.jsonify import dump_json
+from store.errors import EntryCorrupt, StoreError
+from store.ledgers import EntryReader
+from store.messages import Message
+from store.names import TopicName
+
+Decoded = tuple[object, str | None]  # the value, and why there is none
+
+value_option = click.option(
+    "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
+)
+
+
+class Decoders:
+    """Decodes messages of topics, one topic after the other; what cannot be decoded is added to PROBLEMS.
+
+    Not WANTED: says None of every message.
+    """
+
+    def __init__(self, reader: EntryReader, problems: list[StoreError], *, wanted: bool) -> None:
+        self._reader = reader
+        self._problems = problems
+        self._wanted = wanted
+        self._topic: TopicName | None = None
+        self._decode: Callable[[Message], Decoded] | None = None
+
+    def decode(self, topic: TopicName, message: Message) -> Decoded | None:
+        """Return the value of MESSAGE and why it has none; None where values are not wanted."""
+        if not self._wanted:
+            return None
+        if self._decode is None or topic != self._topic:
+            self._topic, self._decode = topic, self._decoder(topic)
+        return self._decode(message)
+
+    def _decoder(self, topic: TopicName) -> Callable[[Message], Decoded]:
+        from store.schemas import PlainValues, ValueReader, encoded, read_schemas
+
+        values = ValueReader(read_schemas(self._reader, topic), PlainValues().value)
+
+        def decode(message: Message) -> Decoded:
+            found = values.read(encoded(message))
+            if found.error is not None:
+                self._problems.append(EntryCorrupt(f"the value of {message.position} of {topic}: {found.error}"))
+            return found
+
+        return decode
+
+
+def value_line(decoded: Decoded | None) -> str:
+    """Return the line about a value that stands below a message printed as text; empty where values are not wanted."""
+    if decoded is None:
+        return ""
+    value, error = decoded
+    if error is not None:
+        return f"Value: not decoded: {clean_text(error)}\n"
+    return f"Value: {'none' if value is None else clean_text(dump_json(value, pretty=False))}\n"
