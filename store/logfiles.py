@@ -213,6 +213,36 @@ def verify_log(path: Path, advance: Callable[[int], None]) -> LogVerdict:
     return verdict
 
 
+def read_ledger_sizes(path: Path) -> dict[int, int]:
+    """Return ledger id → bytes of its records (with their size fields) in the entry log PATH.
+
+    Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
+    """
+    header = _read_head(path)
+    if not header:
+        return {}
+    sizes = _read_map(path, header)
+    if sizes is None:
+        sizes = {}
+        for batch in _scan(path, False).batches():
+            _add_sizes(sizes, batch)
+    return sizes
+
+
+def _read_map(path: Path, head: bytes) -> dict[int, int] | None:
+    """Return what the ledgers map of a log says, None where there is none to believe."""
+    import mmap
+
+    try:
+        header: EntryLogHeader = decode_header(head, str(path))
+        if not header.has_map:
+            return None
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return decode_ledgers_map(memoryview(view), header, str(path))
+    except StoreError:
+        return None
+
+
 def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records
     import numpy as np
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from store.catalog import LogFile, iter_logs
 from store.codec.entrylog import HEADER_BYTES
 from store.codec.index import Block
 from store.codec.ledgermetadata import ledger_path
 from store.delayedindexes import find_index_ledgers
+from store.logfiles import read_ledger_sizes
 from store.meta import Store, Txn
 from store.owners import Owner, find_owners
 from store.tree import find_node
@@ -30,8 +31,8 @@ _KEPT_SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class FileUsage:
     """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
-    ones; ``other_bytes``: header, ledgers map, copies that another file or bookie holds, damage, unwritten space. ``freed``:
-    garbage collection would delete it, for sure. ``kept_for``: the owners of its largest live ledgers."""
+    ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
+    holds that is in a log. ``freed``: garbage collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
 
     path: str
     kind: str
@@ -47,13 +48,14 @@ class FileUsage:
 
 @dataclass(frozen=True, slots=True)
 class OwnerUsage:
-    """One topic (or what no topic owns): ledgers, entries and record bytes in all files together."""
+    """One topic (or what no topic owns): ledgers, entries and record bytes, each entry once; ``disk_bytes``: all its copies."""
 
     owner: str
     kind: str
     ledgers: int
     entries: int
     bytes: int
+    disk_bytes: int = field(metadata={"json": "diskBytes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,22 @@ class _Share:
 
 
 def read_usage(store: Store, txn: Txn) -> Usage:
-    """Sum the location index by file, ledger and owner; reads no entry log."""
+    """Sum the location index by file, ledger and owner.
+
+    The index knows one place of an entry. What else is in a log, copies that several bookies hold, is read from the log's ledgers
+    map, or counted in a log that has none.
+    """
     shares: dict[tuple[int, int], _Share] = defaultdict(_Share)
     for file_id, ledger_id, count, size in _iter_parts(txn):
         share = shares[file_id, ledger_id]
         share.entries += count
         share.bytes += size
     indexes = find_index_ledgers(txn)
-    names = {ledger_id: _owner_name(txn, ledger_id, indexes) for _, ledger_id in shares}
-    files = tuple(_file_usage(log, shares, names) for log in iter_logs(txn))
-    return Usage(files, _owner_usage(shares, names), _disk_usage(store, txn, files))
+    sizes = {log.file_id: _sizes_in(store, log, shares) for log in iter_logs(txn)}
+    ids = {ledger_id for _, ledger_id in shares}.union(*sizes.values())
+    names = {ledger_id: _owner_name(txn, ledger_id, indexes) for ledger_id in ids}
+    files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
+    return Usage(files, _owner_usage(shares, sizes, names), _disk_usage(store, txn, files))
 
 
 def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
@@ -97,15 +105,21 @@ def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
             yield file_id, block.ledger_id, count, size
 
 
-def _file_usage(log: LogFile, shares: dict[tuple[int, int], _Share], names: Names) -> FileUsage:
-    here = {ledger_id: share.bytes for (file_id, ledger_id), share in shares.items() if file_id == log.file_id}
+def _sizes_in(store: Store, log: LogFile, shares: dict[tuple[int, int], _Share]) -> dict[int, int]:
+    """Return ledger id → record bytes in LOG; of a log that is gone what the index knows."""
+    known = {ledger_id: share for (file_id, ledger_id), share in shares.items() if file_id == log.file_id}
+    has_more = log.kind == "entry-log" and sum(share.entries for share in known.values()) != log.records
+    if has_more and (path := log.locate(store.path)).exists():
+        return read_ledger_sizes(path)
+    return {ledger_id: share.bytes for ledger_id, share in known.items()}
+
+
+def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsage:
     alive = {ledger_id: size for ledger_id, size in here.items() if names[ledger_id] != _DEAD}
     live_bytes, all_bytes = sum(alive.values()), sum(here.values())
     largest = sorted(alive, key=lambda ledger_id: -alive[ledger_id])
     kept = dict.fromkeys(names[ledger_id][0] for ledger_id in largest)
     is_log = log.kind == "entry-log"
-    # The index knows one place of an entry: other records may be replicas of what is alive.
-    all_known = sum(share.entries for (file_id, _), share in shares.items() if file_id == log.file_id) == log.records
     return FileUsage(
         path=log.path,
         kind=log.kind,
@@ -115,7 +129,7 @@ def _file_usage(log: LogFile, shares: dict[tuple[int, int], _Share], names: Name
         other_bytes=log.size_bytes - all_bytes,
         ledgers=len(here),
         live_ledgers=len(alive),
-        freed=is_log and not alive and all_known and log.size_bytes > HEADER_BYTES,
+        freed=is_log and not alive and bool(here) and log.size_bytes > HEADER_BYTES,
         kept_for=tuple(kept)[:_KEPT_SHOWN] if is_log else (),
     )
 
@@ -131,15 +145,24 @@ def _owner_name(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> tuple
     return (owners[0].topic, owners[0].kind) if owners else (NOBODY, "orphan")
 
 
-def _owner_usage(shares: dict[tuple[int, int], _Share], names: Names) -> tuple[OwnerUsage, ...]:
+def _owner_usage(
+    shares: dict[tuple[int, int], _Share], sizes: Mapping[int, Mapping[int, int]], names: Names
+) -> tuple[OwnerUsage, ...]:
+    on_disk: dict[tuple[str, str], int] = defaultdict(int)
+    for here in sizes.values():
+        for ledger_id, size_bytes in here.items():
+            on_disk[names[ledger_id]] += size_bytes
     sums: dict[tuple[str, str], tuple[set[int], _Share]] = {}
     for (_, ledger_id), share in shares.items():
         ledgers, total = sums.setdefault(names[ledger_id], (set(), _Share()))
         ledgers.add(ledger_id)
         total.entries += share.entries
         total.bytes += share.bytes
-    rows = (OwnerUsage(*name, len(ledgers), total.entries, total.bytes) for name, (ledgers, total) in sums.items())
-    return tuple(sorted(rows, key=lambda row: -row.bytes))
+    rows = (
+        OwnerUsage(*name, len(ledgers), total.entries, total.bytes, on_disk[name])
+        for name, (ledgers, total) in sums.items()
+    )
+    return tuple(sorted(rows, key=lambda row: -row.disk_bytes))
 
 
 def _disk_usage(store: Store, txn: Txn, files: tuple[FileUsage, ...]) -> tuple[tuple[str, int, int, int], ...]:

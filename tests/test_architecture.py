@@ -86,6 +86,7 @@ RANKS = {
     "skew": 5,
     "indexsearch": 5,
     "timeline": 5,
+    "usage": 5,
     "compactor": 4,
     "delayed": 6,
     "delayexpiry": 6,

@@ -20,18 +20,20 @@ from tests.worlds import world
 
 @pytest.mark.parametrize(("name", "state"), [("small", "clean"), ("nometa", "mutated")])
 def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> None:
-    """The newest copy of an entry counts; the reference reader walks the logs in id order."""
+    """Every record counts in its file, of an entry's copies the newest for its topic; the reference walks logs in id order."""
     current = world(name) / state / "bookkeeper" / "current"
     place: dict[tuple[int, int], tuple[str, int]] = {}
+    records: list[tuple[int, str, int]] = []
     for log in sorted(current.glob("*.log"), key=lambda path: int(path.stem, 16)):
         for item in iter_records(log.read_bytes(), log.name) if log.stat().st_size else ():
             if isinstance(item, Record) and item.ledger_id >= 0:
                 place[item.ledger_id, item.entry_id] = (log.name, 4 + item.size)
+                records.append((item.ledger_id, log.name, 4 + item.size))
     with open_store(imported(name, state)) as store, store.read() as txn:
         usage = read_usage(store, txn)
         alive = {ledger_id: find_node(txn, ledger_path(ledger_id)) is not None for ledger_id, _ in place}
     live, dead = Counter[str](), Counter[str]()
-    for (ledger_id, _), (log_name, size) in place.items():
+    for ledger_id, log_name, size in records:
         (live if alive[ledger_id] else dead)[log_name] += size
     for file in usage.files:
         if file.kind == "entry-log":
@@ -40,26 +42,52 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
             assert file.freed == (not live[log_name])
             assert file.live_bytes + file.dead_bytes + file.other_bytes == file.size_bytes
     deleted = next(row for row in usage.owners if row.owner == DELETED)
-    assert deleted.bytes == dead.total()
-    assert sum(row.bytes for row in usage.owners) == live.total() + dead.total()
+    assert deleted.disk_bytes == dead.total()
+    assert deleted.bytes == sum(size for (ledger_id, _), (_, size) in place.items() if not alive[ledger_id])
+    assert sum(row.bytes for row in usage.owners) == sum(size for _, size in place.values())
+    assert sum(row.disk_bytes for row in usage.owners) == live.total() + dead.total()
 
 
-def test_no_log_is_free_that_holds_a_copy_of_what_lives(tmp_path: Path, cli: Cli) -> None:
-    """Two bookies with the same entries: the index counts each entry on one of them, and the other keeps its logs all the same."""
+BOOKIES = ("bookkeeper0", "bookkeeper1")
+
+
+@pytest.fixture
+def twins(tmp_path: Path, cli: Cli) -> Path:
+    """A store of two bookies with the same entries: the index knows each entry on one of them."""
     source = tmp_path / "cluster"
     shutil.copytree(world("small") / "clean" / "metadata", source / "metadata")
-    for bookie in ("bookkeeper0", "bookkeeper1"):
+    for bookie in BOOKIES:
         current = source / bookie / "current"
         current.mkdir(parents=True)
         for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log"):
             shutil.copy(log, current)
-    cli("--store", tmp_path / "pulsar-store", "store", "import", "standalone", source)
+    assert cli("--store", tmp_path / "pulsar-store", "store", "import", "standalone", source).exit_code == 0
+    return tmp_path / "pulsar-store"
+
+
+def test_every_copy_counts_on_the_bookie_that_has_it(twins: Path, cli: Cli) -> None:
+    """The reference reader finds the records in the logs of one bookie; the other has the same."""
+    logs = [log for log in (twins.parent / "cluster" / BOOKIES[0] / "current").glob("*.log") if log.stat().st_size]
+    found = (item for log in logs for item in iter_records(log.read_bytes(), log.name))
+    size = sum(4 + item.size for item in found if isinstance(item, Record) and item.ledger_id >= 0)
+    disks = cli("--store", twins, "store", "usage", "--by", "disk", "-o", "json").json
+    for bookie in BOOKIES:
+        (row,) = (row for row in disks if f"/{bookie}/" in row["disk"])
+        assert row["bytes"] == sum(log.stat().st_size for log in logs)
+        assert row["liveBytes"] + row["deadBytes"] == size
+    owners = cli("--store", twins, "store", "usage", "-o", "json").json
+    assert sum(row["bytes"] for row in owners) == size
+    assert all(row["diskBytes"] == 2 * row["bytes"] for row in owners)
+
+
+def test_no_log_is_free_that_holds_a_copy_of_what_lives(twins: Path) -> None:
     copies = 0
-    with open_store(tmp_path / "pulsar-store") as store, store.read() as txn:
+    with open_store(twins) as store, store.read() as txn:
         for file in read_usage(store, txn).files:
             records = iter_records(Path(file.path).read_bytes(), file.path) if file.size_bytes else ()
             ledgers = {item.ledger_id for item in records if isinstance(item, Record) and item.ledger_id >= 0}
             lives = any(find_node(txn, ledger_path(ledger_id)) is not None for ledger_id in ledgers)
-            copies += lives and not file.live_bytes
+            copies += lives
+            assert bool(file.live_bytes) == lives
             assert not (lives and file.freed), file.path
     assert copies

@@ -18,12 +18,14 @@ _BY_TOPIC = (
     Column("LEDGERS", lambda row: row.ledgers, "number"),
     Column("ENTRIES", lambda row: row.entries, "number"),
     Column("BYTES", lambda row: row.bytes, "number"),
+    Column("ON DISK", lambda row: row.disk_bytes, "number"),
 )
 _BY_LOG = (
     Column("FILE", lambda row: row.path.rpartition("/")[2]),
     Column("BYTES", lambda row: row.size_bytes, "number"),
     Column("LIVE", lambda row: row.live_bytes, "number"),
     Column("DEAD", lambda row: row.dead_bytes, "number"),
+    Column("OTHER", lambda row: row.other_bytes, "number"),
     Column("GC", lambda row: "frees it" if row.freed else ""),
     Column("KEPT FOR", lambda row: ", ".join(row.kept_for)),
 )
@@ -38,7 +40,8 @@ _BY_DISK = (
 @command(
     "usage",
     examples=["pulsar-admin store usage", "pulsar-admin store usage --by log -o json"],
-    output="One row a topic, a file or a disk, largest first. Record bytes: payload, entry header and digest.",
+    output="One row a topic, a file or a disk, largest first. Record bytes: payload, entry header and digest; BYTES of a topic "
+    "count each entry once, ON DISK (`diskBytes`) every copy that a bookie has. OTHER: headers, maps, what journals repeat.",
     errors=[StoreNotFound, IndexCorrupt],
     uses=["spark"],
 )
@@ -50,7 +53,8 @@ def usage(app: App, by: str) -> None:
     """Show who fills the disk, what is dead there, and what garbage collection would free.
 
     Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
-    `--by log` names what each log is kept for. Answers from the location index.
+    `--by log` names what each log is kept for. Answers from the location index and, where several bookies hold copies of
+    entries, from the ledgers maps of their logs.
     """
     with app.bulk(), app.store.read() as txn:
         found = read_usage(app.store, txn)
