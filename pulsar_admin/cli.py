@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
 _JSON = ("json", "jsonl")
+_AGAIN_S = 0.02
 # Importing makes many objects and no garbage: with Python's default of 700 a tenth of a cold command is collecting.
 _GARBAGE_THRESHOLD = 200_000
 _CONTEXT: dict[str, Any] = {  # Any: click's settings
@@ -131,6 +132,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Console script: run the command line and end the process with its exit code."""
     gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
     limit_library_threads()
+    sys.unraisablehook = interrupt_again
     name = os.path.basename(sys.argv[0])
     code = run(argv, program=name if name in PROGRAMS else PROGRAMS[0])
     if "pyspark" in sys.modules:
@@ -139,6 +141,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
+
+
+def interrupt_again(lost: Any) -> None:  # Any: sys.UnraisableHookArgs, which only type checkers know
+    """Interrupt the process again, a moment later, when Ctrl-C came where no exception can be raised; tell of all else.
+
+    Callbacks of LLVM, which numba loads kernels with, are such places: the command would go on as if nobody had asked.
+    """
+    if lost.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(lost)
+        return
+    import signal
+    import threading
+
+    threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _report(error: BaseException, *, as_json: bool) -> int:

@@ -55,6 +55,7 @@ class LineProgress(Progress):
             self._show(finished=False)
 
     def finish(self) -> None:
+        self.total = self.done  # it was an estimate: what an index answers is not read
         self._show(finished=True)
 
     def _show(self, *, finished: bool) -> None:

@@ -457,3 +457,27 @@ def test_numpy_starts_no_threads_for_linear_algebra() -> None:
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, check=True, env=environment
     )
     assert done.stdout.split() == [b"1"]
+
+
+_LOST = """
+import ctypes, sys, time
+from pulsar_admin import cli
+
+def lose(argv, program):
+    def callback():
+        raise KeyboardInterrupt
+    ctypes.CFUNCTYPE(None)(callback)()
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+cli.run = lose
+cli.main([])
+"""
+
+
+def test_ctrl_c_where_no_exception_can_be_raised_comes_again() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOST], cwd=REPOSITORY, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (130, "")

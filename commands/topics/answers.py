@@ -73,12 +73,17 @@ def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Resu
             app.fail(error)
 
 
+_HEADER_BYTES = 36
+"""Of an entry: ids, last confirmed entry, length, and the CRC-32C that brokers use by default."""
+
+
 def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
-    """Return how many payload bytes topics hold, as the metadata says: what a scan of them reads at most."""
+    """Return how many bytes the entries of topics have with their headers, as the metadata says: what a scan reads at most."""
     total = 0
     for name in names:
         with suppress(StoreError):  # whoever reads the topic says so
-            total += read_topic(reader.txn, name).total_size_bytes
+            topic = read_topic(reader.txn, name)
+            total += topic.total_size_bytes + _HEADER_BYTES * sum(ledger.entries for ledger in topic.ledgers)
     return total
 
 

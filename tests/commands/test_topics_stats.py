@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 
+from commands.topics.answers import size_of
 from store.codec.cursor import CursorInfo
+from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import NodeStat
+from store.ledgers import open_reader
 from store.meta import Txn, open_store
 from store.names import Position, parse_namespace, parse_topic
+from store.topics import read_topic
 from store.tree import Node, find_node, put_node
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store
-from tests.worlds import WORLD_NAMES, oracle
+from tests.worlds import WORLD_NAMES, oracle, world
 
 START_MS = 1_700_000_000_000
 
@@ -134,3 +138,14 @@ def test_several_topics(cli: Cli, demo_store: Path) -> None:
 def test_no_such_topic(command: str, cli: Cli, demo_store: Path) -> None:
     result = cli("--store", demo_store, "topics", command, "public/default/none", "-o", "json")
     assert (result.exit_code, result.error["code"], result.stdout) == (5, "topic-not-found", "")
+
+
+def test_a_scan_reads_as_many_bytes_as_progress_says(demo_store: Path) -> None:
+    """The whole of a scan's progress is what the reference reader finds of the topic in the entry logs."""
+    name = parse_topic("public/default/plain")
+    with open_store(demo_store) as store, open_reader(store) as reader:
+        ids = set(read_topic(reader.txn, name).ids)
+        expected = size_of(reader, [name])
+    logs = [log for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log") if log.stat().st_size]
+    records = (item for log in logs for item in iter_records(log.read_bytes(), log.name))
+    assert expected == sum(item.size for item in records if isinstance(item, Record) and item.ledger_id in ids) > 0
