@@ -57,28 +57,29 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def to_json(value: object) -> Any:  # Any: a JSON value
-    """Return VALUE as JSON values: dataclasses and mappings as objects, positions as message ids, bytes as hex."""
+    """Return VALUE as JSON values: dataclasses, named tuples and mappings as objects, positions as message ids, bytes as hex."""
     if type(value) in _PLAIN or (isinstance(value, (bool, int, float, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Position):
         return position_json(value)
     if isinstance(value, (TopicName, NamespaceName, PurePath)):
         return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            key: item if type(item) in _PLAIN else to_json(item)
+            for name, key, optional in _fields(type(value))
+            if (item := getattr(value, name)) is not None or not optional
+        }
     if isinstance(value, Enum):
         return to_json(value.value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).hex()
     if isinstance(value, Mapping):
         return {str(key): item if type(item) in _PLAIN else to_json(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {camel_case(name): to_json(item) for name, item in zip(value._fields, value, strict=True)}
     if isinstance(value, Set):
         return [to_json(item) for item in sorted(value)]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = [(key, getattr(value, name), optional) for name, key, optional in _fields(type(value))]
-        return {
-            key: item if type(item) in _PLAIN else to_json(item)
-            for key, item, optional in pairs
-            if not (optional and item is None)
-        }
     if hasattr(value, "__iter__"):
         return [to_json(item) for item in value]
     return str(value)
@@ -88,5 +89,31 @@ def dump_json(value: object, *, pretty: bool) -> str:
     """Return VALUE (anything ``to_json`` takes) as JSON text; pretty is pulsar-admin's two blanks and `` : ``."""
     plain = to_json(value)
     if pretty:
-        return json.dumps(plain, indent=2, separators=(",", " : "), ensure_ascii=False)
+        return _pretty(plain, "\n")
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value
+    """Return VALUE as ``json.dumps(indent=2)`` writes it behind MARGIN, a line break and blanks.
+
+    With an indent json goes from value to value in Python; without one its encoder in C takes what holds no containers in one
+    call, with a separator that has the line break and the blanks.
+    """
+    if not isinstance(value, (dict, list)) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    inner = margin + "  "
+    if isinstance(value, dict):
+        if _PLAIN.issuperset(map(type, value.values())):
+            return f"{{{inner}{_flat(value, inner)[1:-1]}{margin}}}"
+        pairs = (f"{json.dumps(key, ensure_ascii=False)} : {_pretty(item, inner)}" for key, item in value.items())
+        return f"{{{inner}{f',{inner}'.join(pairs)}{margin}}}"
+    if all(type(item) is dict and item and _PLAIN.issuperset(map(type, item.values())) for item in value):
+        deep = inner + "  "
+        # No text has a line break in JSON, so this is where one object ends and the next begins.
+        objects = _flat(value, deep)[2:-2].replace(f"}},{deep}{{", f"{inner}}},{inner}{{{deep}")
+        return f"[{inner}{{{deep}{objects}{inner}}}{margin}]"
+    return f"[{inner}{f',{inner}'.join(_pretty(item, inner) for item in value)}{margin}]"
+
+
+def _flat(value: Any, margin: str) -> str:  # Any: a JSON value
+    return json.dumps(value, separators=("," + margin, " : "), ensure_ascii=False)

@@ -69,4 +69,4 @@ def _annotated(txn: Txn, info: LedgerInfo) -> LedgerInfo:
     found = _found(txn, info.ledger_id, info.entries) if info.timestamp_ms else None
     if found is None:
         return info
-    return replace(info, properties={**info.properties, BEGIN: str(found[0]), END: str(found[1])})
+    return info._replace(properties={**info.properties, BEGIN: str(found[0]), END: str(found[1])})

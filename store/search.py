@@ -48,21 +48,21 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
     """Return the first entry of TOPIC whose time is TIME_MS or later."""
     pruned, scanned, read, unreadable = 0, 0, 0, 0
     without: list[int] = []
-    for ledger in topic.ledgers:
+    for ledger_id, ledger in zip(topic.ids, topic.ledgers, strict=True):
         if not ledger.entries:
             continue
-        row = reader.txn.view("times", ledger_key(ledger.ledger_id))
+        row = reader.txn.view("times", ledger_key(ledger_id))
         if row is None:
-            without.append(ledger.ledger_id)
+            without.append(ledger_id)
             continue
-        if decode_latest(ledger.ledger_id, row, clock) < time_ms:
+        if decode_latest(ledger_id, row, clock) < time_ms:
             pruned += 1
             continue
-        first_block = first_candidate(decode_times(ledger.ledger_id, row), time_ms, clock)
+        first_block = first_candidate(decode_times(ledger_id, row), time_ms, clock)
         assert first_block is not None  # the largest time is not before TIME_MS
         scanned += 1
         found, look = None, _Look(reader, time_ms, clock)
-        for block in iter_blocks(reader.txn, ledger.ledger_id, first_block << BLOCK_BITS):
+        for block in iter_blocks(reader.txn, ledger_id, first_block << BLOCK_BITS):
             found = look.into(block, ledger.entries)
             if found is not None:
                 break

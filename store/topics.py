@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import accumulate
+from typing import NamedTuple
 
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
@@ -18,9 +18,11 @@ from store.names import NamespaceName, Position, TopicName, decode_name, topic_o
 from store.tree import find_node, iter_children, iter_nodes
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLedger:
-    """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list."""
+class TopicLedger(NamedTuple):
+    """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list.
+
+    A tuple, as a topic may have hundreds of thousands.
+    """
 
     info: LedgerInfo
     entries: int
@@ -42,9 +44,9 @@ class Topic:
         self.stat = stat
         self.managed = managed
         self.ledgers = ledgers
-        self.ids = [ledger.ledger_id for ledger in ledgers]
+        self.ids = [ledger.info.ledger_id for ledger in ledgers]
         # ranks[i]: entries before ledger i; one more element for the end.
-        self.ranks = list(accumulate((ledger.entries for ledger in ledgers), initial=0))
+        self.ranks = list(accumulate([ledger.entries for ledger in ledgers], initial=0))
 
     @property
     def number_of_entries(self) -> int:
@@ -145,14 +147,13 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
             topic=str(name),
         )
     managed = decode_managed_ledger(node.value, name.path)
-    last = len(managed.ledgers) - 1
-    ledgers = tuple(_topic_ledger(txn, info, index == last) for index, info in enumerate(managed.ledgers))
-    return Topic(name, node.stat, managed, ledgers)
+    ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
+    if ledgers and not ledgers[-1].info.timestamp_ms:
+        ledgers[-1] = _open_ledger(txn, ledgers[-1].info)
+    return Topic(name, node.stat, managed, tuple(ledgers))
 
 
-def _topic_ledger(txn: Txn, info: LedgerInfo, is_last: bool) -> TopicLedger:
-    if info.timestamp_ms or not is_last:
-        return TopicLedger(info, info.entries, info.size_bytes, False)
+def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
     try:
         ledger = read_ledger(txn, info.ledger_id)
     except LedgerNotFound:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -43,7 +42,7 @@ def _seed_form(path: Path, begin_ms: int, end_ms: int) -> None:
             assert node.value[0] == 0x0A
             size = node.value[1]
             info = node.value[2 : 2 + size] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
-            put_node(txn, replace(node, value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :]))
+            put_node(txn, node._replace(value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :]))
 
         store.write(work)
 
@@ -105,7 +104,7 @@ def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
             assert len(UnknownFieldSet(info)) == 0  # never the proposal's varints
         old_stat, old = decode_value(before[key], name)
         assert decode_value(after[key], name)[0].version == old_stat.version + 1
-        stripped = tuple(replace(info, properties={}) for info in decode_managed_ledger(value, name).ledgers)
+        stripped = tuple(info._replace(properties={}) for info in decode_managed_ledger(value, name).ledgers)
         assert stripped == decode_managed_ledger(old, name).ledgers
     assert compared > 50
 

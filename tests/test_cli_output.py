@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pulsar_admin import output, table
 from pulsar_admin.columns import Column, clean_text, render_cell
-from pulsar_admin.jsonify import camel_case, to_json
+from pulsar_admin.jsonify import camel_case, dump_json, to_json
+from store.codec.managedledger import LedgerInfo
 from store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE, sample_row
@@ -71,6 +74,28 @@ def test_values_as_json() -> None:
         "b": ["ff", "01"],
         "p": {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 3},
     }
+
+
+def test_a_named_tuple_is_an_object() -> None:
+    found = to_json(LedgerInfo(5, 2, 64, timestamp_ms=None, properties={"a_b": "c"}))
+    assert (found["ledgerId"], found["size"], found["timestamp"], found["properties"]) == (5, 64, None, {"a_b": "c"})
+
+
+_TEXTS = st.sampled_from(["", "a", "}", "{", "},", "},\n  {", '"', "\\n", "é", "},\n    {\n"]) | st.text(max_size=3)
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS
+_OBJECTS = st.dictionaries(_TEXTS, _LEAVES, max_size=3)
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(
+    st.recursive(
+        _LEAVES | _OBJECTS | st.lists(_OBJECTS, max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_pretty_json_is_what_the_library_writes(value: Any) -> None:  # Any: a JSON value
+    assert dump_json(value, pretty=True) == json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -24,11 +25,11 @@ from store.proto import managed_ledger_pb2
 _BEGIN_PUBLISH, _END_PUBLISH = 6, 7
 _VARINT = 0
 _64_BITS = 2**64 - 1
+_NO_PROPERTIES: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerInfo:
-    """One ledger of a topic.
+class LedgerInfo(NamedTuple):
+    """One ledger of a topic. A tuple, as a topic may have hundreds of thousands.
 
     ``timestamp_ms`` is the time of closing, 0 while open and None when absent; an open ledger has entries and size 0.
     ``offloaded`` means the copy in tiered storage is complete, ``offload_uuid`` is there from the first attempt on, and
@@ -41,7 +42,7 @@ class LedgerInfo:
     timestamp_ms: int | None = 0
     offloaded: bool = False
     offload_uuid: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = _NO_PROPERTIES
     begin_publish_ms: int | None = None
     end_publish_ms: int | None = None
     bookkeeper_deleted: bool = False
@@ -124,7 +125,7 @@ def _ledger(info: managed_ledger_pb2.LedgerInfo, where: str) -> LedgerInfo:
         info.timestamp if info.HasField("timestamp") else None,
         offloaded,
         offload_uuid,
-        properties_of(info.properties, where, MetadataCorrupt) if len(info.properties) else {},
+        properties_of(info.properties, where, MetadataCorrupt) if len(info.properties) else _NO_PROPERTIES,
         begin_ms,
         end_ms,
         bookkeeper_deleted,

@@ -18,6 +18,7 @@ VECTOR_7 = bytes.fromhex("0a0e080a100518f4032080d095ffbc31 0a04080b2000")
 VECTOR_8 = bytes.fromhex("4778 00000004 08011016 f007 0a0e080a100518f4032080d095ffbc310a04080b2000")
 MEANING_7 = ManagedLedger((LedgerInfo(10, 5, 500, 1700000000000), LedgerInfo(11)))
 
+_UNWRITTEN = {"begin_publish_ms": st.none(), "end_publish_ms": st.none()}  # only ever read
 ledgers = st.builds(
     LedgerInfo,
     ids,
@@ -27,6 +28,8 @@ ledgers = st.builds(
     st.just(False),
     st.none(),
     properties,
+    **_UNWRITTEN,
+    bookkeeper_deleted=st.just(False),
 )
 offloaded = st.builds(
     LedgerInfo,
@@ -37,6 +40,7 @@ offloaded = st.builds(
     st.booleans(),
     st.uuids().map(str),
     properties,
+    **_UNWRITTEN,
     bookkeeper_deleted=st.booleans(),
 )
 managed_ledgers = st.builds(
@@ -87,10 +91,10 @@ def test_field_6_as_the_proposal_numbers_it_and_as_merged() -> None:
     merged = bytes.fromhex("0a16 080a 1005 18f403 2080d095ffbc31 3206 0a016b 120176")
     both = bytes.fromhex("0a24 080a 1005 18f403 2080d095ffbc31 30e807 38ffffffffffffffffff01 3206 0a016b 120176")
     closed = MEANING_7.ledgers[0]
-    assert decode_managed_ledger(seed, "/path").ledgers == (replace(closed, begin_publish_ms=1000, end_publish_ms=-1),)
-    assert decode_managed_ledger(merged, "/path").ledgers == (replace(closed, properties={"k": "v"}),)
+    assert decode_managed_ledger(seed, "/path").ledgers == (closed._replace(begin_publish_ms=1000, end_publish_ms=-1),)
+    assert decode_managed_ledger(merged, "/path").ledgers == (closed._replace(properties={"k": "v"}),)
     assert decode_managed_ledger(both, "/path").ledgers == (
-        replace(closed, properties={"k": "v"}, begin_publish_ms=1000, end_publish_ms=-1),
+        closed._replace(properties={"k": "v"}, begin_publish_ms=1000, end_publish_ms=-1),
     )
 
 
