@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -81,6 +82,9 @@ class TableGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _suggestion(self, ctx: click.Context, name: str) -> str:
+        instead = table.INSTEAD.get(f"{self.path} {name}".strip())
+        if instead:
+            return f" Here it is: pulsar-admin {instead}"
         from difflib import get_close_matches
 
         names = self.list_commands(ctx) + [alias for row in table.rows_of(self.path).values() for alias in row.aliases]
@@ -169,7 +173,7 @@ def _report(error: BaseException, *, as_json: bool) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Return whether errors are to be JSON; looks at the raw words because parsing may be what failed."""
-    for word, following in zip(arguments, (*arguments[1:], ""), strict=True):
+    for word, following in pairwise((*arguments, "")):
         value = following if word in {"-o", "--output"} else ""
         value = value or (word.removeprefix("--output=") if word.startswith("--output=") else "")
         if value in _JSON or word in {"-ojson", "-ojsonl"}:

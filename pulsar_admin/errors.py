@@ -136,9 +136,15 @@ def failure_of(error: BaseException) -> Failure:
     return _bug_failure(error)
 
 
+_BROKER_OPTIONS = {"--admin-url", "--auth-params", "--auth-plugin", "--request-timeout", "--tls-provider"}
+
+
 def _usage_failure(error: click.ClickException) -> Failure:
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pulsar-admin"
-    return Failure(USAGE, "usage", error.format_message(), hint=f"see: {path} --help")
+    hint = f"see: {path} --help"
+    if isinstance(error, click.NoSuchOption) and error.option_name in _BROKER_OPTIONS:
+        hint = "leave it out: no broker is asked, --store names the data"
+    return Failure(USAGE, "usage", error.format_message(), hint=hint)
 
 
 def _bug_failure(error: BaseException) -> Failure:

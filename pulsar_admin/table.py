@@ -33,6 +33,14 @@ GROUPS: dict[str, str] = {
     "logs": "One entry log file, without a store.",
 }
 
+INSTEAD = {
+    "persistent": "topics",
+    "tenants": "store ls /admin/policies",
+    "topics compact": "compaction run",
+    "topics compaction-status": "compaction status",
+}
+"""What a live broker's pulsar-admin has under another name."""
+
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "apply": Row(

@@ -119,6 +119,36 @@ def test_group_without_command_shows_help_and_is_a_usage_error(cli: Cli) -> None
     assert "Commands:" in result.stderr
 
 
+def test_a_program_alone_shows_help_and_is_a_usage_error(cli: Cli) -> None:
+    result = cli()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Groups:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("topics", "compact", "x"), "Here it is: pulsar-admin compaction run\n"),
+        (("topics", "compaction-status", "x"), "Here it is: pulsar-admin compaction status\n"),
+        (("tenants", "list"), "Here it is: pulsar-admin store ls /admin/policies\n"),
+        (
+            ("--admin-url", "http://localhost:8080", "topics", "list", "a/b"),
+            "no broker is asked, --store names the data",
+        ),
+    ],
+)
+def test_what_a_live_pulsar_admin_has_is_explained(cli: Cli, words: tuple[str, ...], text: str) -> None:
+    result = cli(*words)
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize("command", table.INSTEAD.values())
+def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
+    words = [word for word in command.split() if not word.startswith("/")]
+    assert cli(*words, "--help").exit_code == 0
+
+
 def test_unknown_command_suggests(cli: Cli) -> None:
     result = cli("sample", "row")
     assert result.exit_code == 2
