@@ -29,6 +29,7 @@ from store.catalog import (
 )
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.codec.index import decode_entry_count, ledger_of_key
+from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
@@ -82,7 +83,7 @@ class ImportResult:
         self.records += log.records
         self.problems += log.problems
         if log.problems:
-            self.warnings.append(f"{log.path}: {log.problems} damaged places" + (", torn tail" if log.torn else ""))
+            self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}" + (", torn tail" if log.torn else ""))
 
 
 @dataclass(frozen=True, slots=True)

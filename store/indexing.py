@@ -24,6 +24,7 @@ from store.catalog import (
 )
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
+from store.counted import counted
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
 from store.index import Indexer
 from store.meta import Store, Txn
@@ -222,7 +223,7 @@ def _check_all(engine: Engine, incomplete: list[EngineScan]) -> None:
     missing = incomplete[0].missing
     assert missing is not None
     reason = next((f": {failed.reason}" for failed in engine.failed if failed.piece == missing), "")
-    others = f" (and {len(incomplete) - 1} more files)" if len(incomplete) > 1 else ""
+    others = f" (and {counted(len(incomplete) - 1, 'more file')})" if len(incomplete) > 1 else ""
     raise EntryLogCorrupt(
         f"{missing.path}: bytes {missing.start} to {missing.end} could not be scanned{reason}{others}",
         hint="run the same command again: it goes on where it was",

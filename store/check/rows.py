@@ -20,6 +20,7 @@ from store.codec.index import (
     decode_times,
     ledger_of_key,
 )
+from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import IndexCorrupt, StoreError
 from store.meta import Store, Txn
@@ -69,7 +70,7 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
         yield data_problem(
             f"file-{state}",
             where,
-            f"{where} {_LOST[state]}; it held {log.records} records",
+            f"{where} {_LOST[state]}; it held {counted(log.records, 'record')}",
             "bring it back, or do without it: pulsar-admin store refresh --forget",
             fileId=log.file_id,
         )
@@ -89,7 +90,7 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
         yield data_problem(
             "file-damaged",
             where,
-            f"{log.problems} damaged places{torn}",
+            f"{counted(log.problems, 'damaged place')}{torn}",
             f"see them with: pulsar-admin logs verify {where}",
             fileId=log.file_id,
             problems=log.problems,
