@@ -83,7 +83,8 @@ class ImportResult:
         self.records += log.records
         self.problems += log.problems
         if log.problems:
-            self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}" + (", torn tail" if log.torn else ""))
+            torn = ", torn tail" if log.torn else ""
+            self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}{torn}")
 
 
 @dataclass(frozen=True, slots=True)
