@@ -28,7 +28,7 @@ from store.index import Indexer
 from store.interceptors import open_chain, parse_interceptors
 from store.meta import Store, Txn, create_store, open_store
 from store.names import parse_topic
-from store.owners import index_owners
+from store.references import index_owners
 from store.scan import kernel
 from store.tree import Node, put_node
 

@@ -17,7 +17,7 @@ from store.codec.rocksvalue import NodeStat
 from store.generate.spec import parse_count
 from store.meta import Txn, create_store, open_store
 from store.names import parse_topic
-from store.owners import index_owners
+from store.references import index_owners
 from store.tree import Node, put_node
 
 CREATED_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,24 +12,14 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.catalog import find_log
-from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
-from store.inventory import (
-    DELETED,
-    INDEX,
-    LedgerRow,
-    Missing,
-    find_missing,
-    iter_all_ledger_ids,
-    iter_missing,
-    iter_orphans,
-    missing_ranges,
-    read_ledger_row,
-)
-from store.ledgers import EntryReader, find_times, iter_blocks, open_reader, read_ledger
+from store.ledgers import EntryReader, find_times, iter_blocks, missing_ranges, open_reader, read_ledger
 from store.meta import Txn
 from store.owners import Owner, custom_text, find_owners, read_owners
-from store.verify import EntryRow, LedgerVerdict, iter_entry_rows, verify_ledger
+
+if TYPE_CHECKING:
+    from store.inventory import LedgerRow, Missing
+    from store.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = click.IntRange(0, 2**63 - 1)
 
@@ -76,6 +66,9 @@ def list_ledgers(app: App, word: str | None) -> None:
 
 
 def _ledger_rows(app: App, txn: Txn, word: str | None) -> Iterator[LedgerRow]:
+    from store.delayedindexes import find_index_ledgers
+    from store.inventory import iter_all_ledger_ids, read_ledger_row
+
     indexes = find_index_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
         try:
@@ -112,7 +105,7 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
     txn = reader.txn
     ledger = read_ledger(txn, ledger_id)
     times = find_times(txn, ledger_id)
-    index = find_index_ledgers(txn).get(ledger_id)
+    index = _index_of(txn, ledger_id)
     file_ids: set[int] = set()
     for block in iter_blocks(txn, ledger_id):
         column = block.files()
@@ -132,8 +125,19 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
     }
 
 
+def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
+    """Return the index of delayed messages that LEDGER_ID is a part of."""
+    if not txn.count("delayed"):
+        return None
+    from store.delayedindexes import find_index_ledgers
+
+    return find_index_ledgers(txn).get(ledger_id)
+
+
 def _state(metadata: Any, index: Owner | None) -> str:  # Any: LedgerMetadata or None
     if metadata is None:
+        from store.inventory import DELETED, INDEX
+
         return DELETED if index is None else INDEX
     name: str = metadata.state.name
     return name
@@ -203,6 +207,8 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
+    from store.verify import iter_entry_rows
+
     with open_reader(app.store) as reader:
         rows = iter_entry_rows(reader, ledger, first, last)
         app.emit_rows(_counted(app, islice(rows, limit)), _ENTRY_COLUMNS)
@@ -238,6 +244,8 @@ def orphans(app: App) -> None:
     `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
     bookie has not yet garbage-collected. `leaked-index` was of a delayed message index that is made anew, or undone, since.
     """
+    from store.inventory import iter_orphans
+
     with app.store.read() as txn:
         app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
 
@@ -265,12 +273,16 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
 
     Ledgers in tiered storage are left out.
     """
+    from store.inventory import iter_missing
+
     with app.store.read() as txn:
         found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)
         app.emit_rows(_lost(app, found), _MISSING_COLUMNS)
 
 
 def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
+    from store.inventory import find_missing
+
     read_owners(txn, ledger_id)  # raises for a ledger that nothing here knows
     return find_missing(txn, ledger_id)
 
@@ -307,6 +319,8 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
+    from store.inventory import iter_all_ledger_ids
+
     with open_reader(app.store) as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
         with app.scan(reader, sum(_indexed_bytes(reader, ledger) for ledger in chosen), "verify"):
@@ -319,6 +333,8 @@ def _indexed_bytes(reader: EntryReader, ledger_id: int) -> int:
 
 
 def _verdicts(app: App, reader: EntryReader, ledgers: tuple[int, ...]) -> Iterator[LedgerVerdict]:
+    from store.verify import verify_ledger
+
     rows_of = None
     if reader.engine is not None:
         from store.scan.verifying import EngineRows

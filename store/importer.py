@@ -34,7 +34,7 @@ from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
-from store.owners import index_owners
+from store.references import index_owners
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by

@@ -11,7 +11,7 @@ from store.codec.managedledger import decode_managed_ledger
 from store.delayedindexes import find_index_ledgers
 from store.errors import LedgerNotFound, StoreError
 from store.ledgerids import find_own_ledgers
-from store.ledgers import Ledger, find_metadata, find_times, iter_blocks, iter_ledger_ids, read_ledger
+from store.ledgers import find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
 from store.meta import Txn
 from store.owners import Owner, custom_text, find_owners, iter_owners
 from store.topics import iter_topics
@@ -161,36 +161,6 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     ranges = missing_ranges(txn, ledger)
     missing = sum(last - first + 1 for first, last in ranges)
     return Missing(ledger_id, "entries", missing, ranges, owners) if ranges else None
-
-
-def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
-    """Return the entry ids up to the ledger's end that no file holds, as ranges with both ends included."""
-    sums = ledger.sums
-    if sums is not None and (sums.entries, sums.first_entry, sums.last_entry) == (
-        ledger.entries,
-        0,
-        ledger.last_entry_id,
-    ):
-        return ()
-    return tuple(iter_gaps(txn, ledger.ledger_id, ledger.last_entry_id))
-
-
-def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
-    expected = 0
-    for block in iter_blocks(txn, ledger_id):
-        first = block.entry_id(0)
-        is_dense = isinstance(block.slots(), range)
-        for entry_id in (first,) if is_dense else map(block.entry_id, range(len(block))):
-            if entry_id > last_entry_id:
-                break
-            if entry_id > expected:
-                yield expected, entry_id - 1
-            expected = entry_id + 1
-        if is_dense:
-            expected = max(expected, first + len(block))
-    if expected <= last_entry_id:
-        yield expected, last_entry_id
 
 
 def _offloaded(txn: Txn) -> set[int]:

@@ -112,6 +112,36 @@ def iter_entry_ids(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[i
             yield block.entry_id(index)
 
 
+def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
+    """Return the entry ids up to the ledger's end that no file holds, as ranges with both ends included."""
+    sums = ledger.sums
+    if sums is not None and (sums.entries, sums.first_entry, sums.last_entry) == (
+        ledger.entries,
+        0,
+        ledger.last_entry_id,
+    ):
+        return ()
+    return tuple(iter_gaps(txn, ledger.ledger_id, ledger.last_entry_id))
+
+
+def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
+    expected = 0
+    for block in iter_blocks(txn, ledger_id):
+        first = block.entry_id(0)
+        is_dense = isinstance(block.slots(), range)
+        for entry_id in (first,) if is_dense else map(block.entry_id, range(len(block))):
+            if entry_id > last_entry_id:
+                break
+            if entry_id > expected:
+                yield expected, entry_id - 1
+            expected = entry_id + 1
+        if is_dense:
+            expected = max(expected, first + len(block))
+    if expected <= last_entry_id:
+        yield expected, last_entry_id
+
+
 def find_block(txn: Txn, ledger_id: int, entry_id: int) -> Block | None:
     """Return the location block that would hold ENTRY_ID, or None."""
     key = block_key(ledger_id, entry_id >> BLOCK_BITS)

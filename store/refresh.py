@@ -22,8 +22,8 @@ from store.errors import Refused
 from store.importer import NewFile, Warn, catalogue_new, count_entries, delete_logs, files_of, is_sealed, place
 from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn
-from store.owners import index_owners
 from store.plans.base import append_change
+from store.references import index_owners
 from store.reindex import read_catalogue, rebuild_index
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes

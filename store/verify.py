@@ -16,8 +16,7 @@ from store.codec.index import Block
 from store.codec.message import decode_entry_times
 from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
 from store.errors import EntryCorrupt, StoreError
-from store.inventory import missing_ranges
-from store.ledgers import EntryReader, Ledger, iter_blocks, read_ledger
+from store.ledgers import EntryReader, Ledger, iter_blocks, missing_ranges, read_ledger
 
 DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
 _READ_BYTES = 4 << 20

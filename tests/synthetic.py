@@ -21,8 +21,8 @@ from store.codec.rocksvalue import NodeStat
 from store.indexing import Scanning, index_files, ledger_digests
 from store.meta import Txn, create_store, open_store
 from store.names import Position, TopicName, parse_topic
-from store.owners import index_owners
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+from store.references import index_owners
 from store.tree import Node, put_node
 
 CREATED_MS = 1_700_000_000_000

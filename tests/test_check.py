@@ -84,13 +84,13 @@ def _longer_ledger(value: bytes) -> bytes:
 def _other_list(value: bytes) -> bytes:
     managed = decode_managed_ledger(value, "test")
     first, *rest = managed.ledgers
-    return encode_managed_ledger(replace(managed, ledgers=(replace(first, entries=first.entries + 1), *rest)), value)
+    return encode_managed_ledger(replace(managed, ledgers=(first._replace(entries=first.entries + 1), *rest)), value)
 
 
 def _stranger_in_list(value: bytes) -> bytes:
     managed = decode_managed_ledger(value, "test")
     first, *rest = managed.ledgers
-    return encode_managed_ledger(replace(managed, ledgers=(replace(first, ledger_id=1_000_000), *rest)), value)
+    return encode_managed_ledger(replace(managed, ledgers=(first._replace(ledger_id=1_000_000), *rest)), value)
 
 
 def _drop(database: str, key: bytes) -> Change:

@@ -379,7 +379,7 @@ def test_odd_references(tmp_path: Path) -> None:
     """A ledger id of 20 digits in a cursor's properties is nobody's."""
     from store.codec.cursor import CursorInfo, encode_cursor_info
     from store.names import Position
-    from store.owners import find_references
+    from store.references import find_references
 
     info = CursorInfo(-1, Position(9, 3), cursor_properties={"#pulsar.internal.delayed.bucket_9_9": "9" * 20})
     path = _with_value(tmp_path, f"{PLAIN}/half", encode_cursor_info(info))

@@ -13,8 +13,7 @@ from store.counted import counted, plural
 from store.cursors import iter_cursor_names, read_cursor
 from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
-from store.inventory import missing_ranges
-from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
+from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, missing_ranges, read_ledger
 from store.meta import Txn
 from store.owners import find_owners
 from store.structures import decode_structure, structure_of

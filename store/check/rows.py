@@ -24,8 +24,9 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import IndexCorrupt, StoreError
 from store.meta import Store, Txn
-from store.owners import find_references, iter_owners
+from store.owners import iter_owners
 from store.plans.base import iter_changes
+from store.references import find_references
 from store.tree import decode_node
 
 _LOST = {

@@ -16,7 +16,7 @@ from store.names import Position, TopicName
 from store.topics import Topic
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
-"""The cursor's property; the same as in ``store.owners``, which costs a cold command 10 ms to import."""
+"""The cursor's property; the same as in ``store.references``, which costs a cold command 10 ms to import."""
 COMPONENT, COMPACTED_COMPONENT = "component", b"compacted-ledger"
 COMPACTED_TOPIC, COMPACTED_TO = "pulsar/compactedTopic", "pulsar/compactedTo"
 """Keys of a compacted ledger's custom metadata (upstream ``LedgerMetadataUtils``)."""

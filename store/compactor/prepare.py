@@ -15,8 +15,8 @@ from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader, find_metadata
 from store.names import Position, TopicName
-from store.owners import COMPACTED_LEDGER
 from store.proto.pulsar_api_pb2 import MessageIdData
+from store.references import COMPACTED_LEDGER
 from store.topics import Topic
 
 

@@ -21,7 +21,8 @@ from store.entrylogs import EntryFiles
 from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, UndoConflict
 from store.ledgers import EntryReader
 from store.meta import DATABASES, Store, Txn
-from store.owners import find_owners, put_owners, references
+from store.owners import find_owners, put_owners
+from store.references import references
 from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log

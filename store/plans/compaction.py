@@ -14,8 +14,9 @@ from store.codec.ledgermetadata import ledger_path
 from store.cursors import COMPACTION_CURSOR, Cursor
 from store.meta import Txn
 from store.names import Position
-from store.owners import COMPACTED_LEDGER, find_owners
+from store.owners import find_owners
 from store.plans.base import Plan, Report, Step, delete_step, put_value_step
+from store.references import COMPACTED_LEDGER
 from store.topics import Topic
 from store.tree import find_node
 

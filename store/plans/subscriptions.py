@@ -18,10 +18,10 @@ from store.errors import AlreadyExists, InvalidValue, Refused
 from store.extent import Extent, extent_of, pending_intervals
 from store.ledgers import EntryReader
 from store.names import Position, TopicName
-from store.owners import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.plans.base import Plan, Report, Step, delete_step, put_value_step
 from store.plans.cursors import extent_json, freed_json, info_of_state, state_json
 from store.plans.resets import start_state
+from store.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.topics import Topic
 from store.tree import find_node
 from store.trim import freed_ledgers, read_mark_deletes

@@ -14,7 +14,7 @@ from store.codec.rocksvalue import NodeStat
 from store.ledgers import open_reader
 from store.meta import Txn, open_store
 from store.names import Position, parse_topic
-from store.owners import index_owners
+from store.references import index_owners
 from store.tree import Node, put_node, read_node, tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
