@@ -75,6 +75,11 @@ def test_every_copy_counts_on_the_bookie_that_has_it(twins: Path, cli: Cli) -> N
         (row,) = (row for row in disks if f"/{bookie}/" in row["disk"])
         assert row["bytes"] == sum(log.stat().st_size for log in logs)
         assert row["liveBytes"] + row["deadBytes"] == size
+    files = cli("--store", twins, "store", "usage", "--by", "log", "-o", "csv").stdout
+    assert [line.split(",")[0] for line in files.splitlines()[1:3]] == [
+        "bookkeeper0/current/0.log",
+        "bookkeeper0/current/1.log",
+    ]
     owners = cli("--store", twins, "store", "usage", "-o", "json").json
     assert sum(row["bytes"] for row in owners) == size
     assert all(row["diskBytes"] == 2 * row["bytes"] for row in owners)

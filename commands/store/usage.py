@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -21,7 +22,6 @@ _BY_TOPIC = (
     Column("ON DISK", lambda row: row.disk_bytes, "number"),
 )
 _BY_LOG = (
-    Column("FILE", lambda row: row.path.rpartition("/")[2]),
     Column("BYTES", lambda row: row.size_bytes, "number"),
     Column("LIVE", lambda row: row.live_bytes, "number"),
     Column("DEAD", lambda row: row.dead_bytes, "number"),
@@ -63,9 +63,16 @@ def usage(app: App, by: str) -> None:
         app.emit_rows(rows, _BY_TOPIC)
     elif by == "log":
         files: tuple[FileUsage, ...] = found.files
-        app.emit_rows(files, _BY_LOG)
+        app.emit_rows(files, (_file_column(files), *_BY_LOG))
     else:
         disks: list[dict[str, Any]] = [  # Any: JSON
             dict(zip(("disk", "bytes", "liveBytes", "deadBytes"), disk, strict=True)) for disk in found.disks
         ]
         app.emit_rows(disks, _BY_DISK)
+
+
+def _file_column(files: tuple[FileUsage, ...]) -> Column:
+    """Return the column of paths from where they part: names alone of one directory, with their bookies of several."""
+    directories = (file.path.split("/")[:-1] for file in files)
+    shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False)))
+    return Column("FILE", lambda row: "/".join(row.path.split("/")[shared:]))
