@@ -47,7 +47,12 @@ LARGER: dict[str, str] = {
 
 MAY_IMPORT = {
     "lmdb": {"store/meta.py"},
-    "pyspark": {"store/scan/datasource.py", "store/scan/spark.py", "store/scan/spark_session.py"},
+    "pyspark": {
+        "store/scan/datasource.py",
+        "store/scan/spark.py",
+        "store/scan/spark_session.py",
+        "store/scan/spark_workers.py",
+    },
     "rich": {"pulsar_admin/output.py", "pulsar_admin/plot.py", "pulsar_admin/progress.py"},
 }
 # rocksdb.py makes a scratch directory of links, so that the source stays as it is.

@@ -16,13 +16,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from store.errors import LimitExceeded
+from store.errors import LimitExceeded, MissingComponent
 from store.scan.datasource import register
 from store.scan.local import FailedSlice, Finished, Results
 from store.scan.operations import Operation
 from store.scan.packed import PACKED, Packed, rows_of, unpack_slice
 from store.scan.slices import FileRange
 from store.scan.spark_errors import job_error
+from store.scan.spark_workers import lacking_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +108,8 @@ class SparkEngine:
             failure = job_error(str(error))
             if isinstance(failure, LimitExceeded):
                 return [(piece, Packed(None, failure.message)) for piece in group]
+            if isinstance(failure, MissingComponent):
+                failure = lacking_packages(self.session) or failure
             raise failure from error
         return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]
 

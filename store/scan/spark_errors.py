@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from urllib.parse import urlsplit
 
 from store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
-_LEFT_BEHIND = ("worker exited unexpectedly", "ExecutorLostFailure", "Job aborted", "Python worker failed")
+_DIED = ("worker exited unexpectedly", "ExecutorLostFailure", "Python worker failed")
+_ABORTED = re.compile(r"Job aborted due to stage failure: [^\n]*most recent failure: [^\n]*?\(TID \d+\) \([^\n]*?\): ")
+_NO_MODULE = re.compile(r"No module named '[\w.]+'")
 _OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ArrowMemoryError", "exit code 137", "Container killed by YARN")
 _TEXT_BYTES = 300
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
@@ -19,11 +22,15 @@ _REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
 
 def cause_of(text: str) -> str:
     """Return the innermost cause that TEXT, a message with Java's or Python's traces, names; its first line without any."""
-    found = [match for line in text.splitlines() if (match := _CAUSE.match(line)) and match[2] != "null"]
+    aborted = _ABORTED.search(text)
+    reason = text if aborted is None else text[aborted.end() :]
+    lines = [*text.splitlines(), *reason.splitlines()]
+    found = [match for line in lines if (match := _CAUSE.match(line)) and match[2] != "null"]
     inner = [match for match in found if match[1].rpartition(".")[2] not in _WRAPPERS]
     for match in [*reversed(inner), *reversed(found)]:
-        return f"{match[1].rpartition('.')[2]}: {match[2]}"[:_TEXT_BYTES]
-    return text.strip().split("\n", 1)[0][:_TEXT_BYTES]
+        if not _ABORTED.search(match[2]):
+            return f"{match[1].rpartition('.')[2]}: {match[2]}".partition(". Consider setting")[0][:_TEXT_BYTES]
+    return reason.strip().split("\n", 1)[0][:_TEXT_BYTES]
 
 
 def job_error(text: str) -> StoreError:
@@ -32,13 +39,20 @@ def job_error(text: str) -> StoreError:
     if any(word in text for word in _OUT_OF_MEMORY):
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
         return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint)
-    if re.search(r"No module named '(store|numpy|pyarrow|google_crc32c|cramjam|numba|google)", text):
+    if _NO_MODULE.search(text):
         hint = "install pulsar-admin-toolkit in the Python of every worker (spark.pyspark.python names it)"
         return MissingComponent(f"a Spark worker lacks a package: {cause}", hint=hint)
-    if any(word in text for word in _LEFT_BEHIND) and cause.startswith("SparkException"):
+    if "PYTHON_VERSION_MISMATCH" in text or "Cannot run program" in text:
+        hint = f"workers need Python {_python()}, as here; --spark-conf spark.pyspark.python=/path names theirs"
+        return MissingComponent(f"a Spark worker lacks this Python: {cause}", hint=hint)
+    if any(word in text for word in _DIED) or ("Job aborted" in text and cause.startswith("SparkException")):
         hint = "look into the executors' logs; a killed process is often out of memory"
         return LimitExceeded(f"a Spark worker died again and again: {cause}", hint=hint)
     return Refused(f"Spark gave the job up: {cause}", hint="--verbose shows Spark's own messages")
+
+
+def _python() -> str:
+    return ".".join(str(part) for part in sys.version_info[:2])
 
 
 def check_form(master: str | None, remote: str | None) -> None:

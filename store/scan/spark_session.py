@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 LEAST_JAVA = 17
 _JVM_ENDS_S = 1.0  # it deletes its temporary files, and is killed when it takes longer
+_ANSWERS_S = 10
+_SESSION_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
+}
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -132,17 +137,40 @@ def _connect(options: SparkOptions) -> SparkSession:
 
     assert options.remote is not None
     try:
+        _check_server(options.remote)
         builder = SparkSession.builder.remote(options.remote)
-        for key, value in options.conf:
+        for key, value in {**_SESSION_SETTINGS, **dict(options.conf)}.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
         session.range(1).count()
-    except (PySparkException, OSError, RuntimeError, ImportError) as error:
+    except ImportError as error:
+        raise MissingComponent(
+            f"Spark Connect lacks a package: {cause_of(str(error))}",
+            hint="pip install 'pulsar-admin-toolkit[connect]', or 'pyspark[connect]'; --spark-master needs none of it",
+        ) from error
+    except (PySparkException, OSError, RuntimeError) as error:
         raise Refused(
             f"no Spark Connect server answers at {options.remote}: {cause_of(str(error))}",
             hint="start it with sbin/start-connect-server.sh, or name another with --spark-remote",
         ) from error
     return session
+
+
+def _check_server(url: str) -> None:
+    """Raise TimeoutError unless a server speaks gRPC at URL (sc://…), for which pyspark waits more than ten minutes."""
+    if not url.startswith("sc://"):
+        return
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # which names the packages that it needs
+
+    channel = DefaultChannelBuilder(url).toChannel()
+    import grpc
+
+    try:
+        grpc.channel_ready_future(channel).result(_ANSWERS_S)
+    except grpc.FutureTimeoutError as error:
+        raise TimeoutError(f"what listens there did not speak gRPC within {_ANSWERS_S} seconds") from error
+    finally:
+        channel.close()
 
 
 def _is_local(options: SparkOptions) -> bool:
@@ -161,9 +189,8 @@ def _start(options: SparkOptions) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.executorEnv.PYTHONSAFEPATH": "1",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
         "spark.network.timeout": "120s",
+        **_SESSION_SETTINGS,
         **memory_settings(options.memory_bytes),
     } | dict(options.conf)
     # py4j reads these when it starts the JVM; workers of a local master inherit them.

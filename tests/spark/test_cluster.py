@@ -2,128 +2,118 @@
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
+import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from store.scan.local import LocalEngine
-from store.scan.operations import ReadEntries
-from store.scan.slices import Cut, local_files, plan_slices
-from tests.worlds import world
+from tests.conftest import Cli
+from tests.spark.servers import Cluster, bare_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
-_PROGRAM = """
-import sys, time
-from store.scan.operations import ReadEntries
-from store.scan.slices import Cut, local_files, plan_slices
-from store.scan.spark import SparkEngine
-from store.scan.spark_session import SparkOptions, open_session
-
-class Slow(ReadEntries):
-    def run(self, piece):
-        time.sleep(0.3)  # so that there is a middle
-        yield from super().run(piece)
-
-conf = (("spark.cores.max", "2"), ("spark.executor.cores", "1"), ("spark.executor.memory", "512m"))
-with open_session(SparkOptions(master=sys.argv[1], conf=conf)) as session:
-    print("open", flush=True)
-    engine = SparkEngine(session)
-    pieces = plan_slices(local_files(sys.argv[2:]), Cut(200_000))
-    found = dict(engine.run(Slow(columns=("ledger_id", "entry_id", "offset")), pieces, lambda piece: None))
-    assert not engine.failed, engine.failed
-    print(len(pieces), sum(len(found[piece]) for piece in pieces), flush=True)
-"""
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
-
-
-class Cluster:
-    """One master, two workers, each a process group of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        import pyspark
-
-        self._home = Path(pyspark.__file__).parent
-        self._folder = folder
-        self.url = f"spark://127.0.0.1:{_free_port()}"
-        self.processes = [self._start("master.Master", "--port", self.url.rpartition(":")[2], "--webui-port", "0")]
-        self._wait()
-        self.processes += [
-            self._start("worker.Worker", "-c", "1", "-m", "1g", "--webui-port", "0", self.url) for _ in "ab"
-        ]
-
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        folder = self._folder / f"{name}-{_free_port()}"
-        folder.mkdir()
-        command = [
-            str(self._home / "bin" / "spark-class"),
-            f"org.apache.spark.deploy.{name}",
-            "--host",
-            "127.0.0.1",
-            *arguments,
-        ]
-        settings = {"SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(folder)}
-        return subprocess.Popen(
-            command,
-            env=os.environ | settings,
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def _wait(self) -> None:
-        for _ in range(300):
-            try:
-                socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), timeout=1).close()
-            except OSError:
-                time.sleep(0.2)
-            else:
-                return
-        raise AssertionError("the master does not start")
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a process and its executors with -9."""
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+CONF = ("--spark-conf", "spark.executor.memory=512m", "--spark-conf", "spark.executor.cores=1")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster(tmp_path)
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    started = Cluster(folder, {})
     yield started
-    for process in started.processes:
-        started.kill(process)
+    started.close()
 
 
-def test_a_killed_worker_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    logs = sorted((world("small") / "clean" / "bookkeeper" / "current").glob("*.log"))
-    copies = [str(shutil.copy(log, tmp_path / log.name)) for log in logs]
-    program = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, cluster.url, *copies],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def _command(store: Path, *words: object) -> list[str]:
+    command = [sys.executable, "-m", "pulsar_admin", "--store", store, "--progress", "json", *words]
+    return [str(word) for word in command]
+
+
+def _in_the_middle(errors: IO[str]) -> None:
+    """Return when the command says that it has done a part, and not more than two thirds, of its work."""
+    for line in errors:
+        shown = json.loads(line)
+        if shown.get("done", 0) > 0:
+            assert shown["done"] < shown["total"] * 2 / 3, "most of the job was done before anything could be killed"
+            return
+    raise AssertionError("the command ended")
+
+
+def _killed_in_the_middle(cluster: Cluster, *words: object) -> str:
+    """Run the command, kill a worker of CLUSTER, with its executor, in the middle; return what the command said then."""
+    options = ("--spark-master", cluster.url, *CONF, "--memory", "200M")  # small slices: so that there is a middle
+    with subprocess.Popen(
+        _command(*words, *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        try:
+            assert running.stderr is not None
+            _in_the_middle(running.stderr)
+            cluster.kill(cluster.workers[0])
+            said = running.stderr.read()
+            running.wait(timeout=300)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 0, said
+    return said
+
+
+def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
+    """Return the location and the time index of a store."""
+    from store.meta import open_store
+
+    with open_store(path) as store, store.read() as txn:
+        return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three entry logs of 64 MB, which is fifty slices or more."""
+    folder = tmp_path_factory.mktemp("made") / "standalone"
+    words = ("--topics", "3", "--entries", "60000", "--log-size-limit", "64M")
+    subprocess.run(_command(folder.parent, "store", "generate", folder, *words), check=True, capture_output=True)
+    return folder
+
+
+def test_a_worker_that_is_killed_during_import(cli: Cli, cluster: Cluster, made: Path, tmp_path: Path) -> None:
+    said = _killed_in_the_middle(cluster, tmp_path / "spark", "store", "import", "standalone", made)
+    assert json.loads(said.splitlines()[-1])["failedSlices"] == 0
+    assert cli("--store", tmp_path / "here", "store", "import", "standalone", made).exit_code == 0
+    assert _rows(tmp_path / "spark") == _rows(tmp_path / "here")
+    assert cli("--store", tmp_path / "spark", "store", "check", "--deep").exit_code == 0
+
+
+def test_a_worker_that_is_killed_during_rebuild(cli: Cli, cluster: Cluster, made: Path, tmp_path: Path) -> None:
+    assert cli("--store", tmp_path / "store", "store", "import", "standalone", made).exit_code == 0
+    before = _rows(tmp_path / "store")
+    said = _killed_in_the_middle(cluster, tmp_path / "store", "store", "index", "--rebuild")
+    assert json.loads(said.splitlines()[-1])["failedSlices"] == 0
+    assert _rows(tmp_path / "store") == before
+    assert cli("--store", tmp_path / "store", "store", "check", "--deep").exit_code == 0
+
+
+def test_workers_without_our_packages(cli: Cli, cluster: Cluster, demo_store: Path, tmp_path: Path) -> None:
+    """A Python on the workers that has nothing installed: one error that names all that is missing."""
+    python = bare_python(tmp_path / "bare")
+    words = (
+        "ledgers",
+        "verify",
+        "--spark-master",
+        cluster.url,
+        *CONF,
+        "--spark-conf",
+        f"spark.pyspark.python={python}",
     )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "open\n"
-    time.sleep(6)
-    assert program.poll() is None, "the job was over before the worker was killed"
-    cluster.kill(cluster.processes[-1])
-    out, errors = program.communicate(timeout=300)
-    pieces = plan_slices(local_files(copies), Cut(200_000))
-    rows = sum(len(table) for _, table in LocalEngine(1).run(ReadEntries(), pieces, lambda _: None))
-    assert out.split() == [str(len(pieces)), str(rows)], errors[-3000:]
+    found = subprocess.run(_command(demo_store, *words), capture_output=True, text=True, check=False)
+    said = [line for line in found.stderr.splitlines() if not line.startswith("{")]
+    assert found.returncode == 7, found.stderr
+    assert [line.split(":")[0] for line in said] == ["error", "hint"], found.stderr
+    named = "no numpy, pyarrow, numba, cramjam, google-crc32c, lmdb, protobuf in "
+    assert said[0].startswith(f"error: a Spark worker lacks a package: {named}{python}, Python 3.")
+    assert re.search(r"pip install numpy==\S+ pyarrow==\S+ numba==", said[1])

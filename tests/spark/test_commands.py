@@ -92,12 +92,14 @@ def test_no_spark_where_the_index_answers(
     assert told == "note: the index answers this: nothing was scanned, Spark was not started\n"
 
 
-def test_a_time_is_found_in_ledgers_without_an_index(cli: Cli, demo_copy: Path, demo_store: Path) -> None:
+SKEWED = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000", "-o", "json")
+
+
+def forget_index_of_skewed(path: Path) -> None:
+    """Delete what the store at PATH, of the demo, has of the ledgers of acme/iot/skewed in its indexes."""
     from store.codec.index import ledger_of_key
     from store.meta import Txn, open_store
 
-    words = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000", "-o", "json")
-    expected = cli("--store", str(demo_store), *words).json
     ledgers = {
         ledger["ledgerId"] for ledger in oracle("small")["topics"]["acme/iot/skewed"]["internal_stats"]["ledgers"]
     }
@@ -107,11 +109,16 @@ def test_a_time_is_found_in_ledgers_without_an_index(cli: Cli, demo_copy: Path, 
             for key in [key for key, _ in txn.items(name) if ledger_of_key(key) in ledgers]:
                 txn.delete(name, key)
 
-    copy = demo_copy / "pulsar-store"
-    with open_store(copy, writable=True) as store:
+    with open_store(path, writable=True) as store:
         store.write(forget)
-    assert cli("--store", str(copy), *words).json["position"] != expected["position"]
-    scanned = cli("--store", str(copy), *words, "--jobs", "2")
+
+
+def test_a_time_is_found_in_ledgers_without_an_index(cli: Cli, demo_copy: Path, demo_store: Path) -> None:
+    expected = cli("--store", str(demo_store), *SKEWED).json
+    copy = demo_copy / "pulsar-store"
+    forget_index_of_skewed(copy)
+    assert cli("--store", str(copy), *SKEWED).json["position"] != expected["position"]
+    scanned = cli("--store", str(copy), *SKEWED, "--jobs", "2")
     assert (scanned.json["position"], scanned.json["entryTime"]) == (expected["position"], expected["entryTime"])
     assert "entries of these ledgers are there" in scanned.stderr
 

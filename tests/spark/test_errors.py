@@ -34,6 +34,29 @@ Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent c
 numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array
 """
 
+_CONNECT = """Job aborted due to stage failure: Task 1 in stage 3.0 failed 1 times, most recent failure: Lost task 1.0 in stage 3.0 \
+(TID 4) (localhost executor driver): org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting \
+'spark.sql.execution.pyspark.udf.faulthandler.enabled' or 'spark.python.worker.faulthandler.enabled' configuration to 'true'
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1.applyOrElse(PythonRunner.scala:1122)
+Caused by: java.io.EOFException
+\t... 25 more
+"""
+_EXECUTOR = """An error occurred while calling o85.toArrow.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task \
+0.3 in stage 1.0 (TID 7) (127.0.0.1 executor 3): ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: lost
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$3(DAGScheduler.scala:2898)
+"""
+_NO_PYTHON = """An error occurred while calling o85.toArrow.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task \
+0.3 in stage 1.0 (TID 7) (127.0.0.1 executor 3): java.io.IOException: Cannot run program "/none/python": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+"""
+_OLD_PYTHON = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/usr/lib/spark/python/pyspark/worker.py", line 1225, in main
+pyspark.errors.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
@@ -41,9 +64,13 @@ numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an arr
         (_LOST, LimitExceeded, "SparkException: Python worker exited unexpectedly (crashed)"),
         (_NO_PACKAGE, MissingComponent, "No module named 'numpy'"),
         (_MEMORY, LimitExceeded, "Unable to allocate 8.00 GiB"),
+        (_CONNECT, LimitExceeded, "died again and again: SparkException: Python worker exited unexpectedly (crashed)"),
+        (_EXECUTOR, LimitExceeded, "died again and again: ExecutorLostFailure (executor 3 exited caused by one of"),
+        (_NO_PYTHON, MissingComponent, 'Cannot run program "/none/python": error=2'),
+        (_OLD_PYTHON, MissingComponent, "different version: 3.9"),
         ("[INTERNAL] odd", Refused, "[INTERNAL] odd"),
     ],
-    ids=["killed", "no package", "memory", "other"],
+    ids=["killed", "no package", "memory", "killed, Connect", "executor", "no Python", "old Python", "other"],
 )
 def test_the_cause_comes_first(text: str, kind: type[StoreError], says: str) -> None:
     error = job_error(text)
@@ -199,4 +226,5 @@ def test_workers_without_our_packages(stripped: Stripped) -> None:
     found = stripped.run("--spark-master", "local[1]", "--spark-conf", python, PATH=os.environ["PATH"])
     said = _one_error(found, 7)
     assert said.startswith("error: a Spark worker lacks a package: ")
-    assert "install pulsar-admin-toolkit in the Python of every worker" in said
+    assert f"no numpy, pyarrow, numba, cramjam, google-crc32c, lmdb, protobuf in {python.partition('=')[2]}, " in said
+    assert "in the Python of every worker: pip install numpy==" in said

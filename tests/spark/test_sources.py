@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from store.scan.message_rows import ReadMessages
 from store.scan.operations import Operation, ReadEntries
 from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
+from tests.spark.servers import free_port, wait_for
 from tests.worlds import world
 
 FOLDER = world("small") / "crashed" / "bookkeeper" / "current"
@@ -96,37 +96,50 @@ def test_a_truncated_object_is_one_failed_slice(tmp_path: Path) -> None:
     assert set(found) == set(pieces[:-1])
 
 
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a bucket with the entry logs, on a server of its own on loopback; ``{}`` stands for the object."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+@contextmanager
+def _server(*module: str) -> Iterator[int]:
+    """Run MODULE, which takes its port as last word, as a server on loopback; give the port."""
+    port = free_port()
+    command = [sys.executable, "-m", *module, str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"s3://key:secret@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
     try:
-        _wait(port)
+        wait_for(port, server)
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The URL of a bucket with the entry logs, on a server of its own on loopback; ``{}`` stands for the object."""
+    with _server("moto.server", "-H", "127.0.0.1", "-p") as port:
+        url = f"s3://key:secret@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
         system, _ = fs.FileSystem.from_uri(url.format("x") + "&allow_bucket_creation=true")
         system.create_dir("logs")
         for log in FOLDER.glob("*.log"):
             with system.open_output_stream(f"logs/current/{log.name}") as out:
                 out.write(log.read_bytes())
         yield url
-    finally:
-        server.kill()
-        server.wait()
 
 
-def _wait(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the server does not start")
+def test_gs(tmp_path: Path) -> None:
+    """The server answers one request at a time, and Google's client leaves large ones open: a log that is not large."""
+    log = tmp_path / "0.log"
+    log.write_bytes((FOLDER / "0.log").read_bytes()[:500_000])
+    with _server("gcp_storage_emulator", "start", "--in-memory", "--host", "127.0.0.1", "--port") as port:
+        url = f"gs://anonymous@logs/{{}}?endpoint_override=127.0.0.1%3A{port}&scheme=http&retry_limit_seconds=10"
+        system, _ = fs.FileSystem.from_uri(url.format("x") + "&project_id=any")
+        system.create_dir("logs")
+        with system.open_output_stream("logs/current/0.log") as out:
+            out.write(log.read_bytes())
+        files = source_files(url.format("current/*.log"))
+        assert files == source_files(url.format("current")) == [(url.format("current/0.log"), -1, 500_000)]
+        rows = _rows(ReadEntries(columns=COLUMNS), plan_slices(files, Cut(200_000)))
+        assert rows == _rows(ReadEntries(columns=COLUMNS), plan_slices(source_files(str(log)), Cut()))
+        assert len(rows) > 100
+        with pytest.raises(StoreError):
+            source_files(url.format("nothing/*.log"))
 
 
 def test_s3(bucket: str) -> None:

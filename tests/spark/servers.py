@@ -1,0 +1,135 @@
+"""Spark's own servers on loopback, started from the pyspark wheel: a standalone cluster, and a Connect server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.metadata import distribution
+from pathlib import Path
+
+from store.scan.spark_workers import NEEDED
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return when something listens at PORT of this machine."""
+    for _ in range(600):
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError("the server does not start")
+
+
+def bare_python(folder: Path) -> str:
+    """Make a Python in FOLDER that has nothing but the standard library; return its path."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return str(folder / "bin" / "python")
+
+
+def libraries_alone(folder: Path) -> dict[str, str]:
+    """Return the environment of a Python in FOLDER that has the libraries that executors need, and nothing else."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for package in (*NEEDED.values(), "llvmlite"):  # which numba needs
+        found = distribution(package)
+        for name in {Path(file).parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            (libraries / name).symlink_to(found.locate_file(name))
+    return {"PYSPARK_PYTHON": bare_python(folder / "bare"), "PYTHONPATH": str(libraries), "PYTHONSAFEPATH": "1"}
+
+
+class Servers:
+    """Processes of Spark, each a process group of its own, with a directory of its own in FOLDER."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        import pyspark
+
+        self._home = Path(pyspark.__file__).parent
+        self._folder = folder
+        self._environment = environment
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start spark-class with WORDS."""
+        folder = self._folder / f"server-{len(self.processes)}"
+        folder.mkdir()
+        settings = {
+            "SPARK_HOME": str(self._home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(folder),
+            "PYSPARK_PYTHON": sys.executable,
+            **self._environment,
+        }
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [self._home / "bin" / "spark-class", *words],
+                env=os.environ | settings,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a process and its executors with -9."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def close(self) -> None:
+        for process in self.processes:
+            self.kill(process)
+
+
+class Cluster(Servers):
+    """One master, two workers of one core each."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(folder, environment)
+        port = free_port()
+        self.url = f"spark://127.0.0.1:{port}"
+        deploy = "org.apache.spark.deploy"
+        words = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        wait_for(port, self.start(f"{deploy}.master.Master", *words))
+        words = ("--host", "127.0.0.1", "-c", "1", "-m", "1g", "--webui-port", "0", self.url)
+        self.workers = [self.start(f"{deploy}.worker.Worker", *words) for _ in range(2)]
+
+
+class ConnectServer(Servers):
+    """A Spark Connect server that runs its jobs itself."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(folder, environment)
+        port = free_port()
+        self.url = f"sc://127.0.0.1:{port}"
+        conf = {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.ui.enabled": "false",
+        }
+        self.process = self.start(
+            "org.apache.spark.deploy.SparkSubmit",
+            *("--master", "local[2]", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+            *(word for key, value in conf.items() for word in ("--conf", f"{key}={value}")),
+            "spark-internal",
+        )
+        wait_for(port, self.process)
+
+    def log(self) -> str:
+        """Return what the server wrote."""
+        return (self._folder / "server-0" / "log").read_text(errors="replace")
