@@ -69,14 +69,15 @@ def large_store(entries: int) -> Path:
 def watch(command: Sequence[object]) -> tuple[float, list[tuple[int, str]]]:
     """Run COMMAND to its end; return its seconds, and of it and every process below it the peak bytes and what it is."""
     begin = time.perf_counter()
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    words = [str(word) for word in command]
     peaks: dict[int, tuple[int, str]] = {}
-    while process.poll() is None:
-        for pid in _family(process.pid):
-            peaks[pid] = max(peaks.get(pid, (0, "")), (_peak_bytes(pid), _name(pid, process.pid)))
-        time.sleep(_POLL_SECONDS)
-    assert process.stderr is not None
-    said = process.stderr.read().decode(errors="replace")
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        while process.poll() is None:
+            for pid in _family(process.pid):
+                peaks[pid] = max(peaks.get(pid, (0, "")), (_peak_bytes(pid), _name(pid, process.pid)))
+            time.sleep(_POLL_SECONDS)
+        assert process.stderr is not None
+        said = process.stderr.read().decode(errors="replace")
     assert process.returncode == 0, f"{command}: {process.returncode} {said[-2000:]}"
     return time.perf_counter() - begin, list(peaks.values())
 

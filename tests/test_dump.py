@@ -5,26 +5,35 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import random
+import signal
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from bench.measuring import ADMIN
+from bench.memory import watch
 from store.codec.brokerentry import split_broker_entry
 from store.codec.message import decode_message_entry
 from store.dump import files as dump_files
-from store.dump.job import Dumped, DumpOptions, dump_lines
+from store.dump import tables
+from store.dump.job import Dumped, DumpOptions, dump_text
+from store.dump.parquet import write_apart
 from store.errors import DiskFull
 from store.ledgers import open_reader
 from store.meta import create_store, open_store
 from store.names import parse_topic
 from store.scan import entries as scan_entries
 from store.scan import messages as scan_messages
+from store.scan import processes
 from store.scan import sha1 as sha1_module
 from store.scan.local import LocalEngine
 from store.scan.sha1 import sha1_spans
@@ -79,11 +88,13 @@ def test_parquet_equals_what_a_client_read(world: str, cli: Cli, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("world", "state"), [("small", "clean"), ("small", "crashed")])
-@pytest.mark.parametrize("plain_bytes", [64 << 20, 100])
+@pytest.mark.parametrize(("plain_bytes", "piece_bytes"), [(64 << 20, 3 << 20), (100, 6)])
 def test_lines_equal_topics_read(
-    world: str, state: str, plain_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    world: str, state: str, plain_bytes: int, piece_bytes: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also when few payloads are decompressed at once, and nearly all are written piece by piece."""
     monkeypatch.setattr(scan_messages, "PLAIN_BYTES_MAX", plain_bytes)
+    monkeypatch.setattr(tables, "PIECE_BYTES", piece_bytes)
     common = ("--store", imported(world, state), "topics")
     read = cli(*common, "read", "--all-topics", "--payload", "-o", "jsonl", "-q")
     dump = cli(*common, "dump", "--all-topics", "--payload", "-q")
@@ -180,6 +191,48 @@ def test_a_large_value_has_a_file_for_itself(
     assert [len(found[index]) for index in (0, 3)] == [10, 60_000] or level == "entries"
     codecs = [pq.ParquetFile(file).metadata.row_group(0).column(0).compression for file in files]
     assert codecs == ["ZSTD", "UNCOMPRESSED", "ZSTD", "UNCOMPRESSED", "UNCOMPRESSED", "ZSTD"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize("level", ["messages", "entries"])
+def test_a_large_value_is_hardly_ever_copied(level: str, form: str, tmp_path: Path) -> None:
+    """One copy of it in the process that reads it, three where Arrow writes it, and what the programs themselves take."""
+    value = random.Random(1).randbytes(120 << 20)
+    store = make_store(tmp_path / "s", {"t/n/x": MadeTopic([[Made(NOW_MS), Made(NOW_MS, payload=value)]])})
+    options = ["--payload"] if level == "messages" else ["--level", "entries"]
+    common = [ADMIN, "-q", "--store", store, "topics", "dump", "t/n/x", *options, "--format", form, "--directory"]
+    watch([*common, tmp_path / "small", "--to", "10:0"])  # compiles what is not
+    peaks = sorted((bytes_, name) for bytes_, name in watch([*common, tmp_path / "d"])[1])
+    by_name = {name: bytes_ >> 20 for bytes_, name in peaks}
+    assert by_name["command"] < 240 + 120 + 60
+    assert by_name.get("process", 0) < 100 + 3 * 120 + 60
+    assert ("process" in by_name) == (form == "parquet")
+    file = max((tmp_path / "d").rglob("part-*"), key=lambda path: path.stat().st_size)
+    if form == "parquet":
+        payload = pq.read_table(file, columns=["payload"])["payload"][-1].as_py()
+    else:
+        payload = b64decode(json.loads(file.read_text().splitlines()[-1])["payload"])
+    assert payload.endswith(value)
+
+
+def test_what_a_process_that_writes_cannot_do_is_an_error_here(tmp_path: Path) -> None:
+    table = pa.table({"payload": pa.array([b"x"])})
+    with pytest.raises(FileNotFoundError):
+        write_apart(tmp_path / "none" / "part", table)
+
+
+def test_a_process_that_writes_and_is_killed_is_short_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = processes.start_process
+    monkeypatch.setattr(processes, "start_process", lambda target, *arguments: real(_die, *arguments))
+    for value in (b"x", bytes(8 << 20)):  # what a pipe holds, and more
+        with pytest.raises(MemoryError, match="killed"):
+            write_apart(tmp_path / "part", pa.table({"payload": pa.array([value])}))
+
+
+def _die(connection: object, path: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _with_batch_bytes(size: int) -> tuple[Any, ...]:
@@ -443,9 +496,9 @@ def test_values_are_dumped_by_every_engine(jobs: int) -> None:
     dumped = Dumped()
     with open_store(shapes.store()) as opened, open_reader(opened, LocalEngine(2) if jobs > 1 else None) as reader:
         topics = [read_topic(reader.txn, parse_topic(shapes.PREFIX + name)) for name in shapes.TOPICS]
-        for topic, line in dump_lines(reader, topics, options, dumped):
+        for line in dump_text(reader, topics, options, dumped):
             row = json.loads(line)
-            found[str(topic.name), row["ledgerId"], row["entryId"], row["batchIndex"]] = row
+            found[row["topic"], row["ledgerId"], row["entryId"], row["batchIndex"]] = row
     expected = {(row["topic"], *row["id"]): row.get("value") for row in shapes.sent()}
     assert {key: row.get("value") for key, row in found.items()} == expected
     undecoded = [row["valueError"] for row in found.values() if "valueError" in row]

@@ -115,25 +115,27 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
 
 
 def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:
-    from store.dump.job import Dumped, dump_lines, preview_dump
+    from store.dump.job import Dumped, dump_text, preview_dump
 
     dumped = Dumped()
     wanted = _dump_options(app, options)
     with open_reader(app.store) as reader:
         topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
-            _write_lines(app, (line for _, line in dump_lines(reader, topics, wanted, dumped)))
+            _write_lines(app, dump_text(reader, topics, wanted, dumped))
     report(app, dumped.problems)
 
 
-def _write_lines(app: App, lines: Iterator[str]) -> None:
+def _write_lines(app: App, pieces: Iterator[str]) -> None:
     if app.settings.output in (None, "jsonl", "plain"):
-        for line in lines:
-            app.writer.write(line + "\n")
+        for piece in pieces:
+            app.writer.write(piece)
     else:
         import json
 
-        app.emit_rows(json.loads(line) for line in lines)
+        from store.dump.tables import whole_lines
+
+        app.emit_rows(json.loads(line) for line in whole_lines(pieces))
 
 
 def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> None:

@@ -17,33 +17,22 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from store.atomic import create_directory, create_file, remove_tree, rename, replace_file
-from store.dump.tables import day_name, json_lines, split_by_day
+from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
+from store.dump.tables import day_name, json_text, split_by_day
 from store.errors import AlreadyExists
+from store.scan.memory import give_back
 from store.search import Clock
 
 Format = Literal["parquet", "jsonl"]
 
 MANIFEST = "_manifest.json"
-DUMP_FORMAT = 1
 OPEN_FILES_MAX = 64
-GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
 PENDING_BYTES = 128 << 20
 LARGE_BYTES = 64 << 20  # rows of so many bytes, one value that is, have a file for themselves
 _NAME_BYTES_MAX = 200
-_DICTIONARIES = [
-    "batchIndex",
-    "key",
-    "producer",
-    "properties.key_value.key",
-    "deliverAtTime",
-    "publishTime",
-    "brokerTime",
-]
-_DICTIONARIES += ["encrypted", "nullValue", "chunks", "transaction", "messages", "ledgerTimestamp", "ledgerId"]
 
 
 def topic_directory(topic: str) -> str:
@@ -72,31 +61,26 @@ class _Open:
         """LARGE: it is for a value that would be in memory once more for its compression; it is not compressed."""
         self._stack = ExitStack()
         self._topic = topic
+        self._form = form
+        self._large = large
+        self._path = path
+        self._schema = named_schema(schema, topic)
         self._file = self._stack.enter_context(create_file(path))
         self.rows = 0
         self._parquet: Any = None  # Any: pyarrow has no types
-        if form == "parquet":
-            named = schema.with_metadata({"topic": topic, "dump": str(DUMP_FORMAT)})
-            # Arrow writes to the new file itself: on its way through Python's every page would be copied.
-            self._parquet = pq.ParquetWriter(
-                str(path),
-                named,
-                compression="none" if large else "zstd",
-                compression_level=None if large else 1,
-                use_dictionary=[name for name in _DICTIONARIES if name.partition(".")[0] in schema.names],
-                # A payload's statistics are copies of the least and the greatest.
-                write_statistics=[name for name in schema.names if name != "payload"],
-                write_page_checksum=True,
-                store_schema=False,
-            )
+        if form == "parquet" and not large:
+            self._parquet = open_parquet(path, self._schema)
 
     def write(self, table: pa.Table) -> None:
         self.rows += len(table)
         if self._parquet is not None:
             self._parquet.write_table(table, row_group_size=GROUP_ROWS)
             return
+        if self._form == "parquet":
+            write_apart(self._path, table.cast(self._schema))
+            return
         for batch in table.to_batches():
-            self._file.writelines(line.encode() + b"\n" for line in json_lines(self._topic, batch))
+            self._file.writelines(piece.encode() for piece in json_text(self._topic, batch))
 
     def close(self) -> None:
         with self._stack:
@@ -160,11 +144,12 @@ class DumpDirectory:
         large = table.nbytes >= LARGE_BYTES
         if large:
             self._in_background(lambda: self._close(part))
+            self._in_background(give_back)
             self._wait()
-            pa.default_memory_pool().release_unused()
         self._in_background(lambda: self._write(part, table, large=large))
         if large:
             self._in_background(lambda: self._close(part))
+            self._in_background(give_back)
             self._wait()
         opened = [other for other in self._parts.values() if other.file is not None and other is not part]
         for other in opened[: max(0, len(opened) - OPEN_FILES_MAX + 1)]:

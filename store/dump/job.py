@@ -12,7 +12,7 @@ import pyarrow as pa
 from store.counted import counted
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
-from store.dump.tables import entry_batch, json_lines
+from store.dump.tables import entry_batch, json_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.extent import Extent, extent_of
 from store.ledgers import EntryReader
@@ -111,14 +111,12 @@ def _message_columns(
     return MessageColumns(messages, names=wanted[1].names)
 
 
-def dump_lines(
-    reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped
-) -> Iterator[tuple[Topic, str]]:
-    """Yield (topic, JSON line) of every row."""
+def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:
+    """Yield every row as JSON, in the pieces of ``json_text``."""
     for topic in topics:
         for batch in iter_batches(reader, topic, options, dumped, lambda count: None):
-            for line in json_lines(str(topic.name), batch):
-                yield topic, line
+            yield from json_text(str(topic.name), batch)
+            del batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,19 @@ from store.dump.tables import ENTRY_SCHEMA, entry_batch
 from store.names import Position
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
+from store.scan.memory import give_back
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.slices import FileRange
-from store.scan.spread import PIECE_BYTES, PlainFiles, iter_batches, run_places
+from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlainFiles, iter_batches, run_places
 from store.scan.window import WindowScan, within
 from store.search import Clock
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("ids", "runs", "batches")])
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
 
-CONTENT_PIECE_BYTES = (
-    16 << 20
-)  # of entries whose contents come back: an executor holds them four times, packed and unpacked
-_CONTENT_UNIT_BYTES = 64  # count as one entry of a round: with what a large entry takes here, 64 MiB wait for it
+CONTENT_PIECE_BYTES = 8 << 20  # of entries whose contents come back: an executor holds them four times
+_CONTENT_UNIT_BYTES = 32  # count as one entry of a round, which is 32 MiB then: here, it is there packed and unpacked
+_ROUND_BYTES = ROUND_ENTRIES * _CONTENT_UNIT_BYTES
 LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sent
 
 
@@ -100,13 +100,19 @@ def rows_on(
     finish = work.columns.finisher()
     piece_bytes = CONTENT_PIECE_BYTES if work.has_contents else PIECE_BYTES
     groups = scan.groups()
+    kept = 0  # bytes of contents since memory was given back
     for places, row in run_places(scan.reader.engine, work, scan.reader.files, groups, work.weight, piece_bytes):
         if row is None or not row["ids"]:
             yield from _rows_here(found, places, convert)
         else:
             ids = np.frombuffer(row["ids"], np.int64)[:-2].reshape(-1, 2).tolist()
             yield len(ids), list(_in_order(ids, row, slow, finish))
+        del row
         scan.reader.advance(places.bytes)
+        kept += places.bytes if work.has_contents else 0
+        if kept >= _ROUND_BYTES:
+            give_back()
+            kept = 0
 
 
 def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[pa.RecordBatch]]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 DAY_MS = 86_400_000
 NO_DAY = -(2**63)
+PIECE_BYTES = (
+    3 << 20
+)  # of a payload in one piece of JSON text; a multiple of three, so that base64 goes on without padding
 ENTRY_SCHEMA = pa.schema(
     [
         pa.field("ledgerId", pa.int64()),
@@ -113,8 +117,11 @@ def day_name(day: int) -> str:
     return str(np.datetime64(day, "D"))
 
 
-def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
-    """Yield the rows of BATCH as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex."""
+def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield the rows of BATCH as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex.
+
+    A piece of text is a line; a line with a large payload comes in several pieces. Only a line's last piece ends with a newline.
+    """
     columns = [_json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)]
     names = batch.schema.names
     for values in zip(*columns, strict=True):
@@ -124,10 +131,41 @@ def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
             for name, value in zip(names, values, strict=True)
             if name not in _QUIET or value != _QUIET[name]
         )
-        yield json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+        if isinstance(row.get("payload"), pa.Buffer):
+            yield from _pieces(row)
+        else:
+            yield _dumped(row) + "\n"
+
+
+def whole_lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Put the pieces of ``json_text`` together to lines, without their newlines."""
+    line: list[str] = []
+    for piece in pieces:
+        line.append(piece)
+        if piece.endswith("\n"):
+            yield "".join(line)[:-1]
+            line.clear()
+
+
+def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
+    """Yield the line of ROW, whose payload is a buffer: as one text it would be in memory several times."""
+    names = list(row)
+    at = names.index("payload")
+    yield _dumped({name: row[name] for name in names[:at]})[:-1] + ',"payload":"'
+    payload = memoryview(row["payload"])
+    for start in range(0, len(payload), PIECE_BYTES):
+        yield b64encode(payload[start : start + PIECE_BYTES]).decode()
+    rest = _dumped({name: row[name] for name in names[at + 1 :]})
+    yield ('",' if len(rest) > len("{}") else '"') + rest[1:] + "\n"
+
+
+def _dumped(row: dict[str, Any]) -> str:  # Any: JSON values
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
 def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON values
+    if field.name == "payload" and (large := _large_values(column)):
+        return large
     values: list[Any] = column.to_pylist()
     if field.name == "sha1":
         return [value.hex() for value in values]
@@ -138,3 +176,14 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
     if pa.types.is_binary(field.type):
         return [None if value is None else b64encode(value).decode() for value in values]
     return values
+
+
+def _large_values(column: pa.Array) -> list[pa.Buffer]:
+    """Return the values of a binary column without nulls, not copied; nothing when all of them are small."""
+    if not len(column) or column.null_count:
+        return []
+    _, ends, data = column.buffers()
+    offsets = np.frombuffer(ends, np.int32)[column.offset :][: len(column) + 1]
+    if np.diff(offsets).max() <= PIECE_BYTES:
+        return []
+    return [data.slice(start, end - start) for start, end in pairwise(offsets.tolist())]

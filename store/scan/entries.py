@@ -19,6 +19,7 @@ from store.ledgers import EntryReader, iter_blocks
 from store.scan import kernel
 from store.scan.files import LedgerDigests
 from store.scan.kernel import BAD_DIGEST, UNFRAMED
+from store.scan.memory import give_back
 
 if TYPE_CHECKING:
     from store.scan.local import FailedSlice
@@ -32,7 +33,8 @@ _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 BATCH_BYTES = 8 << 20
 BATCH_ENTRIES = 1 << 15
 HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
-_LARGE_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
+LARGE_BYTES = 32 << 20  # so much is no ordinary batch
+_HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
 _ENTRY_HEADER_BYTES = 32
 
@@ -175,7 +177,7 @@ class EntryScan:
     def _read_places(self, places: Places, *, whole: bool = False) -> EntryBatch:
         held = places.sizes.astype(np.int64)
         verify = True
-        if self.heads and not whole and int(held.mean()) >= _LARGE_BYTES:
+        if self.heads and not whole and int(held.mean()) >= _HEADS_BYTES:
             held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
             verify = False  # the digest covers what is not read
         data, offsets = self._load(places, held)
@@ -197,6 +199,8 @@ class EntryScan:
         lasts = np.append(cuts, len(order)) - 1
         lengths = ends[lasts] - starts[firsts]
         bases = np.cumsum(lengths) - lengths
+        if lengths.sum() >= LARGE_BYTES:
+            give_back()
         data = np.empty(int(lengths.sum()), np.uint8)
         for run, base in enumerate(bases.tolist()):
             # By pieces: an entry may be large, and what is read would be there twice.

@@ -40,6 +40,21 @@ def cut_for(memory_bytes: int | None) -> Cut:
     return Cut(slice_bytes(memory_bytes))
 
 
+def give_back() -> None:
+    """Give what was freed back to the system, before something large is read or written.
+
+    The C library and this thread's part of Arrow's pool keep tens of MiB for arrays like those before.
+    """
+    import ctypes
+
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's own
+    if trim is not None:
+        trim(0)
+
+
 def bound_process(memory_bytes: int) -> None:
     """Let this process grow to MEMORY_BYTES: what it asks for beyond is a MemoryError. Files that it maps do not count."""
     _load_numba()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
@@ -84,13 +84,18 @@ class Worker:
 
 def start_worker(memory_bytes: int | None) -> Worker:
     """Start a process that runs slices in MEMORY_BYTES."""
+    return Worker(*start_process(_serve, memory_bytes))
+
+
+def start_process(target: Callable[..., None], *arguments: object) -> tuple[Connection, Any]:
+    """Start a process that runs TARGET with one end of a pipe and ARGUMENTS; return the other end and the process."""
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe()
     with _without_interrupts():
-        process = context.Process(target=_serve, args=(theirs, memory_bytes), daemon=True)
+        process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
         process.start()
     theirs.close()
-    return Worker(ours, process)
+    return ours, process
 
 
 @contextmanager
