@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha1
 from pathlib import Path
@@ -19,7 +22,7 @@ from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
-from store.scan.slices import Cut, local_files, plan_slices
+from store.scan.slices import Cut, FileRange, local_files, plan_slices
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
@@ -115,6 +118,53 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(spark)
 
 
+@dataclass(frozen=True)
+class Frozen:
+    """How many objects the process keeps out of every collection of garbage, when it comes to a slice."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([("process", pa.int64()), ("objects", pa.int64())])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_arrays([[os.getpid()], [gc.get_freeze_count()]], schema=self.schema)
+
+
+@pytest.mark.spark
+def test_spark_does_not_look_through_loaded_packages_after_every_task(spark: SparkSession) -> None:
+    """Its workers collect garbage after each task, which would take longer than a small slice."""
+    from pyspark import cloudpickle
+
+    from store.scan.spark import SparkEngine
+
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # executors cannot import tests
+    pieces = [FileRange(f"{number}.log", "entry-log", -1, 0, 1) for number in range(8)]
+    try:
+        rows = [table.to_pylist()[0] for _, table in SparkEngine(spark).run(Frozen(), pieces, lambda _: None)]
+        again = [table.to_pylist()[0] for _, table in SparkEngine(spark).run(Frozen(), pieces, lambda _: None)]
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    known = {row["process"] for row in rows}
+    kept = [row["objects"] for row in again if row["process"] in known]
+    assert kept
+    assert min(kept) > 50_000
+
+
+@pytest.mark.spark
+def test_the_jvm_and_the_sockets_leave_the_cores_to_the_scan(spark: SparkSession) -> None:
+    """It collects garbage only when it must, compiles quickly, and does not wait for acknowledgements of TCP."""
+    jvm: Any = spark.sparkContext._jvm  # Any: py4j's view of Java's classes
+    given = set(jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
+    assert {"-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"} <= given
+
+    def sockets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_arrays([[os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "")]], names=["unix"])
+
+    assert [row.unix.lower() for row in spark.range(1).mapInArrow(sockets, "unix string").collect()] == ["true"]
+
+
 MESSAGE_TOPICS = ("public/default/batched", "acme/orders/codecs", "acme/iot/skewed", "public/default/plain")
 
 
@@ -199,7 +249,6 @@ def test_a_stray_module_in_the_working_directory_does_not_break_executors(
 ) -> None:
     """Workers put their working directory on sys.path first; PYTHONSAFEPATH keeps ``store.py`` there out."""
     import subprocess
-    import sys
 
     (tmp_path / "store.py").write_text("raise ImportError('the wrong store')\n")
     program = (
