@@ -9,9 +9,12 @@ from typing import Any
 
 from pulsar_admin.jsonify import dump_json, to_json
 from store.names import Position
-from store.timespec import format_duration_ms, format_time_ms
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+
+
+GAP = 2
+"""Blanks between two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,17 @@ class Column:
 
 def clean_text(text: str) -> str:
     """Return TEXT with control characters escaped: names come from data and must not drive a terminal."""
-    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
+    return re.sub(_CONTROL, lambda match: ascii(match[0])[1:-1], text)
 
 
 def render_cell(value: object, kind: str = "text") -> str:
     """Return one value as the text of a cell; None is empty, a message id is ``L:E``."""
     if value is None:
         return ""
-    if kind == "time" and isinstance(value, int):
-        return format_time_ms(value)
-    if kind == "duration" and isinstance(value, int):
-        return format_duration_ms(value)
+    if kind in ("time", "duration") and isinstance(value, int):
+        from store.timespec import format_duration_ms, format_time_ms  # 1 ms, and most output is JSON
+
+        return format_time_ms(value) if kind == "time" else format_duration_ms(value)
     if isinstance(value, Position):
         return str(value)
     plain = to_json(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.config import java_home
 from store.errors import StoreError
@@ -84,8 +84,7 @@ class SparkOnDemand:
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """An engine (None: this process), and what to say about the choice."""
 
     engine: Engine | None = None

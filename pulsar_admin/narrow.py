@@ -11,10 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import GAP, Column
 
-GAP = 2
-"""Blanks between two columns."""
 _FOLD_WIDTH = 16
 _PIECE_WIDTH = 24
 _PREFIX = re.compile(r"(?<![\w-])persistent://")

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pulsar_admin.columns import Column, clean_text, derived_columns, is_message_id, render_cell
+from pulsar_admin.columns import GAP, Column, clean_text, derived_columns, is_message_id, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
-from pulsar_admin.narrow import GAP, Layout, Rows, choose_layout, fold
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pulsar_admin.narrow import Layout, Rows
 
 __all__ = ["Column", "Style", "Writer", "emit_document", "emit_lines", "emit_records", "render_table"]
 
@@ -257,6 +258,8 @@ def _render_lines(rows: Iterable[Sequence[str]], widths: Sequence[int], rights: 
 
 def _write_in_terminal(writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
     """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
+    from pulsar_admin.narrow import choose_layout, fold  # 2 ms, and only a terminal needs them
+
     layout: Layout | None = None
     left_out: dict[str, None] = {}
     wrote = False
@@ -293,6 +296,8 @@ def _bold(console: Console, text: str) -> str:
 
 def _folded(layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False) -> str:
     """Return ROWS in the widths of LAYOUT: what is wider goes on in the next line, or, with BOTTOM, begins above."""
+    from pulsar_admin.narrow import fold
+
     rights = [_is_right(columns[index]) for index in layout.indices]
     lines: list[Sequence[str]] = []
     for row in rows:

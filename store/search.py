@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
 from store.codec.message import decode_entry_times
@@ -27,8 +26,7 @@ _HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every 
 _READ_AHEAD_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Where a time search ended. ``position`` None: nothing is at or after the time.
 
     ``ledgers_without_index``: listed ledgers that have entries of which none is here (lost or offloaded): the answer is exact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -131,7 +131,7 @@ def _scan_too(app: App, reader: EntryReader, found: Found, wanted: tuple[int, Cl
     app.warn(f"scanned {scanned}: {counted(scan.entries, 'entry')} of these ledgers found")
     if scan.position is None or (found.position is not None and found.position < scan.position):
         return found
-    return replace(found, position=scan.position, entry_time_ms=scan.time_ms)
+    return found._replace(position=scan.position, entry_time_ms=scan.time_ms)
 
 
 def _answer(

@@ -25,8 +25,6 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import cast
 
-import google_crc32c
-
 MASTER_KEY_BYTES = 20
 
 _CRC32 = struct.Struct(">Q")
@@ -61,6 +59,8 @@ def compute_digest(
     """Return the ``DIGEST_SIZE[kind]`` bytes over a 32-byte HEADER and its PAYLOAD; PASSWORD matters to HMAC only."""
     if kind is DigestType.CRC32C:
         # The library accepts bytes only, not views.
+        import google_crc32c  # 2 ms; many questions read no entry
+
         crc = cast(int, google_crc32c.extend(google_crc32c.value(bytes(header)), bytes(payload)))
         return _CRC32C.pack(crc)
     if kind is DigestType.CRC32:

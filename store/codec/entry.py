@@ -21,7 +21,7 @@ and the digest; length and payload survive.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.errors import EntryCorrupt
@@ -44,8 +44,7 @@ _EXPLICIT_LAC = struct.Struct(
 _INFERRED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A decoded entry; ``payload`` is a view into the bytes it was decoded from."""
 
     ledger_id: int
@@ -56,8 +55,7 @@ class Entry:
     payload: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class LastAddConfirmed:
+class LastAddConfirmed(NamedTuple):
     """A last-add-confirmed that the writer sent outside of any entry."""
 
     ledger_id: int

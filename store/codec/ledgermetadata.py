@@ -24,7 +24,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -56,8 +56,7 @@ class LedgerState(IntEnum):
     CLOSED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """The ensemble that holds the entries from ``first_entry_id`` on; members are bookie ids."""
 
     first_entry_id: int

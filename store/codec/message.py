@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import google_crc32c
 from google.protobuf.message import DecodeError
@@ -41,8 +41,7 @@ _parse_broker: Callable[[memoryview], pulsar_api_pb2.BrokerEntryMetadata]
 _parse_broker = pulsar_api_pb2.BrokerEntryMetadata.FromString  # type: ignore[assignment]
 
 
-@dataclass(slots=True)
-class EntryHeader:
+class EntryHeader(NamedTuple):
     """A decoded entry; the views stay valid as long as the bytes they were decoded from.
 
     ``payload`` is still compressed and encrypted; ``headers_and_payload`` is the entry without broker metadata, as a
