@@ -14,7 +14,9 @@ _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRunti
 _DIED = ("worker exited unexpectedly", "ExecutorLostFailure", "Python worker failed")
 _ABORTED = re.compile(r"Job aborted due to stage failure: [^\n]*most recent failure: [^\n]*?\(TID \d+\) \([^\n]*?\): ")
 _NO_MODULE = re.compile(r"No module named '[\w.]+'")
-_OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", "ArrowMemoryError", "exit code 137", "Container killed by YARN")
+_OUT_OF_MEMORY = re.compile(
+    r"^(?:[^\n]*: )?[\w.]*(?:MemoryError|OutOfMemory(?:Error)?)\b|exit code 137|Container killed by YARN", re.MULTILINE
+)
 _TEXT_BYTES = 300
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 _REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
@@ -36,7 +38,7 @@ def cause_of(text: str) -> str:
 def job_error(text: str) -> StoreError:
     """Return the error for a job that Spark gave up, with its message TEXT."""
     cause = cause_of(text)
-    if any(word in text for word in _OUT_OF_MEMORY):
+    if _OUT_OF_MEMORY.search(text):
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
         return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint)
     if _NO_MODULE.search(text):

@@ -57,6 +57,12 @@ _OLD_PYTHON = """[PYTHON_EXCEPTION] An exception was thrown from the Python work
 pyspark.errors.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver
 """
 
+_BUG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "store/scan/packed.py", line 41, in pack_slice
+    except MemoryError as error:
+RuntimeError: odd
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
@@ -68,9 +74,10 @@ pyspark.errors.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in wor
         (_EXECUTOR, LimitExceeded, "died again and again: ExecutorLostFailure (executor 3 exited caused by one of"),
         (_NO_PYTHON, MissingComponent, 'Cannot run program "/none/python": error=2'),
         (_OLD_PYTHON, MissingComponent, "different version: 3.9"),
+        (_BUG, Refused, "RuntimeError: odd"),
         ("[INTERNAL] odd", Refused, "[INTERNAL] odd"),
     ],
-    ids=["killed", "no package", "memory", "killed, Connect", "executor", "no Python", "old Python", "other"],
+    ids=["killed", "no package", "memory", "killed, Connect", "executor", "no Python", "old Python", "a bug", "other"],
 )
 def test_the_cause_comes_first(text: str, kind: type[StoreError], says: str) -> None:
     error = job_error(text)
