@@ -78,23 +78,19 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
     # Imported here: --help builds no settings and needs none of them.
     from pathlib import Path
 
-    from store.timespec import parse_size_bytes, parse_time, parse_tz
-
     values = {**_file_values(), **_environment_values(), **given}
     for name, allowed in _CHOICES.items():
         if values.get(name) is not None and values[name] not in allowed:
             raise InvalidValue(f"{name} is {values[name]!r}", hint=f"one of {', '.join(allowed)}", value=values[name])
     for name in _FLAGS:
         values[name] = _flag(name, values.get(name, False))
-    tz = parse_tz(str(values["tz"])) if values.get("tz") else None
-    wall_ms = time.time_ns() // 1_000_000
-    now = values.get("now")
+    now_ms, tz, memory_bytes = _spelled(values)
     quiet = values["quiet"] or values["no_progress"]
     return Settings(
         store=Path(str(values.get("store", "pulsar-store"))),
         output=values.get("output"),
-        now_ms=parse_time(str(now), now_ms=wall_ms, tz=tz) if now else wall_ms,
-        now_given=bool(now),
+        now_ms=now_ms,
+        now_given=bool(values.get("now")),
         tz=tz,
         clock=values.get("clock") or "auto",
         spark=values["spark"] or bool(given.get("spark_master") or given.get("spark_remote")),
@@ -109,7 +105,23 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         color=values.get("color") or ("never" if os.environ.get("NO_COLOR") else "auto"),
         verbose=_flag("verbose", values.get("verbose", False)),
         jobs=_jobs(values.get("jobs")),
-        memory_bytes=parse_size_bytes(str(values["memory"])) if values.get("memory") else None,
+        memory_bytes=memory_bytes,
+    )
+
+
+def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None]:  # Any: as the option was given
+    """Return the time that is now, the zone and the bytes of memory that VALUES say."""
+    now, tz, memory = (str(values[name]) if values.get(name) else None for name in ("now", "tz", "memory"))
+    now_ms = time.time_ns() // 1_000_000
+    if now is tz is memory is None:
+        return now_ms, None, None
+    from store.timespec import parse_size_bytes, parse_time, parse_tz  # 1 ms, and most runs are told none of them
+
+    zone = None if tz is None else parse_tz(tz)
+    return (
+        now_ms if now is None else parse_time(now, now_ms=now_ms, tz=zone),
+        zone,
+        None if memory is None else parse_size_bytes(memory),
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from store.codec.index import ledger_key
 from store.meta import open_store
@@ -12,6 +16,36 @@ from tests.stores import copied, imported
 from tests.worlds import oracle, scratch_copy
 
 PLAIN = "persistent://public/default/plain"
+
+
+_NOT_NEEDED = {
+    "ledgers info 9": {
+        "google_crc32c",
+        "store.codec.cursor",
+        "store.codec.schema",
+        "store.cursors",
+        "store.delayedindexes",
+        "store.inventory",
+        "store.references",
+        "store.timespec",
+        "store.verify",
+    },
+    "topics stats-internal plain": {"store.inventory", "store.owners", "store.references", "store.timespec"},
+    "topics find-by-time plain --time @1700000000000": {"store.cursors", "store.owners", "store.references"},
+}
+
+
+@pytest.mark.parametrize("words", _NOT_NEEDED)
+def test_a_cold_question_imports_what_it_needs(words: str) -> None:
+    arguments = ["--store", str(imported("small", "clean")), *words.split()]
+    code = (
+        f"import sys\nfrom pulsar_admin.cli import run\nstatus = run({arguments!r})\n"
+        "print('\\0'.join(sys.modules), file=sys.stderr)\nsys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.splitlines()[-1].split("\0"))
+    assert "store.meta" in loaded
+    assert loaded.isdisjoint(_NOT_NEEDED[words] | {"pulsar_admin.narrow", "rich", "numpy"})
 
 
 def test_list_agrees_with_the_broker(cli: Cli) -> None:
