@@ -24,6 +24,7 @@ from bench.memory import watch
 from store.codec.brokerentry import split_broker_entry
 from store.codec.message import decode_message_entry
 from store.dump import files as dump_files
+from store.dump import source as dump_source
 from store.dump import tables
 from store.dump.job import Dumped, DumpOptions, dump_text
 from store.dump.parquet import write_apart
@@ -446,6 +447,34 @@ def test_days_are_merged_by_position(cli: Cli, dumped: Path, tmp_path: Path) -> 
     assert list(_entries(tmp_path / "s", "acme/iot/skewed")) == list(
         _entries(imported("small", "clean"), "acme/iot/skewed")
     )
+
+
+def test_large_entries_are_read_few_at_a_time(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump_files, "GROUP_BYTES", 60_000)
+    monkeypatch.setattr(dump_source, "BATCH_BYTES", 40_000)
+    payloads = [random.Random(number).randbytes(9_000) for number in range(50)]
+    made = [Made(NOW_MS, payload=payload) for payload in payloads]
+    store = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made])})
+    common = ("--store", store, "topics", "dump", "t/n/x", "--level", "entries", "--directory")
+    for form in ("parquet", "jsonl"):
+        cli(*common, tmp_path / form, "--format", form)
+        ((_, stream),) = [(name, list(rows)) for name, rows in dump_source.Source(tmp_path / form).topics()]
+        assert max(int(rows.sizes.sum()) for rows in stream) <= 50_000
+        found = [bytes(rows.data[a : a + n]) for rows in stream for a, n in zip(rows.starts, rows.sizes, strict=True)]
+        assert [entry[-9_000:] for entry in found] == payloads
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_entry_that_no_bookie_takes_is_refused_before_it_is_read(form: str, tmp_path: Path, cli: Cli) -> None:
+    made = [Made(NOW_MS), Made(NOW_MS, payload=random.Random(1).randbytes(16 << 20)), Made(NOW_MS)]
+    store = make_store(tmp_path / "s", {"t/n/x": MadeTopic([made])})
+    dump = ("topics", "dump", "t/n/x", "--level", "entries", "--format", form, "--directory", tmp_path / "d")
+    assert cli("--store", store, *dump).exit_code == 0
+    create_store(tmp_path / "other", now_ms=NOW_MS)
+    for options in ((), ("--dry-run",)):
+        result = cli("--store", tmp_path / "other", "topics", "load", tmp_path / "d", *options, "-o", "json")
+        assert (result.exit_code, "a bookie takes" in result.error["message"]) == (8, True)
+    assert list((tmp_path / "other" / "entries").iterdir()) == []
 
 
 def test_bad_lines_are_refused(cli: Cli, tmp_path: Path) -> None:

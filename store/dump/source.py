@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.dump.files import MANIFEST
-from store.errors import Corrupt, InvalidValue, NotFound
+from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
+from store.logwriter import ENTRY_MAX_BYTES
 from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -29,6 +30,7 @@ Json = dict[str, Any]  # Any: JSON values
 
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 16 << 20
+_BESIDE_BYTES_MAX = 1 << 20  # of a row, beside its payload
 _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
 
@@ -178,7 +180,7 @@ def _joined(parts: list[EntryRows]) -> EntryRows:
 
 
 def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
-    """Yield STREAM, whose positions must ascend; raises Corrupt."""
+    """Yield STREAM, whose positions must ascend; raises Corrupt, and LimitExceeded for an entry that no bookie takes."""
     last = (-1, -1)
     for rows in stream:
         ledgers = np.append(last[0], rows.ledger_ids)
@@ -189,6 +191,7 @@ def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
             position = f"{rows.ledger_ids[at]}:{rows.entry_ids[at]}"
             raise _damaged(rows.where, f"entry {position} is there twice or out of order")
         last = (int(ledgers[-1]), int(entries[-1]))
+        _check_entry(int(rows.sizes.max(initial=0)) + _BESIDE_BYTES_MAX, rows.where)
         yield rows
 
 
@@ -213,10 +216,25 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             names = opened.schema_arrow.names
             _check_columns(names, str(file))
-            batches = opened.iter_batches(rows, columns=[name for name in _COLUMNS if name in names])
-            yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
+            columns = [name for name in _COLUMNS if name in names]
+            for index in range(opened.num_row_groups):
+                group = opened.metadata.row_group(index)
+                row_bytes = group.total_byte_size // max(group.num_rows, 1)
+                _check_entry(row_bytes, str(file))
+                count = min(rows, max(BATCH_BYTES // max(row_bytes, 1), 1))
+                batches = opened.iter_batches(count, row_groups=[index], columns=columns)
+                yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
     except (pa.ArrowInvalid, OSError) as error:
         raise _damaged(str(file), str(error)) from error
+
+
+def _check_entry(size_bytes: int, where: str) -> None:
+    """Refuse a row of SIZE_BYTES in which is more than any entry, before it is in memory several times."""
+    if size_bytes > ENTRY_MAX_BYTES + _BESIDE_BYTES_MAX:
+        raise LimitExceeded(
+            f"{where}: an entry of about {size_bytes} bytes, a bookie takes {ENTRY_MAX_BYTES}",
+            hint="no cluster with default settings wrote it",
+        )
 
 
 def _check_columns(names: Iterable[str], where: str) -> None:
@@ -280,8 +298,9 @@ def _json_topics(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Ite
 def _json_objects(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Json]]:
     """Yield (file and line, object) of every line that has text."""
     for number, line in enumerate(stream, 1):
+        at = f"{where}, line {number}"
+        _check_entry(len(line) * 3 // 4, at)  # base64
         if line.strip():
-            at = f"{where}, line {number}"
             yield at, _parse_line(line, at)
 
 
