@@ -35,10 +35,13 @@ def measure(bench: Bench) -> Iterator[Row]:
         "topics dump": dump,
         "topics dump --payload": [*dump, "--payload"],
         "topics dump --level entries": [*dump, "--level", "entries"],
+        "topics dump --payload --format jsonl": [*dump, "--payload", "--format", "jsonl"],
+        "topics dump --level entries --format jsonl": [*dump, "--level", "entries", "--format", "jsonl"],
+        "topics read --payload": ["topics", "read", TOPIC, "--payload", "-o", "jsonl"],
+        "compaction run": ["compaction", "run", TOPIC, "--dry-run"],
     }
-    commands |= {
-        f"{what} --spark": [*commands[what], "--spark"] for what in ("ledgers verify", "topics dump --payload")
-    }
+    on_spark = ["ledgers verify", *(what for what in commands if "--payload" in what and "dump" in what)]
+    commands |= {f"{what} --spark": [*commands[what], "--spark"] for what in on_spark}
     for what, words in commands.items():
         shutil.rmtree(target, ignore_errors=True)
         seconds, peaks = watch([ADMIN, "-q", "--store", store, *words])
