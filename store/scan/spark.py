@@ -112,7 +112,8 @@ class SparkEngine:
         except (PySparkException, Py4JError) as error:
             failure = job_error(str(error))
             if isinstance(failure, LimitExceeded):
-                return [(piece, Packed(None, failure.message)) for piece in group]
+                short = bool(failure.context.get("out_of_memory"))
+                return [(piece, Packed(None, failure.message, short)) for piece in group]
             if isinstance(failure, MissingComponent):
                 failure = lacking_packages(self.session) or failure
             raise failure from error

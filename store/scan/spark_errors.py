@@ -15,7 +15,9 @@ _DIED = ("worker exited unexpectedly", "ExecutorLostFailure", "Python worker fai
 _ABORTED = re.compile(r"Job aborted due to stage failure: [^\n]*most recent failure: [^\n]*?\(TID \d+\) \([^\n]*?\): ")
 _NO_MODULE = re.compile(r"No module named '[\w.]+'")
 _OUT_OF_MEMORY = re.compile(
-    r"^(?:[^\n]*: )?[\w.]*(?:MemoryError|OutOfMemory(?:Error)?)\b|exit code 137|Container killed by YARN", re.MULTILINE
+    r"^(?:[^\n]*: )?[\w.]*(?:MemoryError|OutOfMemory(?:Error)?)\b|exit code 137|Container killed by YARN"
+    r"|failed to map segment from shared object|Cannot allocate memory",
+    re.MULTILINE,
 )
 _TEXT_BYTES = 300
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
@@ -40,7 +42,7 @@ def job_error(text: str) -> StoreError:
     cause = cause_of(text)
     if _OUT_OF_MEMORY.search(text):
         hint = "give executors more with --spark-conf spark.executor.memoryOverhead=2g, or less to do at once"
-        return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint)
+        return LimitExceeded(f"a Spark worker ran out of memory: {cause}", hint=hint, out_of_memory=True)
     if _NO_MODULE.search(text):
         hint = "install pulsar-admin-toolkit in the Python of every worker (spark.pyspark.python names it)"
         return MissingComponent(f"a Spark worker lacks a package: {cause}", hint=hint)

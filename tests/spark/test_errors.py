@@ -57,6 +57,11 @@ _OLD_PYTHON = """[PYTHON_EXCEPTION] An exception was thrown from the Python work
 pyspark.errors.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver
 """
 
+_NO_ROOM = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "pyarrow/__init__.py", line 61, in <module>
+    import pyarrow.lib as _lib
+ImportError: libarrow_substrait.so.2600: failed to map segment from shared object
+"""
 _BUG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
   File "store/scan/packed.py", line 41, in pack_slice
     except MemoryError as error:
@@ -74,10 +79,22 @@ RuntimeError: odd
         (_EXECUTOR, LimitExceeded, "died again and again: ExecutorLostFailure (executor 3 exited caused by one of"),
         (_NO_PYTHON, MissingComponent, 'Cannot run program "/none/python": error=2'),
         (_OLD_PYTHON, MissingComponent, "different version: 3.9"),
+        (_NO_ROOM, LimitExceeded, "ran out of memory: ImportError: libarrow_substrait.so.2600: failed to map"),
         (_BUG, Refused, "RuntimeError: odd"),
         ("[INTERNAL] odd", Refused, "[INTERNAL] odd"),
     ],
-    ids=["killed", "no package", "memory", "killed, Connect", "executor", "no Python", "old Python", "a bug", "other"],
+    ids=[
+        "killed",
+        "no package",
+        "memory",
+        "killed, Connect",
+        "executor",
+        "no Python",
+        "old Python",
+        "no room",
+        "a bug",
+        "other",
+    ],
 )
 def test_the_cause_comes_first(text: str, kind: type[StoreError], says: str) -> None:
     error = job_error(text)
