@@ -30,17 +30,22 @@ if TYPE_CHECKING:
 LEAST_JAVA = 17
 _JVM_ENDS_S = 1.0  # it deletes its temporary files, and is killed when it takes longer
 _ANSWERS_S = 10
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+    "spark.network.timeout": "120s",
+}
 _SESSION_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
 }
 # JVMs hand bytes on for as long as a command runs: compiling well, and collecting beside them, takes the cores that scan.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-_TRANSPORT = {
-    "spark.python.unix.domain.socket.enabled": "true",  # since 4.1; TCP waits 40 ms for an acknowledgement, twice a task
-    "spark.driver.extraJavaOptions": _JVM_OPTIONS,
-    "spark.executor.extraJavaOptions": _JVM_OPTIONS,
-}
+_JVMS = {"spark.driver.extraJavaOptions": _JVM_OPTIONS, "spark.executor.extraJavaOptions": _JVM_OPTIONS}
+_SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
+_LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
 _LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
 _PACKAGES = ("store", "pulsar_admin", "commands")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -127,7 +132,7 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     check_form(options.master, options.remote)
     check_address(options.remote or options.master or "")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
-        session = _connect(options) if options.remote else _start(options)
+        session = _connect(options) if options.remote else _start(options, folder)
         try:
             if not _is_local(options):  # workers here import what is installed, compiled code included
                 session.addArtifacts(str(pack_code(Path(folder))), pyfile=True)
@@ -184,7 +189,19 @@ def _is_local(options: SparkOptions) -> bool:
     return options.remote is None and (options.master or "local").startswith("local")
 
 
-def _start(options: SparkOptions) -> SparkSession:
+def _sockets(options: SparkOptions, folder: str) -> dict[str, str]:
+    """Return how JVMs and Python talk: over TCP a task waits twice for an acknowledgement, 40 ms each.
+
+    A JVM that is killed leaves its sockets behind, hence FOLDER; executors elsewhere have a folder of their own.
+    """
+    if not _is_local(options):
+        return {f"{_SOCKET}.enabled": "true"}
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        return {}
+    return {f"{_SOCKET}.enabled": "true", f"{_SOCKET}.dir": folder}
+
+
+def _start(options: SparkOptions, folder: str) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -192,12 +209,9 @@ def _start(options: SparkOptions) -> SparkSession:
     java = find_java(options.java_home)
     master = options.master or f"local[{options.jobs or '*'}]"
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.executorEnv.PYTHONSAFEPATH": "1",
-        "spark.network.timeout": "120s",
-        **_TRANSPORT,
+        **_SETTINGS,
+        **_JVMS,
+        **_sockets(options, folder),
         **_SESSION_SETTINGS,
         **memory_settings(options.memory_bytes),
     } | dict(options.conf)
