@@ -99,7 +99,8 @@ def _name(pid: int, first: int) -> str:
 def _family(pid: int) -> Iterator[int]:
     """Yield PID and every process below it but Java's."""
     try:
-        if Path(f"/proc/{pid}/comm").read_text() != "java\n":
+        # Not by its name: what Java forks has a thread's, and Java's memory until it becomes Python.
+        if Path(f"/proc/{pid}/exe").readlink().name != "java":
             yield pid
         tasks = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
         children = [int(child) for task in tasks for child in task.read_text().split()]
