@@ -120,7 +120,7 @@ def test_a_time_is_found_in_ledgers_without_an_index(cli: Cli, demo_copy: Path, 
     assert cli("--store", str(copy), *SKEWED).json["position"] != expected["position"]
     scanned = cli("--store", str(copy), *SKEWED, "--jobs", "2")
     assert (scanned.json["position"], scanned.json["entryTime"]) == (expected["position"], expected["entryTime"])
-    assert "entries of these ledgers are there" in scanned.stderr
+    assert "entries of these ledgers found" in scanned.stderr
 
 
 @pytest.mark.spark
