@@ -1,4 +1,7 @@
-"""Spark's rate beside the local engine's on the same cores and slices: a scan with checksums, four columns of every entry.
+"""Spark's rate beside the local engine's on the same cores and slices: a first scan, with checksums.
+
+Two operations: what an index needs of every slice (``store import``, ``refresh``, ``index``; a few bytes an entry come back), and
+four columns of every entry (32 bytes come back).
 
 The local engine is measured whole, with the start of its processes, and with its processes already there; Spark after its
 session is up, its Python workers warm. All medians; both engines run in turn in one process.
@@ -17,15 +20,18 @@ from pathlib import Path
 
 from bench.data import Bench, logs_of, size_of
 from bench.measuring import Row
-from store.scan.engine_scan import Engine
+from store.scan.engine_scan import Engine, ScanRuns
 from store.scan.local import LocalEngine
-from store.scan.operations import ReadEntries, ScanOptions
+from store.scan.operations import Operation, ReadEntries, ScanOptions
 from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
 
 SLICES_A_CORE = (1, 2, 4)
 FEW_BYTES = 4096
-COLUMNS = ("ledger_id", "entry_id", "publish_time", "messages")
+OPERATIONS: dict[str, Operation] = {
+    "for an index": ScanRuns(ScanOptions().digests, verify=True),
+    "four columns": ReadEntries(ScanOptions(), ("ledger_id", "entry_id", "publish_time", "messages")),
+}
 
 
 def measure(bench: Bench) -> Iterator[Row]:
@@ -38,29 +44,30 @@ def measure(bench: Bench) -> Iterator[Row]:
     begin = time.perf_counter()
     with open_session(SparkOptions(master=f"local[{cores}]")) as session:
         start = time.perf_counter() - begin
-        for slices in SLICES_A_CORE:
-            yield from _rows(logs, slices, cores, SparkEngine(session), bench.runs)
+        for what in OPERATIONS:
+            for slices in SLICES_A_CORE:
+                yield from _rows(what, logs, slices, cores, SparkEngine(session), bench.runs)
     yield Row("Spark: start of the session", start, 0.0, runs=1)
 
 
-def _rows(logs: list[Path], slices: int, cores: int, spark: Engine, runs: int) -> Iterator[Row]:
+def _rows(scan: str, logs: list[Path], slices: int, cores: int, spark: Engine, runs: int) -> Iterator[Row]:
+    operation = OPERATIONS[scan]
     files = source_files(",".join(map(str, logs)))
     pieces = plan_slices(files, Cut(slices=slices * cores))
     few = [replace(piece, end=min(piece.end, piece.start + FEW_BYTES)) for piece in pieces]
     seconds: dict[str, list[float]] = {"whole": [], "warm": [], "warm few": [], "spark": [], "spark few": []}
     for _ in range(runs + 1):
         with LocalEngine(cores) as local:
-            seconds["whole"].append(_seconds(local, pieces)[0])
-            seconds["warm"].append(_seconds(local, pieces)[0])
-            seconds["warm few"].append(_seconds(local, few)[0])
-        taken, entries = _seconds(spark, pieces)
-        seconds["spark"].append(taken)
-        seconds["spark few"].append(_seconds(spark, few)[0])
+            seconds["whole"].append(_seconds(local, operation, pieces))
+            seconds["warm"].append(_seconds(local, operation, pieces))
+            seconds["warm few"].append(_seconds(local, operation, few))
+        seconds["spark"].append(_seconds(spark, operation, pieces))
+        seconds["spark few"].append(_seconds(spark, operation, few))
     medians = {what: statistics.median(taken[1:]) for what, taken in seconds.items()}
     ours, fixed, megabytes = medians["spark"], medians["spark few"], size_of(logs) / 1e6
-    what = f"Spark: {slices} slices a core"
+    what = f"Spark, {scan}: {slices} slices a core"
     for peer, theirs in (("processes there", medians["warm"]), ("with their start", medians["whole"])):
-        note = f"{theirs / ours:.0%} of the local rate; {entries:,} entries, {megabytes / ours:,.0f} MB/s"
+        note = f"{theirs / ours:.0%} of the local rate; {megabytes / ours:,.0f} MB/s"
         yield Row(what, ours, 0.0, f"local engine, {peer}", theirs, "≥ 70 % of the rate", note, runs)
     bytes_alone, their_bytes = ours - fixed, medians["warm"] - medians["warm few"]
     note = f"fixed cost of {len(pieces)} slices; without it {megabytes / bytes_alone:,.0f} MB/s, "
@@ -68,8 +75,9 @@ def _rows(logs: list[Path], slices: int, cores: int, spark: Engine, runs: int) -
     yield Row(f"{what}, a few records each", fixed, 0.0, "local engine", medians["warm few"], note=note, runs=runs)
 
 
-def _seconds(engine: Engine, pieces: list[FileRange]) -> tuple[float, int]:
-    """Return the seconds of one scan and its entries."""
+def _seconds(engine: Engine, operation: Operation, pieces: list[FileRange]) -> float:
+    """Return the seconds of one scan, its results brought here."""
     begin = time.perf_counter()
-    entries = sum(len(table) for _, table in engine.run(ReadEntries(ScanOptions(), COLUMNS), pieces, lambda _: None))
-    return time.perf_counter() - begin, entries
+    ended = sum(1 for _ in engine.run(operation, pieces, lambda _: None))
+    assert ended == len(pieces), f"{len(pieces) - ended} slices failed"
+    return time.perf_counter() - begin
