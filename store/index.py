@@ -137,6 +137,15 @@ class _Part:
         return b"".join(parts)
 
 
+def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
+    """Whether PART is a journal's and BLOCK has all of it from an entry log: so is nearly every record of a journal."""
+    header, run = block.header, part.run
+    is_whole = (
+        not header.flags & (SLOTS | FILES) and header.first_slot <= run.first_slot and run.last_slot <= block.last_slot
+    )
+    return is_whole and part.file_id in journals and header.file_id not in journals
+
+
 def _append(block: Block, value: bytes, part: _Part) -> bytes | None:
     """Return block VALUE with the records of PART behind its own; None unless that is all it takes.
 
@@ -177,6 +186,8 @@ def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]
 
 def _merge(block: Block, value: bytes, part: _Part, journals: frozenset[int]) -> bytes | None:
     """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
+    if _is_logged(block, part, journals):
+        return None
     grown = _append(block, value, part)
     if grown is not None:
         return grown

@@ -74,7 +74,8 @@ def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
     from store.importer import import_standalone, source_bytes
 
     try:
-        with app.bulk() as engine, app.progress(source_bytes(directory), "bytes", "import", resumes=True) as progress:
+        total = source_bytes(directory)
+        with app.bulk(total) as engine, app.progress(total, "bytes", "import", resumes=True) as progress:
             chosen = replace(options, engine=engine)
             return import_standalone(directory, app.settings.store, chosen, progress.advance, app.warn)
     except KeyboardInterrupt:
