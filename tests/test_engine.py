@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice
 from store.scan.local import LocalEngine
 from store.scan.spark_session import memory_settings
+from tests.conftest import Cli
+from tests.worlds import world
 
 
 def _settings(**given: object) -> Settings:
@@ -49,6 +54,24 @@ def test_the_engine_follows_from_the_size_and_the_options(
     with choose_engine(_settings(**given), size_bytes, []) as choice:
         assert type(choice.engine) is kind
         assert ("--spark-master" in choice.advice) == (size_bytes == 8 << 40 and kind is LocalEngine)
+
+
+@pytest.mark.parametrize(("pays_bytes", "in_processes"), [(1, True), (PROCESSES_PAY_BYTES, False)])
+def test_an_import_runs_in_processes_where_they_pay(
+    pays_bytes: int, in_processes: bool, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    run = LocalEngine.run
+
+    def watched(engine: LocalEngine, *arguments: Any) -> object:
+        asked.append(engine)
+        return run(engine, *arguments)
+
+    monkeypatch.setattr("pulsar_admin.engine.PROCESSES_PAY_BYTES", pays_bytes)
+    monkeypatch.setattr(LocalEngine, "run", watched)
+    imported = cli("--store", tmp_path / "store", "store", "import", "standalone", world("small") / "clean")
+    assert imported.exit_code == 0, imported.stderr
+    assert bool(asked) is in_processes
 
 
 def test_memory_goes_to_sparks_own_settings() -> None:

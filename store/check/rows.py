@@ -199,6 +199,7 @@ class _LedgerCheck:
             yield store_problem("times-differ", where, "its running minima and maxima are not those of the blocks")
 
     def _sums(self, max_lac: int) -> LedgerSums:
+        """Return the sums of the blocks, not by the indexer's own code: what that wrote is what is checked."""
         headers = list(self._headers.values())
         return LedgerSums(
             first_block=min(self._headers),
