@@ -11,7 +11,7 @@ from store.codec.managedledger import decode_managed_ledger
 from store.delayedindexes import find_index_ledgers
 from store.errors import LedgerNotFound, StoreError
 from store.ledgerids import find_own_ledgers
-from store.ledgers import find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
+from store.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
 from store.meta import Txn
 from store.owners import Owner, custom_text, find_owners, iter_owners
 from store.topics import iter_topics
@@ -89,8 +89,7 @@ def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> L
     except StoreError:
         return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
     state = (DELETED if index is None else INDEX) if ledger.metadata is None else ledger.metadata.state.name
-    missing = sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
-    counts = (ledger.entries, missing, ledger.size_bytes)
+    counts = (ledger.entries, count_missing(txn, ledger), ledger.size_bytes)
     return _row(ledger_id, state, counts, sums, owners)
 
 

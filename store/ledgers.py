@@ -46,11 +46,6 @@ class Ledger:
         """Entries the ledger has by its end, whether or not their bytes are here."""
         return self.last_entry_id + 1
 
-    @property
-    def missing_entries(self) -> int:
-        """Entries up to the end whose bytes are in no catalogued file."""
-        return self.entries - (self.sums.entries if self.sums else 0) if self.metadata else 0
-
 
 def find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
     """Return the ledger's metadata, or None; raises MetadataCorrupt."""
@@ -124,6 +119,14 @@ def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
     return tuple(iter_gaps(txn, ledger.ledger_id, ledger.last_entry_id))
 
 
+def count_missing(txn: Txn, ledger: Ledger) -> int:
+    """Return how many entries up to the ledger's end no file holds; of one without metadata nobody knows an end, so 0.
+
+    Entries behind the end, which a writer's recovery left out, make up for none of those before it.
+    """
+    return sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
+
+
 def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
     expected = 0
@@ -136,6 +139,8 @@ def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[in
             if entry_id > expected:
                 yield expected, entry_id - 1
             expected = entry_id + 1
+        if first > last_entry_id:
+            break
         if is_dense:
             expected = max(expected, first + len(block))
     if expected <= last_entry_id:

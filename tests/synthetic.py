@@ -50,6 +50,7 @@ class MadeCompacted:
     claims: str | None = None  # the topic that its metadata names; None: the right one
     compacted_to: Position | None = None  # None: the horizon
     lost: tuple[int, ...] = ()  # entries in no entry log
+    behind_end: int = 0  # so many of the last entries lie behind the last entry id that its metadata records
     listed: bool = True  # False: it has no metadata, its entries are in no log
 
 
@@ -146,7 +147,8 @@ def _add_compacted(
         "pulsar/compactedTopic": (made.claims or str(topic)).encode(),
         "pulsar/compactedTo": encode_compacted_to(made.compacted_to or made.horizon),
     }
-    nodes.append(ledger_node(made.ledger_id, len(made.payloads), length, DigestType.CRC32, custom))
+    entries = len(made.payloads) - made.behind_end
+    nodes.append(ledger_node(made.ledger_id, entries, sum(map(len, made.payloads[:entries])), DigestType.CRC32, custom))
 
 
 def ledger_node(

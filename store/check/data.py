@@ -13,7 +13,7 @@ from store.counted import counted, plural
 from store.cursors import iter_cursor_names, read_cursor
 from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
-from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, missing_ranges, read_ledger
+from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from store.meta import Txn
 from store.owners import find_owners
 from store.structures import decode_structure, structure_of
@@ -97,7 +97,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
 
 
 def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
-    missing = sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
+    missing = count_missing(txn, ledger)
     if missing:
         yield data_problem(
             "entries-missing",

@@ -18,7 +18,7 @@ from store.counted import counted
 from store.cursors import Cursor
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from store.extent import Extent, extent_of
-from store.ledgers import EntryReader, Ledger, find_metadata, iter_ledger_ids, read_ledger
+from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
 from store.meta import Txn
 from store.names import Position
 from store.owners import find_owners
@@ -125,13 +125,14 @@ def _ledger_facts(
         problems.append(f"{COMPACTED_LEDGER} names ledger {ledger_id}, {stranger}")
     if ledger.metadata is None:
         problems.append(f"the compacted ledger {ledger_id} has no metadata: a broker cannot open it")
-    if ledger.missing_entries:
+    missing = count_missing(txn, ledger)
+    if missing:
         problems.append(
-            f"the compacted ledger {ledger_id} lacks {ledger.missing_entries:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
+            f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
         )
     compacted_to, problem = _compacted_to(ledger, horizon)
     problems += [problem] if problem else []
-    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, ledger.missing_entries, compacted_to)
+    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, compacted_to)
     return facts, problems
 
 

@@ -15,6 +15,7 @@ from store.names import Position, parse_topic
 from store.topics import read_topic
 from store.tree import put_node
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
+from tests.conftest import Cli
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store
 
 TOPIC = "public/default/t"
@@ -57,6 +58,27 @@ def test_as_it_should_be(tmp_path: Path) -> None:
 )
 def test_problems(tmp_path: Path, fields: dict[str, object], text: str) -> None:
     assert any(text in problem for problem in _status(_store(tmp_path, **fields)).problems)
+
+
+ENTRIES = [compacted(10, entry_id, RAW) for entry_id in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "behind_end", "missing"),
+    [((), 1, 0), ((2,), 1, 1), ((0, 3), 1, 2), ((4,), 1, 0), ((1,), 3, 1), ((0, 1), 3, 2), ((), 5, 0)],
+)
+def test_entries_behind_the_recorded_end(
+    lost: tuple[int, ...], behind_end: int, missing: int, tmp_path: Path, cli: Cli
+) -> None:
+    """They are none of the ledger's, so they neither count against it nor hide those that are destroyed."""
+    made = MadeCompacted(77, ENTRIES, Position(10, 4), lost=lost, behind_end=behind_end)
+    path = make_store(tmp_path / "s", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=RAW)] * 10], compacted=made)})
+    found = _status(path)
+    assert found.ledger is not None
+    assert (found.ledger.entries, found.ledger.missing_entries) == (5 - behind_end, missing)
+    assert any("lacks" in problem for problem in found.problems) == bool(missing)
+    (row,) = (row for row in cli("--store", path, "ledgers", "list", "-o", "json").json if row["ledgerId"] == 77)
+    assert row["missingEntries"] == missing
 
 
 def test_cursor_whose_ledger_is_gone(tmp_path: Path) -> None:
