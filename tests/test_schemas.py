@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from decimal import Context, Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.codec import avro
 from store.codec.avro import avro_decoder
 from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
 from store.errors import EntryCorrupt, Unsupported
@@ -18,6 +20,7 @@ from store.ledgers import open_reader
 from store.messages import MessageReader
 from store.meta import open_store
 from store.names import EARLIEST, parse_topic
+from store.scan.typed_values import TypedValues
 from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
 from store.topics import read_topic
 from tests.codec.strategies import quick
@@ -158,6 +161,109 @@ def test_an_array_whose_items_take_no_bytes_is_refused(definition: object) -> No
     """Six bytes would claim 2**40 items."""
     with pytest.raises(EntryCorrupt, match="where it ends"):
         avro_decoder(json.dumps(definition).encode())
+
+
+def doubling(levels: int, leaf: str) -> bytes:
+    """A definition of LEVELS records that hold the next one twice, the second time by its name."""
+
+    def record(level: int) -> object:
+        inner, name = (record(level + 1), f"R{level + 1}") if level < levels else (leaf, leaf)
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": name}]
+        return {"type": "record", "name": f"R{level}", "fields": fields}
+
+    return json.dumps(record(1)).encode()
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """The calls of functions of the AVRO codec; more than 10,000 end the test."""
+    calls: list[str] = []
+    for name in names:
+        function = getattr(avro, name)
+
+        def counting(*arguments: object, _function: Callable[..., object] = function, _name: str = name) -> object:
+            calls.append(_name)
+            assert len(calls) <= 10_000
+            return _function(*arguments)
+
+        monkeypatch.setattr(avro, name, counting)
+    return calls
+
+
+@pytest.mark.parametrize("leaf", ["null", "boolean"])
+def test_records_that_double_are_looked_at_once(leaf: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty levels are 2**60 visits for who follows every name."""
+    calls = counted_calls(monkeypatch, "inner_schemas")
+    if leaf == "null":
+        with pytest.raises(EntryCorrupt, match=f"{2**61 - 1} values of no bytes"):
+            avro_decoder(doubling(60, leaf))
+    else:
+        with pytest.raises(EOFError):
+            avro_decoder(doubling(60, leaf))(b"\x01" * 100)
+    assert 0 < len(calls) < 1000
+
+
+def test_more_columns_than_anybody_reads_are_refused() -> None:
+    with pytest.raises(Unsupported, match="more than 65536 columns"):
+        TypedValues(ValueSchema("AVRO", doubling(40, "boolean")))
+
+
+def test_a_decimal_of_no_stated_precision_is_no_column_of_decimals() -> None:
+    schema = ValueSchema("AVRO", b'{"type": "bytes", "logicalType": "decimal", "scale": null}')
+    assert str(TypedValues(schema).kind) == "string"
+
+
+@pytest.mark.parametrize("around", ["array", "map"])
+def test_values_that_hardly_take_bytes_are_refused(around: str) -> None:
+    """A kilobyte would be 2**20 values a byte."""
+    item = {"type": "record", "name": "I", "fields": [{"name": "x", "type": json.loads(doubling(20, "null"))}]}
+    item["fields"].append({"name": "y", "type": "boolean"})  # type: ignore[attr-defined]
+    inner = "items" if around == "array" else "values"
+    with pytest.raises(EntryCorrupt, match="where it ends"):
+        avro_decoder(json.dumps({"type": around, inner: item}).encode())
+
+
+def test_few_nulls_a_byte_are_decoded() -> None:
+    fields = [{"name": name, "type": "null"} for name in "abcdef"] + [{"name": "z", "type": "boolean"}]
+    items = {"type": "record", "name": "R", "fields": fields}
+    decode = avro_decoder(json.dumps({"type": "array", "items": items}).encode())
+    assert decode(b"\x04\x01\x00\x00") == [dict.fromkeys("abcdef") | {"z": flag} for flag in (True, False)]
+
+
+def test_a_record_inside_itself_that_takes_no_bytes_is_refused() -> None:
+    fields = [{"name": name, "type": "R"} for name in "ab"]
+    with pytest.raises(EntryCorrupt, match="inside itself"):
+        avro_decoder(json.dumps({"type": "record", "name": "R", "fields": fields}).encode())
+
+
+def test_a_long_decimal_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In steps that each make few digits of bytes, and not in a time that grows with the square."""
+    definition = {"type": "bytes", "logicalType": "decimal", "precision": 300_000, "scale": 3}
+    number = -(7**100_000)
+    data = number.to_bytes(35_200, "big", signed=True)
+    length = bytes([0x80 | (2 * 35_200) & 0x7F, 0x80 | (2 * 35_200) >> 7 & 0x7F, (2 * 35_200) >> 14])
+    sizes: list[int] = []
+
+    def counting(value: int) -> Decimal:
+        sizes.append(value.bit_length())
+        return Decimal(value)
+
+    monkeypatch.setattr(avro, "Decimal", counting)
+    found = avro_decoder(json.dumps(definition).encode())(length + data)
+    assert found == Decimal(number).scaleb(-3, Context(prec=300_000))
+    assert max(sizes) <= 4096
+    assert sum(sizes) <= 8 * 35_200 + len(sizes)
+
+
+@pytest.mark.parametrize("size", [-1, "x", 1.5, None, 10**400])
+def test_a_fixed_of_no_size_is_no_definition(size: object) -> None:
+    fixed = {"type": "fixed", "name": "F", "size": size, "logicalType": "decimal", "precision": 3}
+    with pytest.raises(EntryCorrupt):
+        avro_decoder(json.dumps(fixed).encode())
+
+
+def test_a_definition_that_says_it_is_parsed_is_not_believed() -> None:
+    with pytest.raises(EntryCorrupt):
+        avro_decoder(b'{"__fastavro_parsed": true, "__named_schemas": {}, "type": "record"}')
 
 
 def test_bytes_behind_a_value_are_no_value() -> None:

@@ -1,13 +1,18 @@
 """Values of AVRO definitions, decoded by fastavro, and nothing that makes it run away with a few bytes.
 
-An array of values that take no bytes may claim any length. A record inside itself may be nested as deep as there are bytes:
-fastavro's compiled reader then overflows the C stack and takes the process with it, its Python one raises RecursionError.
+An array of values that take no bytes may claim any length, and records that name one another twice double with each: thirty
+of them are 2³⁰ values in no byte. A definition is taken only if B bytes of data are at most VALUES_PER_BYTE × B values more
+than the definition has bytes; looking at it takes time in proportion to it.
+
+A record inside itself may be nested as deep as there are bytes: fastavro's compiled reader then overflows the C stack and takes
+the process with it, its Python one raises RecursionError.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -15,6 +20,12 @@ from typing import Any
 from store.errors import EntryCorrupt
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list
+
+VALUES_PER_BYTE = 16
+"""Values, also nulls and records, that a byte may stand for: a field that may be null is two in one byte."""
+
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
+_PLAIN_BITS = 4096  # so far the quadratic way is the faster
 
 
 def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes], Any]:  # Any: the definition decides
@@ -25,12 +36,13 @@ def avro_decoder(writer: bytes, reader: bytes | None = None) -> Callable[[bytes]
     """
     written = parse_definition(writer)
     try:
-        claims_nothing = _claims_nothing(written, named_schemas(written))
-        is_recursive = _is_recursive(written, ())
+        unpaid = _Values(named_schemas(written)).unpaid(written)
+        is_recursive = _is_recursive(written, set())
     except RecursionError as error:
         raise EntryCorrupt("the AVRO definition of a schema is nested too deeply") from error
-    if claims_nothing:
-        raise EntryCorrupt("an array of values without bytes: its bytes do not tell where it ends")
+    if unpaid > len(writer):
+        raise EntryCorrupt(f"the AVRO definition of a schema: its records make {unpaid} values of no bytes")
+    _read_decimals()
     return partial(_decode, written, None if reader is None else parse_definition(reader), is_recursive)
 
 
@@ -47,9 +59,15 @@ def parse_definition(definition: bytes) -> Schema:
     from fastavro.schema import SchemaParseException, parse_schema
 
     try:
-        return parse_schema(json.loads(definition))
-    except (SchemaParseException, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        schema = json.loads(definition)
+        if isinstance(schema, dict):
+            schema.pop("__fastavro_parsed", None)  # fastavro would believe it
+        return parse_schema(schema)
+    except (*_NO_DEFINITION, SchemaParseException) as error:
         raise EntryCorrupt(f"the AVRO definition of a schema: {type(error).__name__}: {error}") from error
+
+
+_NO_DEFINITION = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def _decode(writer: Schema, reader: Schema, is_recursive: bool, data: bytes) -> Any:  # Any: the definition decides
@@ -88,40 +106,100 @@ def inner_schemas(schema: Schema) -> list[Schema]:
 
 def named_schemas(schema: Schema) -> dict[str, Schema]:
     """Return the records, enums and fixed of SCHEMA by their names."""
-    found = {schema["name"]: schema} if isinstance(schema, dict) and "name" in schema else {}
-    for part in inner_schemas(schema):
-        found |= named_schemas(part)
-    return found
+    return {part["name"]: part for part in _all_schemas(schema) if isinstance(part, dict) and "name" in part}
 
 
-def _claims_nothing(schema: Schema, named: dict[str, Schema]) -> bool:
-    """Whether SCHEMA has an array of values that take no bytes."""
-    if isinstance(schema, dict) and schema["type"] == "array" and not _takes_bytes(schema["items"], named):
-        return True
-    return any(_claims_nothing(part, named) for part in inner_schemas(schema))
+def _all_schemas(schema: Schema) -> Iterator[Schema]:
+    """Yield SCHEMA and all that it is made of."""
+    left = [schema]
+    while left:
+        part = left.pop()
+        yield part
+        left += inner_schemas(part)
 
 
-def _takes_bytes(schema: Schema, named: dict[str, Schema]) -> bool:
-    """Whether every value of SCHEMA takes a byte at least."""
-    if isinstance(schema, str) and schema in named:
-        rest = {name: part for name, part in named.items() if name != schema}
-        return _takes_bytes(named[schema], rest)
-    if not isinstance(schema, dict):
-        return isinstance(schema, list) or schema in _WITH_BYTES
-    if schema["type"] in ("record", "error"):
-        return any(_takes_bytes(part["type"], named) for part in schema["fields"])
-    if schema["type"] == "fixed":
-        return bool(schema["size"])
-    return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"], named)
+class _Values:
+    """How many values data of a definition can make; each of the NAMED schemas is looked at once."""
+
+    def __init__(self, named: dict[str, Schema]) -> None:
+        self._named = named
+        self._unpaid: dict[str, int | None] = {}  # None: being looked at
+        self._inside_itself: set[str] = set()
+
+    def unpaid(self, schema: Schema) -> int:
+        """Return how many values a value of SCHEMA is at most, less VALUES_PER_BYTE for each byte that it takes.
+
+        Raises EntryCorrupt where there is no limit: in an array or map of values that are not paid for, or a record of them
+        inside itself.
+        """
+        if isinstance(schema, list):
+            return 1 - VALUES_PER_BYTE + max(map(self.unpaid, schema), default=0)
+        if isinstance(schema, dict):
+            return self._of_named(schema) if "name" in schema else self._of(schema)
+        return self._of_named(self._named[schema]) if schema in self._named else 1 - VALUES_PER_BYTE * _LEAST[schema]
+
+    def _of_named(self, schema: Schema) -> int:
+        name: str = schema["name"]
+        if name not in self._unpaid:
+            self._unpaid[name] = None
+            self._unpaid[name] = found = self._of(schema)
+            if name in self._inside_itself and found > 0:
+                raise EntryCorrupt(f"a record {name} inside itself: its bytes do not tell where it ends")
+        known = self._unpaid[name]
+        if known is None:  # where a record inside itself is paid for, none is what it adds at most
+            self._inside_itself.add(name)
+            return 0
+        return known
+
+    def _of(self, schema: Schema) -> int:
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return 1 + sum(self.unpaid(part["type"]) for part in schema["fields"])
+        if kind in ("array", "map"):
+            key = 1 - VALUES_PER_BYTE if kind == "map" else 0
+            if key + self.unpaid(schema["items" if kind == "array" else "values"]) > 0:
+                raise EntryCorrupt(f"the {kind} of values without bytes: its bytes do not tell where it ends")
+            return 1 - VALUES_PER_BYTE
+        if kind == "fixed":
+            if not isinstance(schema["size"], int) or schema["size"] < 0:
+                raise EntryCorrupt(f"a fixed of {schema['size']!r} bytes")
+            return 1 - VALUES_PER_BYTE * schema["size"]
+        return 1 - VALUES_PER_BYTE if kind == "enum" else self.unpaid(kind)
 
 
-_WITH_BYTES = ("boolean", "int", "long", "float", "double", "bytes", "string")
+_LEAST = dict.fromkeys(("boolean", "int", "long", "bytes", "string"), 1) | {"null": 0, "float": 4, "double": 8}
 
 
-def _is_recursive(schema: Schema, around: tuple[str, ...]) -> bool:
+def _is_recursive(schema: Schema, around: set[str]) -> bool:
     """Whether SCHEMA, inside the records named AROUND, holds one of them again."""
     if isinstance(schema, str):
         return schema in around
-    if isinstance(schema, dict) and "name" in schema:
-        around = (*around, schema["name"])
-    return any(_is_recursive(part, around) for part in inner_schemas(schema))
+    if not isinstance(schema, dict) or "name" not in schema:
+        return any(_is_recursive(part, around) for part in inner_schemas(schema))
+    around.add(schema["name"])
+    found = any(_is_recursive(part, around) for part in inner_schemas(schema))
+    around.discard(schema["name"])
+    return found
+
+
+def _read_decimals() -> None:
+    """Have fastavro read decimals by ``_decimal``: its own way takes a minute for half a megabyte."""
+    from fastavro.read import LOGICAL_READERS
+
+    LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
+
+
+def _decimal(data: bytes, writer: Schema, reader: Schema = None) -> Decimal:
+    context = Context(prec=writer["precision"])
+    number = _in_digits(int.from_bytes(data, "big", signed=True))
+    return context.create_decimal(number).scaleb(-writer.get("scale", 0), context)
+
+
+def _in_digits(number: int) -> Decimal:
+    """Return NUMBER exactly, by halves: in hardly more than linear time, as ``decimal`` multiplies by transforms."""
+    bits = number.bit_length()
+    if bits <= _PLAIN_BITS:
+        return Decimal(number)
+    low = bits // 2
+    high = number >> low
+    return _EXACT.fma(_in_digits(high), _EXACT.power(2, low), _in_digits(number - (high << low)))

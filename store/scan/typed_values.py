@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
 from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
+from store.errors import Unsupported
 from store.schemas import Encoded, key_and_value_bytes
 
 STAMP = pa.timestamp("us", tz="UTC")
@@ -24,6 +25,7 @@ LOCAL_STAMP = pa.timestamp("us")
 _EPOCH = datetime(1970, 1, 1)
 _MAX_DIGITS = 38  # of Arrow's and Spark's decimals
 _DIGITS = Context(prec=_MAX_DIGITS)
+_MAX_COLUMNS = 1 << 16  # records that name one another twice double with each
 Convert = Callable[[Value], Value]
 
 
@@ -98,9 +100,13 @@ class _Shapes:
     def __init__(self, named: Mapping[str, Schema], *, is_json: bool) -> None:
         self._named = named
         self._leaves = _FROM_JSON if is_json else _FROM_AVRO
+        self._columns = 0
 
     def of(self, schema: Schema, around: tuple[str, ...]) -> Shape:
-        """Return the shape of SCHEMA inside the records named AROUND."""
+        """Return the shape of SCHEMA inside the records named AROUND; raises Unsupported where there are too many."""
+        self._columns += 1
+        if self._columns > _MAX_COLUMNS:
+            raise Unsupported(f"the schema makes more than {_MAX_COLUMNS} columns", hint="read its values as JSON")
         if isinstance(schema, list):
             return self._union(schema, around)
         if isinstance(schema, str):
@@ -196,8 +202,8 @@ def _date(value: Value) -> Value:
 
 
 def _decimal(schema: Schema) -> Shape:
-    precision, scale = schema["precision"], schema.get("scale", 0)
-    if precision > _MAX_DIGITS or scale > precision:
+    precision, scale = schema.get("precision"), schema.get("scale") or 0
+    if not precision or precision > _MAX_DIGITS or scale > precision:
         return Shape(pa.string(), lambda value: str(plain(value)))
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
 
