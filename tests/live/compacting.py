@@ -17,6 +17,7 @@ from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
+from tests.live.broker import Broker, wait_until
 from tests.live.producing import RECEIVE_MS, open_client
 
 LEGACY, NEW = "legacy", "new"
@@ -24,7 +25,7 @@ LEGACY, NEW = "legacy", "new"
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A topic to fill: messages with keys, of which every ``null_share``-th part is a null value (an empty one)."""
+    """A topic to fill: messages with keys, of which a ``null_share`` are null values: half say so, half are only empty."""
 
     name: str
     messages: int
@@ -67,7 +68,8 @@ def fill(client: Any, keyed: Keyed, seed: int, keys_folder: Path) -> None:  # An
     )
     results: list[object] = []
     for _ in range(keyed.messages):
-        value = b"" if rng.random() < keyed.null_share else rng.randbytes(rng.randint(20, 200))
+        is_null = rng.random() < keyed.null_share
+        value = rng.choice((b"", None)) if is_null else rng.randbytes(rng.randint(20, 200))
         key = {"partition_key": f"key-{rng.randrange(keyed.keys):02}"} if keyed.keys else {}
         producer.send_async(value, lambda result, _: results.append(result), **key)
     producer.flush()
@@ -77,6 +79,16 @@ def fill(client: Any, keyed: Keyed, seed: int, keys_folder: Path) -> None:  # An
 
 def _key_reader(folder: Path) -> Any:
     return pulsar.CryptoKeyReader(str(folder / "pub.pem"), str(folder / "priv.pem"))
+
+
+def compact(broker: Broker, topic: str) -> str:
+    """Let the broker compact a topic; how that ended."""
+    path = f"persistent/{topic}/compaction"
+    broker.put(path)
+    status: str = wait_until(
+        lambda: (found := broker.get(path)["status"]) in ("SUCCESS", "ERROR") and found, f"compaction of {topic}"
+    )
+    return status
 
 
 def read_compacted(service_url: str, topic: str, keys_folder: Path | None = None) -> list[list[Any]]:

@@ -1,4 +1,7 @@
-"""Where Apache Pulsar's binary distribution is on this machine; fetched from Maven Central when it is nowhere."""
+"""Where Apache Pulsar's binary distributions are on this machine; fetched from Maven Central when they are nowhere.
+
+``python -m tests.live.distribution`` makes both and names their folders.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +9,87 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 VERSION = "4.0.8"
+NEWER = "4.2.4"
+"""Has no binary distribution on Maven Central: its jars are taken one by one, scripts and settings from ``VERSION``."""
+
 _GROUP_PATH = Path("org/apache/pulsar/pulsar-server-distribution")
 _COORDINATES = f"org.apache.pulsar:pulsar-server-distribution:{VERSION}:tar.gz:bin"
 _CACHE = Path(__file__).resolve().parent.parent.parent / ".cache" / "pulsar"
+_REPOSITORY = Path.home() / ".m2" / "repository"
+_JARS = ("pulsar-broker", "pulsar-client-original", "pulsar-client-admin-original", "pulsar-transaction-coordinator")
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>local</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencyManagement><dependencies><dependency>
+    <groupId>org.apache.pulsar</groupId><artifactId>pulsar</artifactId><version>{version}</version>
+    <type>pom</type><scope>import</scope>
+  </dependency></dependencies></dependencyManagement>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+)
+# The log configuration of VERSION counts log lines with it; without it the broker runs and logs nothing.
+_LOG_COUNTER = _DEPENDENCY.format(group="io.prometheus", name="simpleclient_log4j2", version="0.16.0")
 
 
-def find_distribution() -> Path:
-    """The folder ``apache-pulsar-<VERSION>``: ``$PULSAR_DIST`` if set, else unpacked once into the cache folder.
+def find_distribution(version: str = VERSION) -> Path:
+    """The folder ``apache-pulsar-<version>``: ``VERSION``'s is ``$PULSAR_DIST`` if set, else made once in the cache folder.
 
-    The archive is taken from the local Maven repository; Maven is asked to download it (245 MB) when it is not there.
+    The archive is taken from the local Maven repository; Maven is asked to download it (245 MB) when it is not there. The jars
+    of ``NEWER`` (240 MB) are always Maven's to find.
     """
-    given = os.environ.get("PULSAR_DIST")
-    folder = Path(given) if given else _CACHE / f"apache-pulsar-{VERSION}"
+    given = os.environ.get("PULSAR_DIST") if version == VERSION else None
+    folder = Path(given) if given else _CACHE / f"apache-pulsar-{version}"
     if not given and not folder.is_dir():
-        _unpack(_find_archive(), folder)
+        _make(_unpack if version == VERSION else _assemble, folder)
     assert (folder / "bin" / "pulsar").is_file(), f"{folder} is not a Pulsar distribution"
     return folder
 
 
-def _find_archive() -> Path:
-    repository = Path.home() / ".m2" / "repository"
-    archive = repository / _GROUP_PATH / VERSION / f"pulsar-server-distribution-{VERSION}-bin.tar.gz"
-    if not archive.is_file():
-        get = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={_COORDINATES}", "-Dtransitive=false"]
-        with tempfile.TemporaryDirectory() as outside_any_project:
-            subprocess.run([*get, f"-Dmaven.repo.local={repository}"], cwd=outside_any_project, check=True)
-    return archive
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack beside the target and rename, so that an interrupted run leaves nothing that looks finished."""
+def _make(make: Callable[[Path, str], None], folder: Path) -> None:
+    """Make beside the target and rename, so that an interrupted run leaves nothing that looks finished."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
+    scratch = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
-        subprocess.run(["tar", "-xzf", str(archive), "-C", str(scratch)], check=True)
+        make(scratch, folder.name)
         (scratch / folder.name).rename(folder)
     finally:
         shutil.rmtree(scratch)
+
+
+def _unpack(scratch: Path, _: str) -> None:
+    archive = _REPOSITORY / _GROUP_PATH / VERSION / f"pulsar-server-distribution-{VERSION}-bin.tar.gz"
+    if not archive.is_file():
+        get = ["dependency:get", f"-Dartifact={_COORDINATES}", "-Dtransitive=false"]
+        _maven(get, scratch)  # outside any Maven project
+    subprocess.run(["tar", "-xzf", str(archive), "-C", str(scratch)], check=True)
+
+
+def _assemble(scratch: Path, name: str) -> None:
+    version = name.removeprefix("apache-pulsar-")
+    jars = (_DEPENDENCY.format(group="org.apache.pulsar", name=jar, version=version) for jar in _JARS)
+    (scratch / "pom.xml").write_text(_POM.format(version=version, dependencies="".join((*jars, _LOG_COUNTER))))
+    folder = scratch / name
+    _maven(["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'lib'}"], scratch)
+    for part in ("bin", "conf"):
+        shutil.copytree(find_distribution() / part, folder / part)
+
+
+def _maven(goal: list[str], folder: Path) -> None:
+    subprocess.run(["mvn", "-q", "-B", *goal, f"-Dmaven.repo.local={_REPOSITORY}"], cwd=folder, check=True)
+
+
+def main() -> None:
+    """Make both distributions."""
+    for version in (VERSION, NEWER):
+        print(find_distribution(version))
+
+
+if __name__ == "__main__":
+    main()

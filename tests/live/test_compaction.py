@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
-from tests.live.compacting import LEGACY, NEW, TOPICS, Keyed, fill, last_message_id, read_apart
+from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
+from tests.live.compacting import LEGACY, NEW, TOPICS, Keyed, compact, fill, last_message_id, read_apart
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.producing import open_client
@@ -49,16 +49,6 @@ def _rows(store: Path, topic: str) -> list[list[Any]]:
     ]
 
 
-def _compact(broker: Broker, name: str) -> str:
-    """Let the broker compact a topic; how that ended."""
-    path = f"persistent/public/default/{name}/compaction"
-    broker.put(path)
-    status: str = wait_until(
-        lambda: (found := broker.get(path)["status"]) in ("SUCCESS", "ERROR") and found, f"compaction of {name}"
-    )
-    return status
-
-
 def _make(folder: Path, form: str, seed: int) -> Exported:
     broker = Broker(find_distribution(), folder / "pulsar", SETTINGS)
     store = folder / "store"
@@ -68,7 +58,7 @@ def _make(folder: Path, form: str, seed: int) -> Exported:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda keyed: fill(client, keyed, seed, KEYS), TOPICS))
     for name in BEFORE:
-        assert _compact(broker, name) == "SUCCESS"
+        assert compact(broker, f"public/default/{name}") == "SUCCESS"
         fill(client, next(keyed for keyed in TOPICS if keyed.name == name), seed + 1, KEYS)
     client.close()
     broker.stop()
@@ -146,7 +136,7 @@ def test_broker_goes_on_from_our_ledger(legacy: Exported) -> None:
         producer = client.create_producer(f"persistent://public/default/{name}")
         producer.send(b"the newest", partition_key="key-00")
         producer.close()
-        assert _compact(legacy.broker, name) == "SUCCESS"
+        assert compact(legacy.broker, f"public/default/{name}") == "SUCCESS"
         expected = {row[3]: row[4] for row in legacy.rows[name]}
         expected["key-00"] = hashlib.sha1(b"the newest").hexdigest()
         rows = read_apart(legacy.broker.service_url, f"public/default/{name}")
