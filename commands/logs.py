@@ -21,6 +21,7 @@ from store.logfiles import (
     read_log_summary,
     verify_log,
 )
+from store.names import shell_word
 
 _PATH = click.Path(path_type=Path)
 _LIST_COLUMNS = (
@@ -79,7 +80,9 @@ def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
     STATE is `ok`, `bad` (wrong digest), `unverified`, or what else the bytes are. OFFSET is that of the record's size field.
     """
     if path.is_dir():
-        raise InvalidValue(f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {path}")
+        raise InvalidValue(
+            f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {shell_word(path)}"
+        )
     (file,) = log_paths(path)
     app.emit_rows(_records(app, iter_log_records(file, verify=not no_checksums), ledger), _DUMP_COLUMNS)
 

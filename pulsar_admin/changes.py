@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pulsar_admin.columns import clean_text, render_cell
+from pulsar_admin.columns import render_cell
 from pulsar_admin.jsonify import json_keys, to_json
+from pulsar_admin.visible import clean_text
 from store.counted import counted, plural
 
 _COUNTS = (("entries", "entry"), ("messages", "message"), ("bytes", "byte"))

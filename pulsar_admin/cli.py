@@ -164,7 +164,7 @@ def interrupt_again(lost: Any) -> None:  # Any: sys.UnraisableHookArgs, which on
 def _report(error: BaseException, *, as_json: bool) -> int:
     failure = failure_of(error)
     try:
-        print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+        failure.write(as_json=as_json)
         sys.stdout.flush()
     except OSError:
         _silence_stdout()

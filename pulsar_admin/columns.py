@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.visible import clean_text
 from store.names import Position
-
-_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-
 
 GAP = 2
 """Blanks between two columns."""
@@ -43,11 +40,6 @@ class Column:
 
     def cell(self, record: object) -> str:
         return render_cell(self.value(record), self.kind)
-
-
-def clean_text(text: str) -> str:
-    """Return TEXT with control characters escaped: names come from data and must not drive a terminal."""
-    return re.sub(_CONTROL, lambda match: ascii(match[0])[1:-1], text)
 
 
 def render_cell(value: object, kind: str = "text") -> str:
@@ -84,6 +76,6 @@ def derived_columns(record: object) -> tuple[Column, ...]:
     if not isinstance(value, dict):
         return (Column("VALUE", lambda item: item),)
     return tuple(
-        Column(key, key, "number" if isinstance(item, int) and not isinstance(item, bool) else "text")
+        Column(clean_text(key), key, "number" if isinstance(item, int) and not isinstance(item, bool) else "text")
         for key, item in value.items()
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from pulsar_admin.visible import clean_text, write_error
 from store.errors import Cancelled, Refused
 
 
@@ -31,8 +32,8 @@ def confirm_loss(loses: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(f"this cannot be undone: {loses}", hint="add --yes to do it, --dry-run to see it", loses=loses)
-    print(f"This cannot be undone: {loses}", file=sys.stderr)
-    print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    write_error(f"This cannot be undone: {clean_text(loses)}")
+    write_error("Go on? [y/N] ", end="")
     answer = sys.stdin.readline()
     if not answer:
         raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -138,12 +137,13 @@ class App:
     def _say(self, kind: str, text: str) -> None:
         if self.settings.quiet:
             return
-        from pulsar_admin.columns import clean_text
         from pulsar_admin.jsonify import dump_json
+        from pulsar_admin.visible import clean_text, write_error
+        from store.secrets import hide_secrets
 
+        text = hide_secrets(text)
         as_json = self.settings.output in ("json", "jsonl")
-        line = dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}"
-        print(line, file=sys.stderr)
+        write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")
 
     @contextmanager
     def progress(self, total: int | None, unit: str, label: str, *, resumes: bool = False) -> Iterator[Progress]:
@@ -208,8 +208,7 @@ class App:
 
         as_json = self.settings.output in ("json", "jsonl")
         for failed in self._failed_slices:
-            failure = failure_of(failed.error())
-            print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+            failure_of(failed.error()).write(as_json=as_json)
         self._problems += len(self._failed_slices)
         self._out_of_memory |= any(failed.out_of_memory for failed in self._failed_slices)
         self._failed_slices.clear()
@@ -272,9 +271,7 @@ class App:
         from pulsar_admin.errors import failure_of
 
         self._failed.append(error)
-        failure = failure_of(error)
-        as_json = self.settings.output in ("json", "jsonl")
-        print(failure.render_json() if as_json else failure.render_text(), file=sys.stderr)
+        failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
 
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""

@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
+from pulsar_admin.visible import clean_text, write_error
 from store import errors
+from store.secrets import hide_secrets
 
 DONE = 0
 PROBLEMS = 1
@@ -96,15 +98,23 @@ class Failure:
     def __init__(self, exit_code: int, code: str, message: str, **more: Any) -> None:  # Any: hint, context, plain below
         self.exit_code = exit_code
         self.code = code
-        self.message = message
-        self.hint: str = more.get("hint", "")
-        self.context: dict[str, object] = more.get("context", {})
-        self.plain: str | None = more.get("plain")  # the whole human text where it is not "error: message"
+        self.message = hide_secrets(message)
+        self.hint: str = hide_secrets(more.get("hint", ""))
+        self.context: dict[str, object] = {
+            key: hide_secrets(value) if isinstance(value, str) else value
+            for key, value in more.get("context", {}).items()
+        }
+        plain: str | None = more.get("plain")  # the whole human text where it is not "error: message"
+        self.plain = None if plain is None else hide_secrets(plain)
 
     def render_text(self) -> str:
         if self.plain is not None:
             return self.plain
-        return f"error: {self.message}" + (f"\nhint: {self.hint}" if self.hint else "")
+        return f"error: {clean_text(self.message)}" + (f"\nhint: {clean_text(self.hint)}" if self.hint else "")
+
+    def write(self, *, as_json: bool) -> None:
+        """Write the error to stderr, as text or as a line of JSON."""
+        write_error(self.render_json() if as_json else self.render_text())
 
     def render_json(self) -> str:
         from pulsar_admin.jsonify import dump_json
@@ -144,14 +154,14 @@ def _usage_failure(error: click.ClickException) -> Failure:
     hint = f"see: {path} --help"
     if isinstance(error, click.NoSuchOption) and error.option_name in _BROKER_OPTIONS:
         hint = "leave it out: no broker is asked, --store names the data"
-    return Failure(USAGE, "usage", error.format_message(), hint=hint)
+    return Failure(USAGE, "usage", " ".join(error.format_message().split()), hint=hint)
 
 
 def _bug_failure(error: BaseException) -> Failure:
     import traceback
 
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    message = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {clean_text(str(error))}"
+    trace = "".join(traceback.format_exception(error)).rstrip().replace(str(error), clean_text(str(error)))
     hint = "this is a bug in pulsar-admin-toolkit, not in your data: please report it with the lines above"
     text = f"{trace}\nerror: {message}\nhint: {hint}"
     return Failure(BUG, "bug", message, hint=hint, context={"traceback": trace}, plain=text)

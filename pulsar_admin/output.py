@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pulsar_admin.columns import GAP, Column, clean_text, derived_columns, is_message_id, render_cell
+from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.visible import clean_document, clean_lines, clean_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,10 @@ class Style:
 
 
 class Writer:
-    """Writes to STREAM, or to whatever stdout is at that moment; a reader who went away becomes PipeClosed."""
+    """Writes to STREAM, or to whatever stdout is at that moment; a reader who went away becomes PipeClosed.
+
+    What it writes is cleaned of characters that are not seen, except line breaks and tabs.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._given = stream
@@ -51,7 +55,9 @@ class Writer:
     def stream(self) -> TextIO:
         return self._given or sys.stdout
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, *, styled: bool = False) -> None:
+        """Write TEXT; STYLED has escape sequences of our own and was cleaned before."""
+        text = text if styled else clean_lines(text)
         try:
             self.stream.write(text)
         except BrokenPipeError as error:
@@ -116,7 +122,7 @@ def emit_records(writer: Writer, records: Iterable[object], style: Style) -> Non
 
 def _document_text(document: object, plain: Plain | None) -> str:
     if plain is not None:
-        return plain if isinstance(plain, str) else plain(document)
+        return plain if isinstance(plain, str) else plain(clean_document(document))
     value = to_json(document)
     if isinstance(value, dict):
         return "\n".join(f"{clean_text(key)}    {render_cell(item)}" for key, item in value.items())
@@ -125,7 +131,7 @@ def _document_text(document: object, plain: Plain | None) -> str:
 
 def _record_text(record: object, style: Style) -> str:
     if callable(style.plain):
-        return style.plain(record)
+        return style.plain(clean_document(record))
     return "\t".join(column.cell(record) for column in style.columns or derived_columns(record))
 
 
@@ -270,7 +276,8 @@ def _write_in_terminal(writer: Writer, console: Console, columns: Sequence[Colum
         if layout is None or not layout.fits(columns, page, _width):
             layout = choose_layout(columns, page, console.width, _width)
             if layout is not None:
-                writer.write(_bold(console, _folded(layout, columns, [_headers(layout, columns)], bottom=True)))
+                header = _folded(layout, columns, [_headers(layout, columns)], bottom=True)
+                writer.write(_bold(console, clean_lines(header)), styled=True)
                 left_out.update(dict.fromkeys(layout.left_out))
         if layout is None:
             writer.write(_render_blocks(columns, page))

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pulsar_admin.visible import clean_text, write_error
+
 _LINE_INTERVAL_S = 0.5
 
 
@@ -73,7 +75,7 @@ class LineProgress(Progress):
             "failedSlices": self.failed(),
             "finished": finished,
         }
-        print(json.dumps(line), file=sys.stderr, flush=True)
+        write_error(json.dumps(line))
 
 
 class BarProgress(Progress):
@@ -101,7 +103,7 @@ class BarProgress(Progress):
 
         done = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f}/{task.total}")
         self._bar = RichProgress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             done,
             Rate(),
@@ -111,7 +113,7 @@ class BarProgress(Progress):
             transient=True,
             expand=True,
         )
-        self._task = self._bar.add_task(self.label, total=self.total)
+        self._task = self._bar.add_task(clean_text(self.label), total=self.total)
         self._bar.start()
 
     def advance(self, amount: int) -> None:

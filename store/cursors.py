@@ -10,7 +10,7 @@ from store.codec.rocksvalue import NodeStat
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SubscriptionNotFound
 from store.ledgers import EntryReader, read_ledger
 from store.meta import Txn
-from store.names import Position, TopicName, decode_name
+from store.names import Position, TopicName, decode_name, shell_word
 from store.topics import Topic
 from store.tree import find_node, iter_children
 
@@ -59,7 +59,7 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
     if node is None:
         raise SubscriptionNotFound(
             f"topic {topic.name} has no subscription {name!r}",
-            hint=f"list them with: pulsar-admin topics subscriptions {topic.name}",
+            hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
             topic=str(topic.name),
             subscription=name,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from store.codec.delayedpolicy import IndexRules
 from store.errors import IndexCorrupt, StoreError, Unsupported
 from store.meta import Txn
-from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 from store.owners import Owner
 
 FORMAT = 1
@@ -148,7 +148,8 @@ def decode_index(row: bytes, topic: TopicName, subscription: str) -> Index:
         if fields["format"] > FORMAT:
             raise Unsupported(
                 f"the delayed index of {topic} {subscription} has format {fields['format']}, this toolkit knows up to {FORMAT}",
-                hint=f"use the toolkit that wrote it, or: pulsar-admin delayed build {topic} -s {subscription} --rebuild",
+                hint="use the toolkit that wrote it, or: pulsar-admin delayed build "
+                f"{shell_word(topic)} -s {shell_word(subscription)} --rebuild",
             )
         return Index(
             topic,
@@ -165,5 +166,5 @@ def decode_index(row: bytes, topic: TopicName, subscription: str) -> Index:
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise IndexCorrupt(
             f"the delayed index of {topic} {subscription} is damaged: {error}",
-            hint=f"make it again: pulsar-admin delayed build {topic} -s {subscription} --rebuild",
+            hint=f"make it again: pulsar-admin delayed build {shell_word(topic)} -s {shell_word(subscription)} --rebuild",
         ) from error

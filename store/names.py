@@ -40,6 +40,13 @@ def decode_name(component: str) -> str:
     return unquote_plus(component)
 
 
+def shell_word(name: object) -> str:
+    """Return NAME as one word of a shell command that a message suggests: names come from data, and commands are pasted."""
+    import shlex  # 1 ms, and few runs suggest a command
+
+    return shlex.quote(str(name))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in a managed ledger: ledger id, entry id and, inside a batch, the message's index (else −1)."""

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from store.codec.policies import PartitionedTopic, decode_partitioned_topic
 from store.errors import TopicNotFound
 from store.meta import Txn
-from store.names import NamespaceName, TopicName, decode_name
+from store.names import NamespaceName, TopicName, decode_name, shell_word
 from store.topics import iter_namespaces
 from store.tree import find_node, iter_children
 
@@ -61,7 +61,7 @@ def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
     if not read_partitioned(txn, name).partitions:
         raise TopicNotFound(
             f"{name} is no partitioned topic",
-            hint=f"list them with: pulsar-admin topics list-partitioned-topics {name.namespace}",
+            hint=f"list them with: pulsar-admin topics list-partitioned-topics {shell_word(name.namespace)}",
             topic=str(name),
         )
     return name

@@ -10,7 +10,7 @@ from store.counted import counted
 from store.errors import EntryNotFound, NothingMatches, StoreError
 from store.ledgers import EntryReader
 from store.messages import ENTRY_ERRORS, Message, MessageReader, explode, located
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 from store.topics import Topic, read_topic
 
 _OPTIONAL = {"json_optional": True}
@@ -89,7 +89,7 @@ def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
             "Could not examine messages due to the total message is zero"
             if not total
             else f"Could not examine message {number}: {topic.name} has {counted(total, 'entry')}",
-            hint=f"see: pulsar-admin topics stats-internal {topic.name}",
+            hint=f"see: pulsar-admin topics stats-internal {shell_word(topic.name)}",
             topic=str(topic.name),
         )
     number = max(number, 1)

@@ -14,7 +14,7 @@ from store.counted import counted
 from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
 from store.ledgers import read_ledger
 from store.meta import Txn
-from store.names import NamespaceName, Position, TopicName, decode_name, topic_of_path
+from store.names import NamespaceName, Position, TopicName, decode_name, shell_word, topic_of_path
 from store.tree import find_node, iter_children, iter_nodes
 
 
@@ -143,7 +143,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
             )
         raise TopicNotFound(
             f"no topic {name}",
-            hint=f"list what is there with: pulsar-admin topics list {name.namespace}",
+            hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
             topic=str(name),
         )
     managed = decode_managed_ledger(node.value, name.path)
@@ -239,5 +239,5 @@ def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
     ):
         raise NamespaceNotFound(
             f"no namespace {namespace}",
-            hint=f"list what is there with: pulsar-admin namespaces list {namespace.tenant}",
+            hint=f"list what is there with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
         )

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_admin import output, table
-from pulsar_admin.columns import Column, clean_text, render_cell
+from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
+from pulsar_admin.visible import clean_text
 from store.codec.managedledger import LedgerInfo
 from store.names import Position, parse_topic
 from tests.conftest import Cli

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
-from pulsar_admin.columns import Column, clean_text
+from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.visible import clean_text
 from store.compaction.status import read_status
 from store.compaction.view import open_view
 from store.counted import counted

@@ -22,7 +22,7 @@ from store.compaction.view import open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 from store.topics import read_topic
 
 # -- status -----------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, s
     if found.position is None:
         app.nothing_matches()
         why = _NOTHING_LATER if view is not None else _NEVER_COMPACTED
-        then = f"pulsar-admin topics find-by-time {name} --time {time_ms}"
+        then = f"pulsar-admin topics find-by-time {shell_word(name)} --time {time_ms}"
         app.warn(f"{name}: {why}; to search the topic itself: {then}")
     return {
         "topic": str(name),

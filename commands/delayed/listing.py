@@ -14,6 +14,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
+from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.ledgers import open_reader
 from store.names import Position
@@ -128,7 +129,7 @@ def _emit(app: App, documents: list[Json]) -> None:
     if app.settings.output == "json":
         app.emit(documents[0] if len(documents) == 1 else documents)
     elif app.settings.output in (None, "plain"):
-        app.emit(_text(documents))
+        app.emit(_text(clean_document(documents)))
     else:
         rows = (
             {"topic": document["topic"], "subscription": document["subscription"], **row}

@@ -28,7 +28,7 @@ from store.ledgers import EntryReader, open_reader
 from store.meta import Txn
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 from store.plans.base import Plan
 from store.plans.nacks import Nacks, plan_add
 from store.topics import Topic, expand_topic, read_topic
@@ -136,7 +136,7 @@ def _check_subscription(txn: Txn, topics: Iterable[Topic], subscription: str) ->
         if subscription not in iter_cursor_names(txn, topic.name):
             raise SubscriptionNotFound(
                 f"topic {topic.name} has no subscription {subscription!r}",
-                hint=f"list them with: pulsar-admin topics subscriptions {topic.name}",
+                hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
                 topic=str(topic.name),
                 subscription=subscription,
             )

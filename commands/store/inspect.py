@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.columns import Column, clean_text, render_cell
+from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
 from store.counted import counted, plural

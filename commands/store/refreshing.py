@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.columns import clean_text
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.visible import clean_text
 from store.catalog import catalogued_bytes
 from store.counted import counted
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound

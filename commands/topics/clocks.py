@@ -13,6 +13,7 @@ from commands.topics.answers import size_of
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.visible import clean_document
 from store.counted import counted
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -258,7 +259,7 @@ def _emit_timelines(app: App, documents: list[Json], usual: tuple[int, int] | No
     if form == "json":
         app.emit(documents[0] if len(documents) == 1 else documents)
     elif form in (None, "plain"):
-        app.emit(_plot(charts, documents))
+        app.emit(_plot(charts, clean_document(documents)))
     else:
         rows = ({"topic": document["topic"], **row} for document in documents for row in document["buckets"])
         app.emit_rows(rows, TIMELINE_COLUMNS)

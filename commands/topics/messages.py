@@ -14,6 +14,7 @@ from commands.topics.values import Decoders, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
+from pulsar_admin.visible import clean_text
 from store.cursors import Cursor, iter_backlog, read_cursor
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -151,7 +152,7 @@ def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
         app.emit_rows(rows, columns_for(form, several=style.several, value=style.value))
         return
     for number, (name, message) in enumerate(found):
-        title = f"Topic: {name}\n" if style.several else ""
+        title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
         text = render_message(message, markers=style.markers) + value_line(decode(name, message))
         app.writer.write((SEPARATOR if number else "") + title + text)
 

@@ -10,7 +10,7 @@ from store.cursors import Cursor
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.extent import Intervals, pending_intervals, subtract
 from store.ledgers import EntryReader
-from store.names import TopicName
+from store.names import TopicName, shell_word
 from store.plans.cursors import CursorMove
 from store.timespec import format_time_ms
 from store.topics import Topic
@@ -65,7 +65,7 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
         return ""
     return (
         f"{cursor.name}: {entries:,} entries were not looked through for delayed messages: no policy delays here;"
-        f" pulsar-admin delayed status {topic.name} tells"
+        f" pulsar-admin delayed status {shell_word(topic.name)} tells"
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_admin.columns import Column, clean_text
+from pulsar_admin.columns import Column
+from pulsar_admin.visible import clean_text
 from store.messagerow import marker_name
 from store.messages import Message
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import click
 
-from pulsar_admin.columns import clean_text
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.messages import Message

@@ -9,7 +9,7 @@ from store.cursors import iter_cursor_names
 from store.errors import IndexCorrupt, InvalidValue, Unsupported
 from store.meta import Txn
 from store.nacks.kept import iter_trackers, iter_wrong_rows
-from store.names import parse_topic
+from store.names import parse_topic, shell_word
 
 
 def check_nacks(txn: Txn) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def check_nacks(txn: Txn) -> Iterator[Finding]:
                     "nacks-of-nobody",
                     f"{tracker.topic} {tracker.subscription}",
                     "negative acks were kept for a subscription that is not there",
-                    f"see them with: pulsar-admin nacks stats {tracker.topic}",
+                    f"see them with: pulsar-admin nacks stats {shell_word(tracker.topic)}",
                 )
     except (IndexCorrupt, InvalidValue, Unsupported) as error:
         yield problem_of(error, "nacks-damaged", "store", "nacks")

@@ -24,6 +24,7 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import IndexCorrupt, StoreError
 from store.meta import Store, Txn
+from store.names import shell_word
 from store.owners import iter_owners
 from store.plans.base import iter_changes
 from store.references import find_references
@@ -92,7 +93,7 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
             "file-damaged",
             where,
             f"{counted(log.problems, 'damaged place')}{torn}",
-            f"see them with: pulsar-admin logs verify {where}",
+            f"see them with: pulsar-admin logs verify {shell_word(where)}",
             fileId=log.file_id,
             problems=log.problems,
         )

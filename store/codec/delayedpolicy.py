@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported
+from store.names import shell_word
 
 FORMAT = 1
 SLOTS_MAX = 1 << 20
@@ -110,6 +111,6 @@ def decode_rules(row: bytes, namespace: str) -> IndexRules:
     except (ValueError, KeyError, TypeError, InvalidValue) as error:
         raise IndexCorrupt(
             f"the delayed policy of {namespace} is damaged: {error}",
-            hint=f"set it again: pulsar-admin namespaces enable-delayed-message {namespace}",
+            hint=f"set it again: pulsar-admin namespaces enable-delayed-message {shell_word(namespace)}",
         ) from error
     return rules

@@ -11,6 +11,7 @@ from store.codec.delayedindex import DelayedRows, decode_entry_rows, join_rows
 from store.delayedindexes import Index, Partition
 from store.errors import Corrupt, IndexCorrupt, NotFound
 from store.ledgers import EntryReader, find_times, iter_entry_ids
+from store.names import shell_word
 
 
 class PartitionSource:
@@ -76,7 +77,7 @@ def read_ledger_rows(reader: EntryReader, index: Index, ledger_id: int) -> Itera
 def _lost(index: Index, ledger_id: int, why: str) -> IndexCorrupt:
     return IndexCorrupt(
         f"ledger {ledger_id} of the delayed index of {index.topic} {index.subscription}: {why}",
-        hint=f"make the index again: pulsar-admin delayed build {index.topic} -s {index.subscription} --rebuild",
+        hint=f"make the index again: pulsar-admin delayed build {shell_word(index.topic)} -s {shell_word(index.subscription)} --rebuild",
         ledgerId=ledger_id,
         topic=str(index.topic),
         subscription=index.subscription,

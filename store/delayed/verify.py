@@ -21,6 +21,7 @@ from store.delayedindexes import find_index
 from store.errors import StoreError
 from store.extent import pending_intervals
 from store.ledgers import EntryReader
+from store.names import shell_word
 from store.topics import Topic
 
 _SHOWN = 3
@@ -127,7 +128,7 @@ def _index_findings(
     reader: EntryReader, topic: Topic, cursor: Cursor, known: tuple[Places, Verified]
 ) -> Iterator[DelayedFinding]:
     exact, result = known
-    again = f"pulsar-admin delayed build {topic.name} -s {cursor.name}"
+    again = f"pulsar-admin delayed build {shell_word(topic.name)} -s {shell_word(cursor.name)}"
     try:
         index = find_index(reader.txn, topic.name, cursor.name)
         if index is None:

@@ -17,7 +17,7 @@ from store.cursors import (
 from store.errors import AlreadyExists, InvalidValue, Refused
 from store.extent import Extent, extent_of, pending_intervals
 from store.ledgers import EntryReader
-from store.names import Position, TopicName
+from store.names import Position, TopicName, shell_word
 from store.plans.base import Plan, Report, Step, delete_step, put_value_step
 from store.plans.cursors import extent_json, freed_json, info_of_state, state_json
 from store.plans.resets import start_state
@@ -50,7 +50,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
         if find_node(reader.txn, path) is not None:
             raise AlreadyExists(
                 f"Subscription already exists for topic: {topic.name} has {new.name!r}",
-                hint=f"move it with: pulsar-admin topics reset-cursor {topic.name} -s {new.name} …",
+                hint=f"move it with: pulsar-admin topics reset-cursor {shell_word(topic.name)} -s {shell_word(new.name)} …",
                 topic=str(topic.name),
                 subscription=new.name,
             )

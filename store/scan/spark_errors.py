@@ -8,6 +8,7 @@ import sys
 from urllib.parse import urlsplit
 
 from store.errors import InvalidValue, LimitExceeded, MissingComponent, Refused, StoreError
+from store.secrets import hide_secrets, hide_url
 
 _CAUSE = re.compile(r"^\s*(?:Caused by: |: )?((?:[\w$]+\.)*_?[A-Z][\w$]*(?:Error|Exception|Exit|Interrupt)): (.+)$")
 _WRAPPERS = ("Py4JJavaError", "SparkException", "PythonException", "PySparkRuntimeError", "SparkConnectGrpcException")
@@ -25,7 +26,14 @@ _REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
 
 
 def cause_of(text: str) -> str:
-    """Return the innermost cause that TEXT, a message with Java's or Python's traces, names; its first line without any."""
+    """Return the innermost cause that TEXT, a message with Java's or Python's traces, names; its first line without any.
+
+    Without secrets: Spark quotes URLs and settings.
+    """
+    return hide_secrets(_cause_of(text))[:_TEXT_BYTES]
+
+
+def _cause_of(text: str) -> str:
     aborted = _ABORTED.search(text)
     reason = text if aborted is None else text[aborted.end() :]
     lines = [*text.splitlines(), *reason.splitlines()]
@@ -33,8 +41,8 @@ def cause_of(text: str) -> str:
     inner = [match for match in found if match[1].rpartition(".")[2] not in _WRAPPERS]
     for match in [*reversed(inner), *reversed(found)]:
         if not _ABORTED.search(match[2]):
-            return f"{match[1].rpartition('.')[2]}: {match[2]}".partition(". Consider setting")[0][:_TEXT_BYTES]
-    return reason.strip().split("\n", 1)[0][:_TEXT_BYTES]
+            return f"{match[1].rpartition('.')[2]}: {match[2]}".partition(". Consider setting")[0]
+    return reason.strip().split("\n", 1)[0]
 
 
 def job_error(text: str) -> StoreError:
@@ -62,24 +70,32 @@ def _python() -> str:
 def check_form(master: str | None, remote: str | None) -> None:
     """Raise InvalidValue for what Spark would not take for a master or a Connect server, which it says after seconds only."""
     if remote and not _REMOTE.fullmatch(remote):
-        raise InvalidValue(
-            f"--spark-remote {remote} is no Spark Connect URL", hint="write sc://host:15002", value=remote
-        )
+        shown = hide_url(remote)
+        raise InvalidValue(f"--spark-remote {shown} is no Spark Connect URL", hint="write sc://host:15002", value=shown)
     if master and not _MASTER.fullmatch(master):
         hint = "write local[2], local[*], spark://host:7077, yarn or k8s://https://host:6443"
-        raise InvalidValue(f"--spark-master {master} is no Spark master", hint=hint, value=master)
+        raise InvalidValue(f"--spark-master {hide_url(master)} is no Spark master", hint=hint, value=hide_url(master))
 
 
 def check_address(url: str) -> None:
-    """Raise Refused unless something listens at URL (spark://host:port or sc://host:port); other URLs are Spark's to judge."""
-    parts = urlsplit(url.split(",", 1)[0])
-    if parts.scheme not in ("spark", "sc") or not parts.hostname:
-        return
-    port = parts.port or {"spark": 7077, "sc": 15002}[parts.scheme]
+    """Raise Refused unless something listens at URL (spark://host:port or sc://host:port); other URLs are Spark's to judge.
+
+    Raises InvalidValue for a host or port that cannot be one.
+    """
     try:
+        parts = urlsplit(url.split(",", 1)[0])
+        if parts.scheme not in ("spark", "sc") or not parts.hostname:
+            return
+        port = parts.port or {"spark": 7077, "sc": 15002}[parts.scheme]
         socket.create_connection((parts.hostname, port), timeout=10).close()
+    except ValueError as error:
+        raise InvalidValue(
+            f"{hide_url(url)} names no host and port: {error}",
+            hint="write spark://host:7077 for --spark-master, sc://host:15002 for --spark-remote",
+            value=hide_url(url),
+        ) from error
     except OSError as error:
         raise Refused(
-            f"nothing answers at {url}: {error.strerror or error}",
+            f"nothing answers at {hide_url(url)}: {error.strerror or error}",
             hint="start it, or name another with --spark-master or --spark-remote",
         ) from error

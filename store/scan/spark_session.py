@@ -23,6 +23,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from store.errors import MissingComponent, Refused
 from store.scan.spark_errors import cause_of, check_address, check_form
+from store.secrets import hide_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,7 +163,8 @@ def _connect(options: SparkOptions) -> SparkSession:
         ) from error
     except (PySparkException, OSError, RuntimeError) as error:
         raise Refused(
-            f"no Spark Connect server answers at {options.remote}: {cause_of(str(error))}",
+            f"no Spark Connect server answers at {hide_url(options.remote)}: "
+            f"{cause_of(str(error).replace(options.remote, hide_url(options.remote)))}",
             hint="start it with sbin/start-connect-server.sh, or name another with --spark-remote",
         ) from error
     return session
@@ -236,7 +238,7 @@ def _start(options: SparkOptions, folder: str) -> SparkSession:
         raise
     except (PySparkException, Py4JError, OSError) as error:
         raise Refused(
-            f"Spark does not start on {master}: {cause_of(str(error))}",
+            f"Spark does not start on {hide_url(master)}: {cause_of(str(error))}",
             hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
         ) from error
 

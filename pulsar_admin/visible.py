@@ -1,0 +1,68 @@
+"""All text that leaves the program passes here: names come from data and must neither drive a terminal nor forge a line.
+
+``clean_text`` is for one name, message or cell: no line break survives. ``clean_lines`` is the net below it, through which
+everything goes to stdout and stderr: line breaks and tabs stay, so that text keeps its form. Both leave a text that is JSON the
+same JSON: what they write for a character, ``\\u202e``, is JSON's own escape of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, TextIO
+
+# Controls; what reorders or hides text (categories Cf, Zl, Zp of Unicode); halves of surrogate pairs.
+_HIDDEN = (
+    "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb"
+    "\U000e0000-\U000e0fff"
+)
+_PRINTABLE = bytes(range(0x20, 0x7F))
+_LAYOUT = b"\n\t"
+
+
+def clean_text(text: str) -> str:
+    """Return TEXT, a name or one message, with every character that is not seen escaped, line breaks too."""
+    if text.isprintable():
+        return text
+    return re.sub(f"[{_HIDDEN}]", lambda match: ascii(match[0])[1:-1], text)
+
+
+def clean_document(document: Any) -> Any:  # Any: a result of any type, and the same type
+    """Return DOCUMENT, what a function makes several lines of, with every text in it cleaned so that none adds a line."""
+    if isinstance(document, Enum):
+        return document
+    if isinstance(document, str):
+        return clean_text(document)
+    if isinstance(document, PurePath):
+        return type(document)(clean_text(str(document)))
+    if isinstance(document, Mapping):
+        return {clean_document(key): clean_document(item) for key, item in document.items()}
+    if isinstance(document, tuple) and hasattr(document, "_fields"):
+        return type(document)(*map(clean_document, document))
+    if isinstance(document, (list, tuple)):
+        return type(document)(map(clean_document, document))
+    if dataclasses.is_dataclass(document) and not isinstance(document, type):
+        named = [field.name for field in dataclasses.fields(document) if field.init]
+        return dataclasses.replace(document, **{name: clean_document(getattr(document, name)) for name in named})
+    return document
+
+
+def clean_lines(text: str) -> str:
+    """Return TEXT of several lines, or JSON, with every character that is not seen escaped but line breaks and tabs."""
+    if text.isascii() and not text.encode().translate(None, _PRINTABLE + _LAYOUT):
+        return text
+    return re.sub(f"(?![\n\t])[{_HIDDEN}]", lambda match: _json_escape(match[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def write_error(text: str, *, end: str = "\n", stream: TextIO | None = None) -> None:
+    """Write TEXT to stderr, cleaned: errors, warnings, notes, progress as lines, questions."""
+    print(clean_lines(text), end=end, file=stream or sys.stderr, flush=True)

@@ -1,0 +1,36 @@
+"""What must not be printed: passwords and tokens in URLs and settings, each replaced by ``***``."""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "***"
+
+_NAMES = r"[\w.-]*(?:token|passw(?:or)?d|passphrase|secret|credential|authorization|access[._-]?key|api[._-]?key|signature)[\w.-]*"
+_PATTERNS = (
+    # user:password@ of any URL
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/?#'\"]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    # Spark Connect sends every parameter of its URL as a header, so any of them may be the secret
+    (re.compile(r"(\bsc://[^\s;'\"]*;)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"(\b{_NAMES}\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s;&,'\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(\bBearer\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+)
+
+
+def hide_secrets(text: str) -> str:
+    """Return TEXT with the passwords, tokens and keys in its URLs and ``name=value`` pairs replaced by ``***``."""
+    if "=" not in text and "@" not in text and "earer" not in text:
+        return text
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def hide_url(url: str) -> str:
+    """Return URL without what may be secret in it, blanks and quotes in a token or not."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return hide_secrets(url)
+    place, semicolon, _ = rest.partition(";")
+    _, at, host = place.rpartition("@")
+    return hide_secrets(f"{scheme}://{at and HIDDEN}{at}{host}") + (semicolon and f";{HIDDEN}")

@@ -1,0 +1,196 @@
+"""Names from data neither drive a terminal nor forge a line, whatever command shows them in whatever format."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.output import Writer
+from pulsar_admin.progress import open_progress
+from pulsar_admin.visible import clean_lines, clean_text
+from store.names import shell_word
+from tests.conftest import Cli
+from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What moves a cursor, changes a color, hides or turns text round, and half characters; spelled out by Unicode's tables.
+SEEN_BY_NOBODY = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+READING = (
+    ("topics", "list", "public/default"),
+    ("topics", "stats", TOPIC),
+    ("topics", "stats-internal", TOPIC),
+    ("topics", "info-internal", TOPIC),
+    ("topics", "subscriptions", TOPIC),
+    ("topics", "last-message-id", TOPIC),
+    ("topics", "get-message-by-id", TOPIC, "-l", "10", "-e", "1", "--value"),
+    ("topics", "get-message-by-id", TOPIC, "-l", "11", "-e", "0"),
+    ("topics", "examine-messages", "--all-topics", "-i", "earliest"),
+    ("topics", "peek-messages", TOPIC, "-s", CURSOR, "-n", "9", "--value"),
+    ("topics", "read", TOPIC, "--payload", "--value"),
+    ("topics", "dump", TOPIC, "--payload", "--value"),
+    ("topics", "get-backlog-size", TOPIC, "-m", "10:0"),
+    ("topics", "analyze-backlog", TOPIC, "-s", CURSOR),
+    ("topics", "find-by-time", TOPIC, "--time", "@0", "--explain"),
+    ("topics", "skew", TOPIC),
+    ("topics", "timeline", TOPIC),
+    ("topics", "get-retention", TOPIC, "-ap"),
+    ("topics", "peek-messages", TOPIC, "-s", f"no {EVIL}"),
+    ("topics", "stats", f"public/default/no {EVIL}"),
+    ("topics", f"no {EVIL}"),
+    ("topics", "stats", TOPIC, f"--no-{EVIL}"),
+    ("topics", "stats", f"{EVIL}://{EVIL}"),
+    ("topics", "skip", TOPIC, "-s", CURSOR, "-n", EVIL),
+    ("topics", "reset-cursor", TOPIC, "-s", CURSOR, "--to", "earliest", "--dry-run"),
+    ("topics", "skip", TOPIC, "-s", CURSOR, "-n", "2", "--dry-run"),
+    ("topics", "clear-backlog", TOPIC, "-s", CURSOR, "--dry-run"),
+    ("topics", "unsubscribe", TOPIC, "-s", CURSOR, "--dry-run"),
+    ("topics", "expire", TOPIC, "-s", CURSOR, "-t", "1", "--dry-run"),
+    ("namespaces", "list", "public"),
+    ("namespaces", "topics", "public/default"),
+    ("store", "info"),
+    ("store", "ls", "/", "-R"),
+    ("store", "ls", "/managed-ledgers"),
+    ("store", "cat", "/ledgers/00/0000/L0099"),
+    ("store", "owner", "10", "11", "12", "99"),
+    ("store", "check", "--deep"),
+    ("store", "usage"),
+    ("store", "log"),
+    ("ledgers", "list"),
+    ("ledgers", "info", "99"),
+    ("ledgers", "info", "10"),
+    ("ledgers", "entries", "10"),
+    ("ledgers", "orphans"),
+    ("ledgers", "missing"),
+    ("ledgers", "verify"),
+    ("compaction", "status", "--all-topics"),
+    ("compaction", "verify", TOPIC),
+    ("compaction", "last-id", TOPIC),
+    ("delayed", "build", "--all-topics", "--dry-run"),
+    ("delayed", "status", "--all-topics"),
+    ("nacks", "stats"),
+    ("--store", f"/nowhere {EVIL}", "store", "info"),
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_hostile_store(tmp_path_factory.mktemp("hostile") / "store")
+
+
+def _offences(text: str) -> Iterator[str]:
+    found = SEEN_BY_NOBODY.search(text)
+    if found:
+        yield f"{found[0]!r} in {text[max(0, found.start() - 60) : found.end() + 20]!r}"
+    yield from (f"a forged line: {line!r}" for line in text.split("\n") if line.lstrip(" \t|\"'").startswith(FORGED))
+
+
+@pytest.mark.parametrize("form", ["default", "table", "json", "jsonl", "csv", "plain"])
+def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli) -> None:
+    offences = []
+    shown = 0
+    for command in READING:
+        done = cli("--store", hostile, *command, "--verbose", *(() if form == "default" else ("-o", form)))
+        shown += FORGED in done.stdout + done.stderr
+        for place, text in (("stdout", done.stdout), ("stderr", done.stderr)):
+            offences += [f"{command[:3]!r} {place}: {offence}" for offence in _offences(text)]
+        if form == "jsonl":
+            [json.loads(line) for line in done.stdout.splitlines()]
+        if form == "json" and done.stdout.strip() and command[:2] != ("topics", "dump"):
+            json.loads(done.stdout)
+    assert not offences, "\n".join(offences)
+    assert shown > 30
+
+
+def test_json_keeps_every_character(hostile: Path, cli: Cli) -> None:
+    rows = cli("--store", hostile, "topics", "read", TOPIC, "-o", "jsonl").json_lines
+    assert {row["key"] for row in rows} == {f"key {EVIL_BYTES}"}
+    assert {row["producer"] for row in rows} == {f"producer {EVIL_BYTES}"}
+    assert {row["topic"] for row in rows} == {f"persistent://{TOPIC}"}
+
+
+def test_colors_stay_and_names_do_not_color(hostile: Path, cli: Cli) -> None:
+    """Bold headers are ours; everything else with an escape sequence is not."""
+    text = cli("--store", hostile, "ledgers", "list", "--color", "always").stdout
+    ours = re.sub("\x1b\\[(?:1|0)m", "", text)
+    assert "\x1b[1m" in text
+    assert not list(_offences(ours))
+
+
+def test_progress_shows_no_name_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_progress("json", 1, "bytes", f"scan {EVIL}"):
+        pass
+    assert not list(_offences(capsys.readouterr().err))
+
+
+def test_question_shows_no_name_raw(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin import confirm
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    confirm.confirm_loss(f"everything of {EVIL}", yes=False)
+    assert not list(_offences(shown.getvalue()))
+    assert "cannot be undone: everything of x\\x1b[2J" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain äöü 日本 🎈", "plain äöü 日本 🎈"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_one_name(text: str, seen: str) -> None:
+    assert clean_text(text) == seen
+    assert clean_text(seen) == seen
+
+
+def test_the_net_keeps_layout_and_json() -> None:
+    assert clean_lines("a\n\tb é\r\x1b") == "a\n\tb é\\u000d\\u001b"
+    hidden = "\x7f\x9b\u202e\ufeff\U000e0041"
+    assert json.loads(clean_lines(json.dumps(hidden, ensure_ascii=False))) == hidden
+    stream = io.StringIO()
+    Writer(stream).write("\x1b[2J")
+    assert stream.getvalue() == "\\u001b[2J"
+
+
+def test_nothing_writes_to_the_terminal_beside_it() -> None:
+    """Only ``pulsar_admin.visible`` prints, and only ``Writer`` has stdout."""
+    allowed = {"pulsar_admin/visible.py", "store/proto/generate.py"}
+    for package in ("pulsar_admin", "commands", "store"):
+        for path in (ROOT / package).rglob("*.py"):
+            name = str(path.relative_to(ROOT))
+            for node in ast.walk(ast.parse(path.read_text())):
+                if name not in allowed and isinstance(node, ast.Call):
+                    called = ast.unparse(node.func)
+                    assert called != "print", f"{name}:{node.lineno}"
+                    assert called not in {"sys.stderr.write", "sys.stdout.write"}, f"{name}:{node.lineno}"
+
+
+def test_a_suggested_command_can_be_pasted() -> None:
+    """A name from data is one word of it, whatever a shell would make of it."""
+    name = "x;touch forged $(id) 'y'"
+    assert shlex.split(shell_word(name)) == [name]
+    for path in sorted((ROOT / "store").rglob("*.py")) + sorted((ROOT / "commands").rglob("*.py")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            names = re.findall(r"pulsar-admin (?:topics|namespaces|delayed|nacks) [^\"]*?\{([^}]*)\}", line)
+            assert all(found.startswith("shell_word(") for found in names), f"{path}:{number}: {line.strip()}"

@@ -1,0 +1,97 @@
+"""Passwords, tokens and keys are never printed: not in errors, warnings or JSON, wherever the text comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.errors import Failure
+from store.errors import MissingComponent
+from store.scan.spark_errors import cause_of
+from store.secrets import hide_secrets, hide_url
+from tests.conftest import Cli
+
+SECRET = "geheim'+/=42"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"sc://host:15002/;token={SECRET}",
+        f"sc://host:15002/;use_ssl=true;token={SECRET};user_id=x",
+        f"sc://host:15002/;x-my-header={SECRET}",
+        f"sc://host:15002/;token=a b{SECRET}",
+        f"sc://user:{SECRET}@host:15002",
+        "sc://geheim@host",
+        "https://geheim:x@host/path",
+    ],
+)
+def test_a_url_is_shown_without_secrets(url: str) -> None:
+    shown = hide_url(url)
+    assert "geheim" not in shown
+    assert "host" in shown
+    assert hide_url(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cannot connect to 'sc://h:1/;token=geheim': no route", "cannot connect to 'sc://h:1/;***': no route"),
+        ("jdbc://u:geheim@db/x failed", "jdbc://***@db/x failed"),
+        ("spark.hadoop.fs.s3a.secret.key=geheim, next", "spark.hadoop.fs.s3a.secret.key=***, next"),
+        ('config password="ge heim" is set', "config password=*** is set"),
+        ("Authorization: Bearer geheim.x", "Authorization: Bearer ***"),
+        ("persistent://public/default/a@b has 3 entries", "persistent://public/default/a@b has 3 entries"),
+        ("the key=value form", "the key=value form"),
+        ("sc://host:15002 answers", "sc://host:15002 answers"),
+    ],
+)
+def test_text_keeps_all_but_secrets(text: str, shown: str) -> None:
+    assert hide_secrets(text) == shown
+
+
+def test_every_part_of_an_error_is_hidden() -> None:
+    text = "sc://h/;token=geheim"
+    failure = Failure(3, "refused", text, hint=text, context={"value": text}, plain=text)
+    assert "geheim" not in failure.render_json() + failure.render_text()
+    assert "geheim" not in cause_of(f"org.apache.spark.SparkException: no {text}")
+
+
+@pytest.mark.parametrize("form", ["plain", "json"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--spark-remote", "sc://127.0.0.1:1/;token=geheim"),
+        ("--spark-remote", "sc://127.0.0.1:99999/;token=geheim"),
+        ("--spark-remote", "http://127.0.0.1:1/;token=geheim"),
+        ("--spark-master", "spark://u:geheim@127.0.0.1:1"),
+        ("--spark-conf", "geheim", "--spark"),
+    ],
+)
+def test_no_command_prints_a_token(options: tuple[str, ...], form: str, cli: Cli, demo_store: Path) -> None:
+    pytest.importorskip("pyspark")
+    done = cli("--store", demo_store, "store", "check", "--deep", *options, "-o", form)
+    assert done.exit_code in (2, 3), done.stderr
+    assert "geheim" not in done.stdout + done.stderr
+    assert "***" in done.stderr or "--spark-conf" in options
+
+
+@pytest.mark.parametrize(
+    "url", ["spark://h:99999", "spark://h:x", "spark://[::1", f"spark://{'h' * 300}:1", "sc://h:²"]
+)
+def test_a_port_that_is_none_is_a_usage_error(url: str, cli: Cli, demo_store: Path) -> None:
+    pytest.importorskip("pyspark")
+    option = "--spark-remote" if url.startswith("sc:") else "--spark-master"
+    done = cli("--store", demo_store, "store", "check", "--deep", option, url)
+    assert done.exit_code == 2, done.stderr
+    assert "names no host and port" in done.stderr
+
+
+def test_no_pyspark_is_still_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the address comes behind that of the package."""
+    from store.scan.spark_session import SparkOptions, open_session
+
+    monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
+    with pytest.raises(MissingComponent), open_session(SparkOptions(master="spark://h:99999")):
+        pass
