@@ -10,7 +10,7 @@ import click
 from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, ParsedType, command, gather, pass_app
-from store.codec.delayedpolicy import IndexRules, parse_width_ms
+from store.codec.delayedpolicy import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms, parse_width_ms
 from store.codec.policies import DelayedDelivery
 from store.delayedindexes import iter_wide
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
@@ -24,6 +24,7 @@ from store.plans.delayed import (
     plan_set_delivery,
 )
 from store.plans.policies import find_policies
+from store.timespec import format_duration_ms
 from store.topics import check_namespace
 
 WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
@@ -55,9 +56,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     "--tick-duration",
     "tick_ms",
     type=WIDTH,
-    default="1s",
-    show_default=True,
-    help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity.",
+    help="Width of a tick of the time wheel: 500ms, 1s, 5m; at most the granularity [1s; longer where ticks would be too many].",
 )
 @click.option(
     "--split",
@@ -65,12 +64,16 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
     help="Let the granularity shrink: the partitions of indexes are cut anew. Where there are such, not with --plan.",
 )
 @pass_app
-def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int, split: bool) -> None:
+def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
     """Enable delayed messages for all topics of a namespace.
 
     Pulsar's own policy is set with it (active, tickTime); the maximum delay stays. Warns of a TTL or backlog quota that would
     drop messages before they are due.
     """
+    if tick_ms is None:
+        tick_ms = default_tick_ms(granularity_ms)
+        if tick_ms > DEFAULT_RULES.tick_ms:
+            app.warn(f"the tick is {format_duration_ms(tick_ms)}: a partition has at most {SLOTS_MAX:,} of them")
     rules = IndexRules(granularity_ms, tick_ms)
     with app.store.read() as txn:
         plan = plan_enable(txn, namespace, rules, app.now_ms, split=split)

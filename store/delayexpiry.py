@@ -59,14 +59,13 @@ def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_m
 
 
 def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Callable[[Array, Array], Array]) -> TooEarly:
-    from store.scan.delays import due_times
     from store.scan.entries import EntryScan
 
     scan = EntryScan(reader, parts_of(topic, intervals), heads=True)
     count = 0
     first: list[Delayed] = []
     for batch in scan.batches():
-        due = due_times(batch)
+        due = batch.rows["deliver_at_ms"]
         found = np.flatnonzero((due > 0) & chosen(due, _born(batch)))
         count += len(found)
         earliest = found[np.argsort(due[found], kind="stable")[:FIRST]]

@@ -10,6 +10,7 @@ from store.codec.compression import NONE, decompress
 from store.codec.message import (
     EntryHeader,
     decode_message_entry,
+    deliver_at_ms,
     is_batch,
     is_chunk,
     is_encrypted,
@@ -250,7 +251,7 @@ def _single(header: EntryHeader, position: Position, payload: bytes | memoryview
         batch_size=message_count(metadata) if is_batch(metadata) else 0,
         null_value=metadata.null_value,
         encrypted=is_encrypted(metadata),
-        deliver_at_ms=metadata.deliver_at_time,
+        deliver_at_ms=deliver_at_ms(metadata),
         marker_type=metadata.marker_type if is_marker(metadata) else None,
         transaction=transaction_id(metadata),
         schema_version=metadata.schema_version if metadata.HasField("schema_version") else None,

@@ -11,6 +11,7 @@ import click
 from commands.topics.moving import read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
+from store.counted import counted
 from store.cursors import Cursor, read_cursor
 from store.errors import SubscriptionNotFound
 from store.ledgers import EntryReader
@@ -19,6 +20,7 @@ from store.topics import Topic
 if TYPE_CHECKING:
     from store.delayed.runs import RunFile
     from store.delayed.waiting import Waiting
+    from store.policies_in_force import DeliveryInForce
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
@@ -36,15 +38,18 @@ def delaying(function: Function) -> Function:
 
 
 def iter_delaying(
-    reader: EntryReader, selection: TopicSelection, subscription: str | None
+    reader: EntryReader, selection: TopicSelection, subscription: str | None, *, unsubscribed: bool = False
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursors meant: SUBSCRIPTION of each topic, or all but the broker's own; raises TopicNotFound, SubscriptionNotFound."""
-    from store.delayed.backlog import candidates
+    """Yield the cursors meant: SUBSCRIPTION of each topic, or all but the broker's own; raises TopicNotFound, SubscriptionNotFound.
+
+    With UNSUBSCRIBED, a topic that has none gives what a subscription created at its beginning would be, under an empty name.
+    """
+    from store.delayed.backlog import candidates, cursor_of_nobody
 
     found = False
     for topic in read_topics(reader, selection):
         if subscription is None:
-            cursors = candidates(reader, topic)
+            cursors = candidates(reader, topic) or [cursor_of_nobody(topic)] * unsubscribed
         else:
             cursors = list(_named(reader, topic, subscription, is_required=selection.single is not None))
         found |= bool(cursors)
@@ -65,12 +70,28 @@ def iter_waiting(
     app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, file: RunFile
 ) -> Iterator[Waiting]:
     """Yield what each subscription meant waits for, those with nothing delayed left out; FILE takes what memory does not."""
-    from store.delayed.waiting import open_waiting
-
-    for topic, cursor in iter_delaying(reader, selection, subscription):
-        waiting = open_waiting(reader, topic, cursor, file)
-        if waiting.index is None and waiting.messages:
-            app.note(f"{topic.name} {cursor.name}: no current index, its entries are read: see delayed build")
+    for topic, cursor in iter_delaying(reader, selection, subscription, unsubscribed=True):
+        waiting, _ = open_delivery(app, reader, topic, cursor, file)
         if waiting.messages:
+            if waiting.index is None:
+                app.note(f"{topic.name} {cursor.name}: no current index, its entries are read: see delayed build")
             yield waiting
     app.note(UNKNOWN_TYPE)
+
+
+def open_delivery(
+    app: App, reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile
+) -> tuple[Waiting, DeliveryInForce | None]:
+    """Return what CURSOR waits for under the policy in force, and that policy; says where it is disabled."""
+    from store.delayed.waiting import open_waiting, without_delay
+    from store.policies_in_force import find_delivery
+
+    waiting = open_waiting(reader, topic, cursor, file)
+    in_force = find_delivery(reader.txn, topic.name)
+    if in_force is None or in_force.delivery.active or not waiting.messages:
+        return waiting, in_force
+    app.warn(
+        f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
+        f"{counted(waiting.messages, 'message')} at once"
+    )
+    return without_delay(waiting, app.now_ms), in_force

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
+from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying, open_delivery
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
@@ -69,9 +69,11 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 
     rows = []
     with open_reader(app.store) as reader:
-        for one in iter_delaying(reader, selection, subscription):
+        for one in iter_delaying(reader, selection, subscription, unsubscribed=True):
             with open_runs() as file:
-                rows.append(_status(app, reader, one, file))
+                row = _status(app, reader, one, file)
+            if row["subscription"] or row["messages"]:
+                rows.append(row)
     app.note(UNKNOWN_TYPE)
     app.emit_rows(rows, _STATUS_COLUMNS)
 
@@ -79,23 +81,22 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
 def _status(app: App, reader: EntryReader, chosen: tuple[Topic, Cursor], file: RunFile) -> Json:
     from store.delayed.status import due_counts, evicting_quotas, find_ttl_conflict
     from store.delayed.trackers import estimate_trackers
-    from store.delayed.waiting import open_waiting
     from store.plans.delayed import DelayedPolicy, find_rules
-    from store.policies_in_force import find_delivery, find_quotas
+    from store.policies_in_force import find_quotas
 
     topic, cursor = chosen
-    waiting = open_waiting(reader, topic, cursor, file)
+    waiting, in_force = open_delivery(app, reader, topic, cursor, file)
     namespace = topic.name.namespace
-    in_force = find_delivery(reader.txn, topic.name)
     delivery = None if in_force is None else in_force.delivery
     edges = waiting.edges()
-    conflict = find_ttl_conflict(reader, topic, cursor)
+    is_delayed = delivery is None or delivery.active
+    conflict = find_ttl_conflict(reader, topic, cursor) if is_delayed else None
     tick_ms = delivery.tick_time_ms if delivery is not None and delivery.tick_time_ms > 0 else waiting.rules.tick_ms
     trackers = estimate_trackers(reader, topic, cursor, waiting, tick_ms)
     _warn_conflicts(app, topic, cursor, conflict)
     return {
         "topic": str(topic.name),
-        "subscription": cursor.name,
+        "subscription": cursor.name or None,
         "policy": DelayedPolicy(delivery, find_rules(reader.txn, namespace)).as_json(),
         "policySource": None if in_force is None else in_force.source,
         "messages": waiting.messages,

@@ -12,11 +12,10 @@ import click
 from commands.delayed.choosing import delaying, iter_waiting
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.ledgers import open_reader
+from store.ledgers import EntryReader, open_reader
 from store.names import Position
 from store.timespec import format_duration_ms, format_time_ms
 
@@ -28,12 +27,13 @@ Json = dict[str, Any]  # Any: JSON values
 _COLUMNS_MAX = 60
 _FOREVER = 2**63 - 1
 
-DUE_COLUMNS = (
+REPLAY_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
     Column("DELIVER AT", "deliverAt", "time"),
-    Column("MESSAGE ID", "messageId"),
+    Column("MESSAGE ID", lambda row: f"{row['ledgerId']}:{row['entryId']}"),
 )
+DUE_COLUMNS = (*REPLAY_COLUMNS, Column("DUE", "dueTime", "time", drop=1))
 HISTOGRAM_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
@@ -49,7 +49,8 @@ HISTOGRAM_COLUMNS = (
         "pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-22T00:00:00Z",
         "pulsar-admin delayed due --all-topics --until 2100-01-01T00:00:00Z -o jsonl",
     ],
-    output="A row a message: topic, subscription, the tick in which it is dispatched, and its id; in order of dispatch.",
+    output="A row a message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
+    "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now"],
 )
@@ -59,29 +60,36 @@ HISTOGRAM_COLUMNS = (
 def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
     """List the delayed messages that a broker would dispatch up to a point in time.
 
-    Subscription by subscription, from the index where it is current, else from the topic's entries. Times are those of the
-    tick. A subscription that is Exclusive or Failover ignores delays: its type is not on disk.
+    Subscription by subscription, from the index where it is current, else from the topic's entries. Where the policy in force
+    disables delays, everything is due now. A subscription that is Exclusive or Failover ignores delays: its type is not on disk.
     """
     from store.delayed.runs import open_runs
 
     with open_reader(app.store) as reader, open_runs() as file:
         chosen = iter_waiting(app, reader, selection, subscription, file)
-        app.emit_rows((row for waiting in chosen for row in _due(waiting, until_ms)), DUE_COLUMNS)
+        app.emit_rows((row for waiting in chosen for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
 
 
-def _due(waiting: Waiting, until_ms: int) -> Iterator[Json]:
+def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:
+    from store.delayed.backlog import read_due_times
+
     for rows in waiting.iter_rows(-_FOREVER, min(until_ms + 1, _FOREVER)):
-        for time_ms, ledger, entry in zip(rows.times_ms, rows.ledger_ids, rows.entry_ids, strict=True):
-            yield message_row(waiting.topic, waiting.subscription, int(time_ms), (int(ledger), int(entry)))
+        exact = read_due_times(reader, rows)
+        for time_ms, *place in zip(
+            rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True
+        ):
+            row = message_row(waiting.topic, waiting.subscription, time_ms, Position(*place))
+            yield {**row, "dueTime": exact.get((place[0], place[1]))}
 
 
-def message_row(topic: str, subscription: str, time_ms: int, place: tuple[int, int]) -> Json:
+def message_row(topic: str, subscription: str, time_ms: int, position: Position) -> Json:
     """Return one message as a row."""
     return {
         "topic": topic,
-        "subscription": subscription,
+        "subscription": subscription or None,
         "deliverAt": time_ms,
-        "messageId": position_json(Position(*place)),
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
     }
 
 
@@ -144,7 +152,7 @@ def _document(waiting: Waiting, now_ms: int) -> Json:
 
     return {
         "topic": waiting.topic,
-        "subscription": waiting.subscription,
+        "subscription": waiting.subscription or None,
         "messages": waiting.messages,
         "due": due_counts(waiting, now_ms),
         "partitions": [
@@ -161,8 +169,9 @@ def _text(documents: list[Json]) -> str:
     lines = []
     for document in documents:
         due_by = document["due"]
+        whose = document["subscription"] or "(no subscription)"
         lines.append(
-            f"{document['topic']} {document['subscription']}: {document['messages']:,} delayed messages wait; due now "
+            f"{document['topic']} {whose}: {document['messages']:,} delayed messages wait; due now "
             f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
             f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
         )

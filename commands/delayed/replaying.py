@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.delayed.choosing import delaying, iter_waiting
-from commands.delayed.listing import DUE_COLUMNS, message_row
+from commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.ledgers import open_reader
+from store.names import Position
 from store.timespec import format_time_ms
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:
     """
     if options.speed is not None and not 0 < options.speed < float("inf"):
         raise InvalidValue(f"--speed {options.speed} must be above 0", hint="1 is real time; without it all at once")
-    app.emit_rows(_rows(app, selection, options), DUE_COLUMNS)
+    app.emit_rows(_rows(app, selection, options), REPLAY_COLUMNS)
 
 
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
@@ -84,7 +85,7 @@ def _paced(
                 pace = pace or _Pace(tick_ms if options.from_ms is None else options.from_ms, options.speed)
                 pace.wait_for(tick_ms)
             for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
-                yield message_row(found.topic, found.subscription, tick_ms, place)
+                yield message_row(found.topic, found.subscription, tick_ms, Position(*place))
             bar.advance(len(rows))
             done_ms = tick_ms
     except KeyboardInterrupt:

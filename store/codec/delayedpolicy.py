@@ -39,6 +39,12 @@ class IndexRules:
 DEFAULT_RULES = IndexRules()
 
 
+def default_tick_ms(granularity_ms: int) -> int:
+    """Return the tick for who names none: 1 s, more whole seconds where a partition would have too many, less in a narrow one."""
+    seconds = max(1, -(-granularity_ms // (SLOTS_MAX * 1000)))
+    return min(seconds * 1000, granularity_ms)
+
+
 def parse_width_ms(text: str) -> int:
     """Parse ``30s``, ``5m``, ``1h``, ``3d``, ``2w`` or ``500ms`` to milliseconds; raises InvalidValue.
 

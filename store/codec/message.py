@@ -175,6 +175,15 @@ def seed_delayed_ms(metadata: MessageMetadata) -> int | None:
     return None
 
 
+def deliver_at_ms(metadata: MessageMetadata) -> int:
+    """When a message is to be delivered, ms since 1970; 0: at once. ``delayed_ms`` of the first proposal counts from publishing."""
+    if metadata.deliver_at_time:
+        return metadata.deliver_at_time
+    delay_ms = seed_delayed_ms(metadata) or 0
+    at_ms = metadata.publish_time + delay_ms
+    return at_ms if delay_ms > 0 and at_ms < 2**63 else 0
+
+
 def _cut(where: str, expected: int, found: int) -> EntryCorrupt:
     return EntryCorrupt(
         f"{where}: the entry has {found} bytes, its framing asks for {expected}",

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.codec.cursor import CursorInfo, CursorState
 from store.codec.delayedindex import Array, DelayedRows, join_rows
+from store.codec.message import decode_message_entry, deliver_at_ms
+from store.codec.rocksvalue import NodeStat
 from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
 from store.delayedindexes import Part
+from store.errors import Corrupt, NotFound
 from store.extent import Intervals, iter_ledger_parts
 from store.ledgers import EntryReader
 from store.names import Position
@@ -18,6 +22,9 @@ from store.topics import Topic
 
 if TYPE_CHECKING:
     from store.scan.entries import Places
+
+
+_ONE_BY_ONE_MAX = 1000
 
 
 class DelayScan:
@@ -41,11 +48,9 @@ class DelayScan:
 
     def take(self, places: Places) -> DelayedRows:
         """Return the delayed messages among the entries at PLACES, read here; note what is damaged."""
-        from store.scan.delays import due_times
-
         batch = self.entry_scan.without_damaged(self.entry_scan.read_places(places), places)
         self.entries += len(batch)
-        due = due_times(batch)
+        due = batch.rows["deliver_at_ms"]
         chosen = due > 0
         return DelayedRows(due[chosen], batch.ledger_ids[chosen], batch.entry_ids[chosen])
 
@@ -59,6 +64,27 @@ class DelayScan:
             return found
         self.entries -= len(again)
         return join_rows([found, self.take(places.take(again))])
+
+
+def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, int], int]:
+    """Return (ledger id, entry id) → the time that the entry itself asks for, in ms; entries that are lost or damaged have none.
+
+    Few are read one by one, without what compiles kernels.
+    """
+    places = list(zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
+    if len(places) > _ONE_BY_ONE_MAX:
+        scan = DelayScan(reader, ((ledger_id, entry_id, entry_id) for ledger_id, entry_id in sorted(places)))
+        found = join_rows([rows for _, rows in read_delayed([scan])])
+        columns = zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), found.times_ms.tolist(), strict=True)
+        return {(ledger_id, entry_id): time_ms for ledger_id, entry_id, time_ms in columns}
+    times = {}
+    for place in places:
+        try:
+            header = decode_message_entry(reader.read(*place).payload, f"{place[0]}:{place[1]}")
+        except (Corrupt, NotFound):
+            continue
+        times[place] = deliver_at_ms(header.metadata)
+    return times
 
 
 def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, DelayedRows]]:
@@ -88,6 +114,13 @@ def candidates(reader: EntryReader, topic: Topic) -> list[Cursor]:
     """Return the cursors of TOPIC that may delay: all but the broker's own. Whether one is Shared is written nowhere at rest."""
     names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_candidate(name))
     return [read_cursor(reader.txn, reader, topic, name) for name in names]
+
+
+def cursor_of_nobody(topic: Topic) -> Cursor:
+    """Return what a subscription created at the beginning of TOPIC would be: everything waits. Its name is empty."""
+    state = CursorState(topic.first_position)
+    stat = NodeStat(0, 0, 0, 0, False)
+    return Cursor(topic.name, "", stat, CursorInfo(-1), state, "none")
 
 
 def is_candidate(cursor: str) -> bool:

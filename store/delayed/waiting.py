@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from store.codec.delayedindex import DelayedRows
+import numpy as np
+
+from store.codec.delayedindex import DelayedRows, join_rows, no_rows, sorted_rows
 from store.codec.delayedpolicy import IndexRules
 from store.cursors import Cursor
 from store.delayed.backlog import DelayScan, intervals_of, parts_of, read_delayed
@@ -35,7 +37,7 @@ class Waiting:
     """What waits. ``index``: None when the topic's entries were read instead. ``loads``: by time."""
 
     topic: str
-    subscription: str
+    subscription: str  # empty: the topic has none
     rules: IndexRules
     source: Source
     loads: tuple[Load, ...]
@@ -83,6 +85,35 @@ class Waiting:
         early = self.source.load(first.start_ms, first.start_ms + first.width_ms)
         late = self.source.load(last.start_ms, min(last.start_ms + last.width_ms, _MOST))
         return int(early.times_ms[0]), int(late.times_ms[-1])
+
+
+@dataclass(slots=True)
+class AtOnce:
+    """A source whose messages are all due at ``at_ms``, in the order of the topic: 24 bytes a message in memory once they are asked for."""
+
+    waiting: Waiting
+    at_ms: int
+    _rows: DelayedRows | None = None
+
+    def load(self, start_ms: int, end_ms: int) -> DelayedRows:
+        """Return all of them where AT_MS lies in that time."""
+        if not start_ms <= self.at_ms < end_ms:
+            return no_rows()
+        if self._rows is None:
+            rows = join_rows(list(self.waiting.iter_rows(_LEAST, _MOST)))
+            self._rows = sorted_rows(np.full(len(rows), self.at_ms), rows.ledger_ids, rows.entry_ids)
+        return self._rows
+
+    def next_time_ms(self, start_ms: int) -> int | None:
+        """Return AT_MS unless START_MS is behind it."""
+        return self.at_ms if start_ms <= self.at_ms else None
+
+
+def without_delay(waiting: Waiting, at_ms: int) -> Waiting:
+    """Return what WAITING waits for where delayed delivery is disabled: a broker gives it all at AT_MS."""
+    width_ms = waiting.rules.granularity_ms
+    load = Load(at_ms // width_ms * width_ms, width_ms, waiting.messages)
+    return replace(waiting, source=AtOnce(waiting, at_ms), loads=(load,) if load.messages else ())
 
 
 def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Waiting:

@@ -31,6 +31,7 @@ HAS_BROKER_TIME = 128
 UNVERIFIED = 256  # digest not checked: switched off, or a type that cannot be checked here (HMAC, DUMMY)
 COMPRESSED = 512
 NULL_VALUE = 1024
+_LONG_MAX = 2**63 - 1
 
 RECORD = np.dtype(
     [
@@ -116,6 +117,7 @@ def _read_metadata(data, at, end, out):
     """Walk one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
     publish = False
     producer = False
+    delay_ms = np.int64(0)
     while at < end:
         tag, at = _varint(data, at, end)
         if at < 0:
@@ -144,6 +146,8 @@ def _read_metadata(data, at, end, out):
                 out.flags |= CHUNK
             elif number == 25 and value != 0:
                 out.flags |= NULL_VALUE
+            elif number == 18:  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
+                delay_ms = np.int64(value)
             elif number == 0:
                 return False
         else:
@@ -156,6 +160,8 @@ def _read_metadata(data, at, end, out):
             at = _skip(data, at, end, wire)
             if at < 0:
                 return False
+    if delay_ms > 0 and out.deliver_at_ms == 0 and 0 <= out.publish_ms <= _LONG_MAX - delay_ms:
+        out.deliver_at_ms = out.publish_ms + delay_ms
     return publish and producer and at == end
 
 
