@@ -17,6 +17,8 @@ EntryId = NewType("EntryId", int)
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
 LONG_MAX = 2**63 - 1
+_INT_MAX = 2**31 - 1
+_INT_DIGITS = 10
 
 
 _UNCHANGED = re.compile(r"[A-Za-z0-9._*-]*")
@@ -28,7 +30,10 @@ def encode_name(name: str) -> str:
         return name
     from urllib.parse import quote_plus  # 2 ms, and few names need it
 
-    return quote_plus(name, safe="*").replace("~", "%7E")
+    try:
+        return quote_plus(name, safe="*").replace("~", "%7E")
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{name!r} is not Unicode", hint="names are UTF-8", value=name) from error
 
 
 def decode_name(component: str) -> str:
@@ -153,9 +158,12 @@ class TopicName:
 
     @property
     def partition_index(self) -> int:
-        """The number behind the last ``-partition-``, or −1."""
+        """The number behind the last ``-partition-``, or −1, also for what no Java int holds (upstream TopicName)."""
         _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
-        return int(number) if found and number.isascii() and number.isdigit() else -1
+        if not found or not number.isascii() or not number.isdigit() or len(number.lstrip("0")) > _INT_DIGITS:
+            return -1
+        index = int(number.lstrip("0") or "0")
+        return index if index <= _INT_MAX else -1
 
     @property
     def base(self) -> TopicName:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from store.codec.rocksvalue import NodeStat
-from store.errors import IndexCorrupt, PathNotFound
+from store.errors import IndexCorrupt, InvalidValue, PathNotFound
 from store.meta import Txn
 
 _HEADER = struct.Struct(">Bqqqq")
@@ -39,13 +39,25 @@ class Node(NamedTuple):
 
 
 def tree_key(path: str) -> bytes:
-    """Return the LMDB key of the metadata PATH."""
-    raw = path.encode()
+    """Return the LMDB key of the metadata PATH; raises InvalidValue for one that is too long or not Unicode."""
+    raw = _encoded(path)
     if len(raw) <= _KEY_MAX_BYTES:
         return raw
+    if len(raw) > PATH_MAX_BYTES:
+        raise InvalidValue(
+            f"a metadata path of {len(raw)} bytes, at most {PATH_MAX_BYTES} are possible: {path[:100]}…",
+            hint="name what is there, or something shorter",
+        )
     from hashlib import sha256  # 2 ms; hardly any path is so long
 
     return raw[:_KEY_HEAD_BYTES] + b"\xff" + sha256(raw).digest()
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        return path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{path!r} is not Unicode", hint="metadata paths are UTF-8", value=path) from error
 
 
 def encode_node(node: Node) -> bytes:
@@ -108,7 +120,7 @@ def put_nodes(txn: Txn, nodes: Iterable[Node]) -> None:
 
 def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
     """Yield the nodes whose path begins with PREFIX, in path order."""
-    head = prefix.encode()[:_KEY_HEAD_BYTES]
+    head = _encoded(prefix)[:_KEY_HEAD_BYTES]
     for key, row in txn.items("tree", head):
         node = decode_node(key, row)
         if node.path.startswith(prefix):
@@ -118,7 +130,7 @@ def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
 def iter_children(txn: Txn, path: str) -> Iterator[str]:
     """Yield the names directly below PATH in order; intermediate nodes need no key of their own."""
     prefix = path.rstrip("/") + "/"
-    raw = prefix.encode()
+    raw = _encoded(prefix)
     if len(raw) > _KEY_HEAD_BYTES:
         yield from dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
         return

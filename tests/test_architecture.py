@@ -67,6 +67,8 @@ RANKS = {
     "names": 0,
     "timespec": 0,
     "counted": 0,
+    "given": 0,
+    "secrets": 0,
     "proto": 0,
     "codec": 1,
     "atomic": 2,

@@ -7,7 +7,9 @@ import inspect
 import json
 import os
 import random
+import shutil
 import signal
+import subprocess
 from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ import pytest
 
 from bench.measuring import ADMIN
 from bench.memory import watch
+from pulsar_admin.cli import run
 from store.codec.brokerentry import split_broker_entry
 from store.codec.message import decode_message_entry
 from store.dump import files as dump_files
@@ -28,7 +31,7 @@ from store.dump import source as dump_source
 from store.dump import tables
 from store.dump.job import Dumped, DumpOptions, dump_text
 from store.dump.parquet import write_apart
-from store.errors import DiskFull
+from store.errors import AlreadyExists, DiskFull
 from store.ledgers import open_reader
 from store.meta import create_store, open_store
 from store.names import parse_topic
@@ -545,3 +548,199 @@ def test_a_value_column_in_parquet(cli: Cli, tmp_path: Path) -> None:
     assert [json.loads(text) for text in table["value"].to_pylist()] == [row["value"] for row in shapes.sent("plain")]
     assert table["schemaVersion"].to_pylist() == [0] * 4
     assert "payload" not in table.column_names
+
+
+# -- several at once, and halves --------------------------------------------------------------------------------------
+
+
+def _dumping(store: Path, target: Path, *options: str) -> subprocess.Popen[str]:
+    command = [ADMIN, "--store", store, "topics", "dump", "--all-topics", "--directory", target, "-q", "-o", "json"]
+    return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_dumps_into_one_directory(tmp_path: Path) -> None:
+    """One writes it whole; the other touches nothing and says why."""
+    store = imported("small", "clean")
+    target = tmp_path / "d"
+    both = [_dumping(store, target) for _ in range(2)]
+    answers = [process.communicate() for process in both]
+    codes = sorted(process.returncode for process in both)
+    assert codes[0] == 0, answers
+    assert codes[1] in (3, 4), answers  # the other was still writing, or had finished
+    (report,) = [json.loads(out) for out, _ in answers if out]
+    manifest = json.loads((target / "_manifest.json").read_text())
+    there = {str(path.relative_to(target)) for path in target.rglob("part-*")}
+    assert there == {row["path"] for row in manifest["files"]}
+    assert len(there) == report["files"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".unfinished")] == []
+    assert not (target / ".lock").exists()
+
+
+def test_a_dump_leaves_the_directory_of_another_alone(cli: Cli, tmp_path: Path) -> None:
+    """While the one holds the lock, nothing of it is removed; when it is gone, what it left is."""
+    target = tmp_path / "d"
+    store = imported("small", "clean")
+    kept = tmp_path / "d.unfinished" / "part"
+
+    def attack() -> None:
+        with dump_files.DumpDirectory(target, "jsonl", "publish", "entries"):
+            kept.write_bytes(b"x")
+            done = cli("--store", store, "topics", "dump", "--all-topics", "--directory", target)
+            assert done.exit_code == 4, done.stderr
+            assert kept.read_bytes() == b"x"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attack()
+    assert not (tmp_path / "d.unfinished").exists()
+    (tmp_path / "d.unfinished" / "left").mkdir(parents=True)
+    (tmp_path / "d.unfinished" / "left" / "part-00000.jsonl").write_bytes(b"{}\n")
+    assert cli("--store", store, "topics", "dump", "--all-topics", "--directory", target).exit_code == 0
+    assert not (target / "left").exists()
+
+
+def test_a_dump_that_another_finished_first(tmp_path: Path) -> None:
+    target = tmp_path / "d"
+    with pytest.raises(AlreadyExists), dump_files.DumpDirectory(target, "jsonl", "publish", "entries"):
+        target.mkdir()
+    assert list(target.iterdir()) == []
+    assert not (tmp_path / "d.unfinished").exists()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])
+def test_what_is_dumped_is_nobody_elses(umask: int, cli: Cli, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        store = imported("small", "clean")
+        for form in ("parquet", "jsonl"):
+            assert cli(
+                "--store", store, "topics", "dump", "--all-topics", "--directory", tmp_path / form, "--format", form
+            ).exit_code in (0, 1)
+    finally:
+        os.umask(before)
+    for path in [tmp_path / "parquet", tmp_path / "jsonl", *tmp_path.rglob("*/**/*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.fixture(scope="module")
+def both_forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both formats of a dump of entries, to be copied."""
+    folder = tmp_path_factory.mktemp("dumped")
+    store = make_store(folder / "store", {"public/default/t": MadeTopic([[Made(START_MS + n) for n in range(40)]])})
+    for form in ("parquet", "jsonl"):
+        options = ["--level", "entries", "--format", form, "--directory", str(folder / form), "-q"]
+        assert run(["--store", str(store), "topics", "dump", "--all-topics", *options]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+@pytest.mark.parametrize("damage", ["no manifest", "fewer rows", "a number", "deep", "infinite", "not JSON"])
+def test_half_a_dump_is_not_loaded(form: str, damage: str, both_forms: Path, cli: Cli, tmp_path: Path) -> None:
+    shutil.copytree(both_forms / form, tmp_path / "d")
+    manifest = tmp_path / "d" / "_manifest.json"
+    fields = json.loads(manifest.read_text())
+    texts = {
+        "a number": b'{"files": [{"path": "x", "rows": true}]}',
+        "deep": b"[" * 100_000,
+        "infinite": json.dumps({**fields, "dump": float("inf")}).encode(),
+        "not JSON": b"\xff\xfe",
+    }
+    if damage == "no manifest":
+        manifest.unlink()
+    elif damage == "fewer rows":
+        fields["files"][0]["rows"] += 1
+        manifest.write_text(json.dumps(fields))
+    else:
+        manifest.write_bytes(texts[damage])
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    for dry in (("--dry-run",), ()):
+        done = cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d", *dry)
+        assert done.exit_code == 6, done.stderr
+        assert "manifest" in done.stderr
+    with open_store(tmp_path / "s") as store, store.read() as txn:
+        assert txn.count("tree") == txn.count("changes") == 0
+
+
+ROW = {"topic": "persistent://public/default/t", "ledgerId": 1, "entryId": 0, "payload": "eA=="}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ledgerId": 1.9},
+        {"ledgerId": True},
+        {"ledgerId": "1"},
+        {"ledgerId": -1},
+        {"ledgerId": 2**63},
+        {"ledgerId": 10**400},
+        {"entryId": float("inf")},
+        {"entryId": float("nan")},
+        {"entryId": None},
+        {"messages": 2**31},
+        {"messages": 0.5},
+        {"ledgerTimestamp": [1]},
+        {"ledgerTimestamp": 1e300},
+        {"payload": "ü"},
+        {"payload": 5},
+        {"payload": "eA="},
+        {"sha1": 5},
+        {"topic": None},
+        {"topic": ["a"]},
+        {"topic": "\ud800"},
+        {"topic": "persistent://public/default/" + "x" * 100_000},
+        {"topic": "persistent://public/default/t-partition-" + "1" * 4300},
+        {"more": "\udfff"},
+        {"more": [[[]] * 3] * 30},
+        {"topic": "persistent://public/default/x\0y"},
+    ],
+)
+def test_rows_that_no_dump_has(changed: dict[str, Any], cli: Cli, tmp_path: Path) -> None:
+    """Refused, or loaded under the very name and ids that stand there: never as others, never as a bug."""
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    row = {**ROW, **changed}
+    (tmp_path / "d.jsonl").write_text(json.dumps(row) + "\n")
+    done = cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.jsonl")
+    with open_store(tmp_path / "s") as store, store.read() as txn:
+        if done.exit_code:
+            assert done.exit_code in (2, 6), done.stderr
+            assert txn.count("tree") == txn.count("changes") == 0
+        else:
+            assert read_topic(txn, parse_topic(row["topic"])).number_of_entries == 1
+            assert changed.keys() <= {"topic", "more"}
+
+
+def test_rows_as_deep_as_the_stack(cli: Cli, tmp_path: Path) -> None:
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    (tmp_path / "d.jsonl").write_text(json.dumps(ROW)[:-1] + ', "more": ' + "[" * 50_000 + "]" * 50_000 + "}\n")
+    assert cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.jsonl").exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("ledgerId", pa.array(["1"])),
+        ("ledgerId", pa.array([1.5])),
+        ("ledgerId", pa.array([2**63], pa.uint64())),
+        ("entryId", pa.array([-1], pa.int64())),
+        ("messages", pa.array([[1]])),
+        ("payload", pa.array(["text"])),
+        ("payload", pa.array([b"x"]).dictionary_encode()),
+        ("sha1", pa.array([b"short"])),
+        ("sha1", pa.array([None], pa.binary(20))),
+        ("ledgerTimestamp", pa.array([True])),
+    ],
+)
+def test_parquet_of_other_types(name: str, column: pa.Array, cli: Cli, tmp_path: Path) -> None:
+    columns = {"ledgerId": pa.array([1]), "entryId": pa.array([0]), "payload": pa.array([b"x"]), name: column}
+    table = pa.table(columns).replace_schema_metadata({"topic": "persistent://public/default/t"})
+    pq.write_table(table, tmp_path / "d.parquet")
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    done = cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet")
+    assert done.exit_code in (2, 6), done.stderr
+
+
+def test_parquet_of_a_topic_that_is_no_text(cli: Cli, tmp_path: Path) -> None:
+    table = pa.table({"ledgerId": [1], "entryId": [0], "payload": [b"x"]}).replace_schema_metadata({"topic": b"\xff"})
+    pq.write_table(table, tmp_path / "d.parquet")
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    assert cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet").exit_code == 6

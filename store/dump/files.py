@@ -1,15 +1,18 @@
 """A directory of dumped files: ``topic=…/day=…/part-N``, written in the background, complete when it has its manifest.
 
 Partition directories are Hive's, so that Spark, DuckDB and pyarrow read ``topic`` and ``day`` as columns. A directory that does not
-have its name yet (``.unfinished``) was given up; the finished one has a manifest with every file and its rows.
+have its name yet (``.unfinished``) is being written, by who holds its lock, or was given up; the finished one has a manifest with
+every file and its rows. Payloads are nobody else's: files are 0600, directories 0700.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -18,16 +21,26 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from store.atomic import create_directory, create_file, remove_tree, rename, replace_file
+from store.atomic import (
+    create_directory,
+    create_file,
+    open_lock_file,
+    remove_file,
+    remove_tree,
+    rename,
+    replace_file,
+)
 from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
 from store.dump.tables import day_name, json_text, split_by_day
-from store.errors import AlreadyExists
+from store.errors import AlreadyExists, NotFound, SourceBusy
 from store.scan.memory import give_back
 from store.search import Clock
 
 Format = Literal["parquet", "jsonl"]
 
 MANIFEST = "_manifest.json"
+LOCK = ".lock"
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 OPEN_FILES_MAX = 64
 GROUP_BYTES = 32 << 20
 PENDING_BYTES = 128 << 20
@@ -65,7 +78,7 @@ class _Open:
         self._large = large
         self._path = path
         self._schema = named_schema(schema, topic)
-        self._file = self._stack.enter_context(create_file(path))
+        self._file = self._stack.enter_context(create_file(path, mode=PRIVATE_FILE))
         self.rows = 0
         self._parquet: Any = None  # Any: pyarrow has no types
         if form == "parquet" and not large:
@@ -96,9 +109,9 @@ class DumpDirectory:
     """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
 
     def __init__(self, path: Path, form: Format, clock: Clock, level: str) -> None:
-        if path.exists() or path.is_symlink():
-            raise AlreadyExists(f"{path} exists", hint="name a new directory", path=str(path))
+        _check_new(path)
         self._path = path
+        self._lock: int | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
         self._form: Format = form
         self._clock: Clock = clock
@@ -168,8 +181,8 @@ class DumpDirectory:
 
     def _write(self, part: _Part, table: pa.Table, *, large: bool) -> None:
         if part.file is None:
-            create_directory(part.directory.parent, exist_ok=True)
-            create_directory(part.directory, exist_ok=True)
+            create_directory(part.directory.parent, exist_ok=True, mode=PRIVATE_DIRECTORY)
+            create_directory(part.directory, exist_ok=True, mode=PRIVATE_DIRECTORY)
             name = f"part-{part.number:05d}.{self._form}"
             part.file = _Open(part.directory / name, table.schema, part.topic, self._form, large=large)
             self._files.append({"path": str((part.directory / name).relative_to(self._unfinished)), "rows": 0})
@@ -187,8 +200,10 @@ class DumpDirectory:
         self.bytes += path.stat().st_size
 
     def __enter__(self) -> DumpDirectory:
-        remove_tree(self._unfinished)
-        create_directory(self._unfinished)
+        self._lock = _take_lock(self._path, self._unfinished)
+        for left in self._unfinished.iterdir():  # of a dump that was killed
+            if left.name != LOCK:
+                remove_tree(left) if left.is_dir() and not left.is_symlink() else remove_file(left)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -208,12 +223,53 @@ class DumpDirectory:
         self._wait()
         self._pool.shutdown()
         manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": self._files}
-        replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")
+        replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n", mode=PRIVATE_FILE)
+        _check_new(self._path)
         rename(self._unfinished, self._path)
+        remove_file(self._path / LOCK)  # not before: until it has its name, nobody else may write there
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _give_up(self, error: BaseException) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for part in self._parts.values():
             if part.file is not None:
                 part.file.abandon(error)
-        remove_tree(self._unfinished)
+        if self._lock is not None:
+            remove_tree(self._unfinished)
+            self._release()
+
+
+def _check_new(path: Path) -> None:
+    if path.exists() or path.is_symlink():
+        raise AlreadyExists(f"{path} exists", hint="name a new directory", path=str(path))
+
+
+def _take_lock(path: Path, unfinished: Path) -> int:
+    """Make the directory UNFINISHED, which becomes PATH, ours, and return the descriptor that holds its lock.
+
+    Raises SourceBusy while another process writes there, AlreadyExists when it finished first.
+    """
+    while True:
+        _check_new(path)
+        create_directory(unfinished, exist_ok=True, mode=PRIVATE_DIRECTORY)
+        with suppress(NotFound):  # who held the lock gave up, and its directory went
+            descriptor = open_lock_file(unfinished / LOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), os.stat(unfinished / LOCK)):
+                    return descriptor
+            except BlockingIOError as error:
+                os.close(descriptor)
+                raise SourceBusy(
+                    f"another process is dumping to {path}",
+                    hint="wait for it, or name another directory",
+                    path=str(path),
+                ) from error
+            except FileNotFoundError:
+                pass  # it has its name already, or was given up: look again
+            os.close(descriptor)

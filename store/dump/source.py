@@ -5,7 +5,6 @@ The days of a topic are files of their own; a skewed clock scatters neighbours o
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from store.dump.files import MANIFEST
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
+from store.given import integer, json_object, text
 from store.logwriter import ENTRY_MAX_BYTES
 from store.scan.sha1 import sha1_spans
 
@@ -31,6 +31,7 @@ Json = dict[str, Any]  # Any: JSON values
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 16 << 20
 _BESIDE_BYTES_MAX = 1 << 20  # of a row, beside its payload
+_LINE_BYTES_MAX = (ENTRY_MAX_BYTES + 3 * _BESIDE_BYTES_MAX) * 4 // 3  # its payload is in base64
 _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
 
@@ -96,48 +97,68 @@ class Source:
 
 def _directory_topics(path: Path) -> Iterator[tuple[str, Iterator[EntryRows]]]:
     files = _complete_files(path)
-    if not files:
-        raise NotFound(f"{path} holds no dump", hint="make one with: pulsar-admin topics dump", path=str(path))
     for _, group in groupby(files, key=lambda file: file.relative_to(path).parts[0]):
         listed = list(group)
         streams: list[Iterator[EntryRows]] = []
         rows = max(256, BATCH_ROWS // len({file.parent for file in listed}))
         for _, parts in groupby(listed, key=lambda file: file.parent):
-            streams.append(_iter_files(list(parts), rows))
+            streams.append(_iter_files({file: files[file] for file in parts}, rows))
         yield _topic_of(listed[0]), _checked(_merged(streams))
 
 
-def _complete_files(path: Path) -> list[Path]:
-    """Return the part files in order of topic, day and number; raises Corrupt when the manifest knows others."""
+def _complete_files(path: Path) -> dict[Path, int]:
+    """Return the rows of the part files, in order of topic, day and number, as the manifest has them.
+
+    Raises Corrupt without a manifest, which is written last, and when it knows other files.
+    """
     found = sorted(file for kind in ("parquet", "jsonl") for file in path.rglob(f"part-*.{kind}"))
     manifest = path / MANIFEST
+    if not found and not manifest.exists():
+        raise NotFound(f"{path} holds no dump", hint="make one with: pulsar-admin topics dump", path=str(path))
     if not manifest.is_file():
-        return found
-    try:
-        rows = {path / row["path"]: int(row["rows"]) for row in json.loads(manifest.read_bytes())["files"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(str(manifest), str(error)) from error
+        raise Corrupt(
+            f"{path}: a dump without {MANIFEST}: it is unfinished, or a part of one",
+            hint="make the dump again; a single file of it can be loaded by its name",
+            path=str(path),
+        )
+    rows = _manifest_rows(path, manifest)
     if set(rows) != set(found):
         odd = sorted(set(rows) ^ set(found))[0]
         state = "is missing" if odd in rows else "is not in its manifest"
         raise _damaged(str(path), f"it is not whole: {odd} {state}")
-    return found
+    return {file: rows[file] for file in found}
 
 
-def _iter_files(files: list[Path], rows: int) -> Iterator[EntryRows]:
-    for file in files:
-        if file.suffix == ".parquet":
-            yield from _iter_parquet(file, rows)
-        else:
-            with open(file, "rb") as stream:
-                yield from _iter_json(_json_objects(stream, str(file)), str(file))
+def _manifest_rows(path: Path, manifest: Path) -> dict[Path, int]:
+    try:
+        fields = json_object(manifest.read_bytes())
+        rows = {path / text(row["path"], "path"): integer(row["rows"], "rows") for row in fields["files"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(str(manifest), str(error)) from error
+    return rows
+
+
+def _iter_files(files: dict[Path, int], rows: int) -> Iterator[EntryRows]:
+    """Yield the entries of FILES; raises Corrupt for one that has not as many as the manifest says."""
+    for file, expected in files.items():
+        found = 0
+        for batch in _iter_parquet(file, rows) if file.suffix == ".parquet" else _iter_json_file(file):
+            found += len(batch)
+            yield batch
+        if found != expected:
+            raise _damaged(str(file), f"it has {found} rows, its manifest says {expected}")
+
+
+def _iter_json_file(file: Path) -> Iterator[EntryRows]:
+    with open(file, "rb") as stream:
+        yield from _iter_json(_json_objects(stream, str(file)), str(file))
 
 
 def _topic_of(file: Path) -> str:
     if file.suffix == ".parquet":
         return _parquet_topic(file)
     with open(file, "rb") as stream:
-        return str(_parse_line(stream.readline(), f"{file}, line 1")["topic"])
+        return text(_parse_line(stream.readline(), f"{file}, line 1")["topic"], "topic")
 
 
 def _merged(streams: list[Iterator[EntryRows]]) -> Iterator[EntryRows]:
@@ -186,8 +207,12 @@ def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
         ledgers = np.append(last[0], rows.ledger_ids)
         entries = np.append(last[1], rows.entry_ids)
         wrong = (ledgers[1:] < ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (entries[1:] <= entries[:-1]))
-        if wrong.any() or (rows.entry_ids < 0).any():
-            at = int(np.flatnonzero(wrong | (rows.entry_ids < 0))[0])
+        negative = (rows.ledger_ids < 0) | (rows.entry_ids < 0) | (rows.messages < 0) | (rows.closed_ms < 0)
+        if negative.any():
+            at = int(np.flatnonzero(negative)[0])
+            raise _damaged(rows.where, f"entry {rows.ledger_ids[at]}:{rows.entry_ids[at]} has a negative number")
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
             position = f"{rows.ledger_ids[at]}:{rows.entry_ids[at]}"
             raise _damaged(rows.where, f"entry {position} is there twice or out of order")
         last = (int(ledgers[-1]), int(entries[-1]))
@@ -201,10 +226,13 @@ def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
 def _parquet_topic(file: Path) -> str:
     try:
         metadata = pq.read_schema(file).metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise _damaged(str(file), str(error)) from error
     if b"topic" in metadata:
-        return str(metadata[b"topic"].decode())
+        try:
+            return str(metadata[b"topic"].decode())
+        except UnicodeDecodeError as error:
+            raise _damaged(str(file), f"its topic is not UTF-8: {error}") from error
     named = [part for part in file.parts if part.startswith("topic=")]
     if not named:
         raise _damaged(str(file), "it names no topic")
@@ -216,6 +244,7 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
         with pq.ParquetFile(file, page_checksum_verification=True) as opened:
             names = opened.schema_arrow.names
             _check_columns(names, str(file))
+            _check_types(opened.schema_arrow, str(file))
             columns = [name for name in _COLUMNS if name in names]
             for index in range(opened.num_row_groups):
                 group = opened.metadata.row_group(index)
@@ -224,7 +253,7 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
                 count = min(rows, max(BATCH_BYTES // max(row_bytes, 1), 1))
                 batches = opened.iter_batches(count, row_groups=[index], columns=columns)
                 yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise _damaged(str(file), str(error)) from error
 
 
@@ -247,10 +276,26 @@ def _check_columns(names: Iterable[str], where: str) -> None:
         )
 
 
+def _check_types(schema: pa.Schema, where: str) -> None:
+    """Refuse columns of other types than a dump's: their buffers would be read as something else."""
+    for field in schema:
+        known = pa.types.is_integer(field.type)
+        if field.name == "payload":
+            known = pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
+        elif field.name == "sha1":
+            known = field.type == pa.binary(20)
+        if field.name in _COLUMNS and not known:
+            raise InvalidValue(
+                f"{where} is no dump of entries: its column {field.name} is of type {field.type}",
+                hint="make one with: pulsar-admin topics dump --level entries",
+                path=where,
+            )
+
+
 def _rows_of(batch: pa.RecordBatch, where: str) -> EntryRows:
     payload = batch.column("payload")
-    if any(batch.column(name).null_count for name in _NEEDED):
-        raise _damaged(where, "a position or payload is null")
+    if any(batch.column(name).null_count for name in (*_NEEDED, *({"sha1"} & {*batch.schema.names}))):
+        raise _damaged(where, "a position, payload or digest is null")
     _, offset_buffer, data_buffer = payload.buffers()
     wide = pa.types.is_large_binary(payload.type)
     offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)[payload.offset :][: len(payload) + 1]
@@ -279,25 +324,26 @@ def _rows_of(batch: pa.RecordBatch, where: str) -> EntryRows:
 def _integers(batch: pa.RecordBatch, name: str, default: int) -> Array:
     if name not in batch.schema.names:
         return np.full(len(batch), default, np.int64)
-    values: Array = batch.column(name).fill_null(default).to_numpy(zero_copy_only=False).astype(np.int64)
+    values: Array = batch.column(name).cast(pa.int64()).fill_null(default).to_numpy(zero_copy_only=False)
     return values
 
 
 # -- JSON lines -------------------------------------------------------------------------------------------------------
 
 
-def _json_topics(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Iterator[EntryRows]]]:
+def _json_topics(stream: IO[bytes], where: str) -> Iterator[tuple[str, Iterator[EntryRows]]]:
     seen: set[str] = set()
-    for topic, group in groupby(_json_objects(stream, where), key=lambda row: str(row[1]["topic"])):
+    for topic, group in groupby(_json_objects(stream, where), key=lambda row: text(row[1]["topic"], "topic")):
         if topic in seen:
             raise InvalidValue(f"{where}: the entries of {topic} are not together", hint="sort the lines by topic")
         seen.add(topic)
         yield topic, _checked(_iter_json(group, where))
 
 
-def _json_objects(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Json]]:
+def _json_objects(stream: IO[bytes], where: str) -> Iterator[tuple[str, Json]]:
     """Yield (file and line, object) of every line that has text."""
-    for number, line in enumerate(stream, 1):
+    # A longer line is refused before the rest of it is in memory.
+    for number, line in enumerate(iter(lambda: stream.readline(_LINE_BYTES_MAX), b""), 1):
         at = f"{where}, line {number}"
         _check_entry(len(line) * 3 // 4, at)  # base64
         if line.strip():
@@ -306,11 +352,10 @@ def _json_objects(stream: Iterable[bytes], where: str) -> Iterator[tuple[str, Js
 
 def _parse_line(line: bytes, where: str) -> Json:
     try:
-        row = json.loads(line)
+        row = json_object(line)
+        text(row.get("topic"), "topic")
     except ValueError as error:
-        raise _damaged(where, str(error)) from error
-    if not isinstance(row, dict) or "topic" not in row:
-        raise _damaged(where, "it is no row of a dump")
+        raise _damaged(where, f"it is no row of a dump: {error}") from error
     _check_columns(row, where)
     return row
 
@@ -333,8 +378,12 @@ def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
 
     try:
         payload = b64decode(row["payload"], validate=True)
-        found = (int(row["ledgerId"]), int(row["entryId"]), int(row.get("messages", 1)))
-        closed_ms = int(row.get("ledgerTimestamp") or 0)
+        found = (
+            integer(row["ledgerId"], "ledgerId"),
+            integer(row["entryId"], "entryId"),
+            integer(row.get("messages", 1), "messages", high=2**31 - 1),
+        )
+        closed_ms = integer(row.get("ledgerTimestamp") or 0, "ledgerTimestamp")
     except (ValueError, TypeError, Base64Error) as error:
         raise _damaged(where, str(error)) from error
     digest = sha1(payload, usedforsecurity=False).hexdigest()

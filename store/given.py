@@ -1,0 +1,96 @@
+"""Values in text and files that others give us (plans, settings, resets, dumps): bounded before they are believed.
+
+Python's own readers take more than a file of ours can mean: infinities, numbers of thousands of digits, halves of surrogate pairs,
+digits of every script, nesting as deep as the stack.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from store.names import LONG_MAX
+
+DEPTH_MAX = 40
+"""How deep lists and objects may lie in each other; the deepest of ours, a plan's report, has 8."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_DIGITS = re.compile("[0-9]{1,19}")
+
+
+def json_value(data: bytes) -> Any:  # Any: a JSON value
+    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is no finite number."""
+    try:
+        value = json.loads(data.decode(), parse_float=_finite, parse_constant=_finite)
+    except RecursionError as error:
+        raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep") from error
+    # Few documents have so many brackets or any surrogate: walking through the rest would cost as much as reading them.
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX or _SURROGATE.search(data):
+        _check(value)
+    return value
+
+
+def json_object(data: bytes) -> dict[str, Any]:  # Any: JSON values
+    """Return the JSON object in DATA; raises ValueError as ``json_value`` does, and for another value."""
+    value = json_value(data)
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, found {kind_of(value)}")
+    return value
+
+
+def kind_of(value: object) -> str:
+    """Return what JSON calls the kind of VALUE."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    names: dict[type, str] = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def integer(value: object, what: str, low: int = 0, high: int = LONG_MAX) -> int:
+    """Return VALUE when it is a whole number from LOW to HIGH; raises ValueError naming WHAT. True and 1.0 are none."""
+    if type(value) is not int:
+        raise ValueError(f"{what}: expected a whole number, found {kind_of(value)}")
+    if not low <= value <= high:
+        raise ValueError(
+            f"{what}: expected {low} to {high}, found {value if abs(value) < 10**20 else 'a longer number'}"
+        )
+    return value
+
+
+def text(value: object, what: str) -> str:
+    """Return VALUE when it is a text; raises ValueError naming WHAT."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what}: expected a text, found {kind_of(value)}")
+    return value
+
+
+def parse_integer(word: str) -> int | None:
+    """Return the number that WORD is in ASCII digits; None for anything else and for more than 64 bits hold."""
+    number = int(word) if _DIGITS.fullmatch(word) else None
+    return number if number is not None and number <= LONG_MAX else None
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise ValueError(f"{word[:20]} is no number of JSON")
+    return number
+
+
+def _check(value: object) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                inner += item
+            elif isinstance(item, str):
+                item.encode()  # UnicodeEncodeError is a ValueError
+        level = inner
+        if not level:
+            return
+    raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep")
