@@ -34,7 +34,7 @@ MEANINGS: dict[int, str] = {
     REFUSED: "refused or cancelled",
     BUSY: "busy, or the plan is stale",
     NOT_FOUND: "not found (topic, subscription, ledger, or nothing matches)",
-    DAMAGED: "damaged data stopped it",
+    DAMAGED: "damaged data, or a disk that fails, stopped it",
     UNSUPPORTED: "unsupported, or a component is missing (codec, Java, key)",
     NO_ROOM: "out of disk, memory cap or map space",
     BUG: "a bug in this toolkit",
@@ -74,6 +74,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.MissingComponent: UNSUPPORTED,
     errors.EncryptedPayload: UNSUPPORTED,
     errors.DiskFull: NO_ROOM,
+    errors.DiskFailed: DAMAGED,
     errors.LimitExceeded: NO_ROOM,
 }
 
@@ -140,9 +141,13 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, "interrupted", "interrupted")
     if isinstance(error, MemoryError):
         return Failure(NO_ROOM, "out-of-memory", "out of memory", hint="lower --memory or --jobs")
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         where = error.filename or "the output"
         return Failure(NO_ROOM, errors.DiskFull.code, f"no space left writing {where}", hint="free some space")
+    if isinstance(error, OSError) and error.errno in {errno.EIO, errno.ESTALE}:
+        where = error.filename or "a file"
+        hint = "see the kernel's messages (dmesg): neither the data nor this toolkit is known to be wrong"
+        return Failure(DAMAGED, errors.DiskFailed.code, f"the disk failed at {where}: {error.strerror}", hint=hint)
     return _bug_failure(error)
 
 

@@ -2,7 +2,10 @@
 
 ``replace_file`` replaces a file atomically (temporary file beside it, fsync, rename, fsync of the directory): a crash
 leaves the old or the new content. ``create_file`` opens a new output with O_EXCL: nothing is ever overwritten.
-Operating system errors leave as ``DiskFull``, ``NotWritable`` or ``AlreadyExists`` with the path.
+Operating system errors leave as ``DiskFull``, ``NotWritable``, ``AlreadyExists`` or ``DiskFailed`` with the path.
+
+What is made is its owner's alone (0600, 0700) unless the caller says otherwise; a copy has its source's mode. ``open_regular``
+opens what was found in a directory for reading: a FIFO there does not hang.
 """
 
 from __future__ import annotations
@@ -15,11 +18,61 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from store.errors import AlreadyExists, DiskFull, NotFound, NotWritable, Refused
+from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _EXISTS = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR})
+_FAILED = frozenset({errno.EIO, errno.ESTALE})
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+
+class NotRegular(OSError):
+    """What has the name of a file is a FIFO, a device, a directory or a socket."""
+
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE_FILE) -> int:
+    """Open the regular file PATH and return its descriptor; raises OSError, ``NotRegular`` for anything else, and never waits.
+
+    Opening a FIFO waits for its other end, for ever where there is none.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotRegular(errno.EINVAL, "it is a socket, not a regular file", str(path)) from error
+        raise
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(descriptor)
+        raise NotRegular(errno.EINVAL, f"it is {_KINDS.get(kind, 'something else')}, not a regular file", str(path))
+    return descriptor
+
+
+def open_file(path: Path | str) -> BinaryIO:
+    """Open the regular file PATH for reading, unbuffered; raises what ``open_regular`` raises."""
+    return open(open_regular(path), "rb", buffering=0)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of the regular file PATH; raises what ``open_regular`` raises."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def mode_below(directory: Path) -> int:
+    """Return the mode of a new file in DIRECTORY: whom the directory lets in may read it."""
+    return PRIVATE_FILE | (stat.S_IMODE(directory.stat().st_mode) & 0o066)
 
 
 def raise_write_error(error: OSError, path: Path) -> NoReturn:
@@ -29,6 +82,16 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
     if error.errno in _FULL:
         raise DiskFull(
             f"no space left writing {path}: {reason}", hint="free some space and run the command again", **facts
+        ) from error
+    if error.errno in _FAILED:
+        raise DiskFailed(
+            f"{path}: the disk failed: {reason}",
+            hint="see the kernel's messages (dmesg); the old state stays, run the command again on a disk that works",
+            **facts,
+        ) from error
+    if isinstance(error, NotRegular):
+        raise NotWritable(
+            f"cannot write {path}: {error.strerror}", hint="move what is there out of the way", **facts
         ) from error
     if error.errno in _DENIED:
         raise NotWritable(
@@ -41,10 +104,15 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
     raise error
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left."""
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left.
+
+    MODE is by default the one of the file that is replaced, of a new one that which its directory grants.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if mode is None:
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else mode_below(path.parent)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with open(descriptor, "wb") as file:
@@ -60,7 +128,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextmanager
-def create_file(path: Path, *, mode: int = 0o644, durable: bool = True) -> Iterator[BinaryIO]:
+def create_file(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[BinaryIO]:
     """Open a new file at PATH for writing; durable when the block ends, gone when the block raises.
 
     DURABLE false leaves the disk its time: for what can be made again, such as generated data.
@@ -84,7 +152,7 @@ def create_file(path: Path, *, mode: int = 0o644, durable: bool = True) -> Itera
         raise
 
 
-def create_directory(path: Path, *, exist_ok: bool = False, mode: int = 0o755) -> None:
+def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_DIRECTORY) -> None:
     """Create the directory PATH (its parent must exist) durably; raises AlreadyExists unless EXIST_OK."""
     try:
         os.mkdir(path, mode)
@@ -110,14 +178,19 @@ def rename(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy SOURCE to the new file TARGET, durably; holes of a sparse file stay holes."""
-    with open(source, "rb", buffering=0) as reader, create_file(target) as writer:
+    """Copy SOURCE to the new file TARGET, durably, with its mode; holes of a sparse file stay holes."""
+    with open_file(source) as reader, create_file(target, mode=_mode_of_copy(reader.fileno())) as writer:
         while chunk := reader.read(1 << 20):
             if chunk.count(0) == len(chunk):
                 writer.seek(len(chunk), os.SEEK_CUR)
             else:
                 writer.write(chunk)
         writer.truncate()
+
+
+def _mode_of_copy(descriptor: int) -> int:
+    """Return who may read and write a copy: whom its source lets do so, and its owner."""
+    return PRIVATE_FILE | (stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o666)
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -179,7 +252,7 @@ def reserve_file(path: Path, size_bytes: int) -> None:
     Whoever maps a file with a hole into memory dies where the disk has no block for it.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
         try:
             if os.fstat(descriptor).st_blocks * 512 < size_bytes:
                 os.posix_fallocate(descriptor, 0, size_bytes)
@@ -191,7 +264,7 @@ def reserve_file(path: Path, size_bytes: int) -> None:
 
 def sync_file(path: Path) -> None:
     """Make the bytes of an existing file durable (for files that a library wrote)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -212,7 +285,7 @@ def sync_directory(path: Path) -> None:
 def open_lock_file(path: Path) -> int:
     """Open (creating it when missing) the file that a writer locks; returns its descriptor. Contents are kept."""
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
     except OSError as error:
         raise_write_error(error, path)
 

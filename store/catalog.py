@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from store.atomic import open_regular
 from store.errors import IndexCorrupt
 from store.meta import Txn
 
@@ -62,7 +63,7 @@ def fingerprint(descriptor: int, size_bytes: int) -> str:
 
 def file_fingerprint(path: Path, size_bytes: int) -> str:
     """Return ``fingerprint`` of the file PATH."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         return fingerprint(descriptor, size_bytes)
     finally:

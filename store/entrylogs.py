@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from store.atomic import open_regular
 from store.catalog import LogFile, find_log, fingerprint
 from store.counted import counted
 from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
@@ -88,7 +89,7 @@ class EntryFiles:
             )
         path = log.locate(self._store.path)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(path)
         except FileNotFoundError as error:
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
@@ -148,7 +149,7 @@ def path_state(log: LogFile, path: Path) -> str:
     """Return how the file of LOG is at PATH: "same", "grown" (or written to behind what was imported), "missing",
     "changed" (another file, or shorter) or "unreadable"."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError:

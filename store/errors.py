@@ -231,6 +231,12 @@ class DiskFull(StoreError):
     code = "disk-full"
 
 
+class DiskFailed(StoreError):
+    """The disk or the file system fails below us (EIO, ESTALE): neither a bug nor the data."""
+
+    code = "disk-failed"
+
+
 class LimitExceeded(StoreError):
     """Beyond a limit that protects memory: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
 

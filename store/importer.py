@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.atomic import copy_file, link_file, remove_file, rename
+from store.atomic import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
 from store.catalog import (
     METADATA_FILE_ID,
     Damage,
@@ -33,7 +33,7 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
-from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info
+from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info, writer_lock
 from store.references import index_owners
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
@@ -128,10 +128,12 @@ def import_standalone(
     started = time.monotonic()
     layout = read_standalone_layout(root)
     source = _source_fields(layout, options)
-    _begin(path, layout, source)
+    _check_target(path, layout)
     result = ImportResult(str(path), str(layout.root), checksums=options.verify)
-    _note_holder(layout, result, warn)
-    with open_store(path, writable=True, unfinished=True) as store:
+    mode = _mode_of(layout)
+    # One lock from before the store is there until it is whole: of two imports into one path one is refused.
+    with writer_lock(path, mode) as lock, _begin(path, layout, source, mode, lock) as store:
+        _note_holder(layout, result, warn)
         result.nodes, result.undecodable_values = import_tree(store, layout)
         _import_files(store, layout, options, (result, advance))
         store.write(lambda txn: index_owners(store, txn))
@@ -156,9 +158,31 @@ def source_bytes(root: Path) -> int:
     return sum(file.stat().st_size for _, _, file in files_of(layout))
 
 
-def _begin(path: Path, layout: StandaloneLayout, source: dict[str, Any]) -> None:  # Any: JSON
+def _begin(
+    path: Path,
+    layout: StandaloneLayout,
+    source: dict[str, Any],  # Any: JSON
+    mode: int,
+    lock: int,
+) -> Store:
     if _check_target(path, layout):
-        create_store(path, now_ms=source["imported"], state="importing", sources=(source,))
+        create_store(path, now_ms=source["imported"], state="importing", sources=(source,), mode=mode, lock=lock)
+    return open_store(path, writable=True, unfinished=True, lock=lock)
+
+
+def _mode_of(layout: StandaloneLayout) -> int:
+    """Return the mode of a store's directories: whoever may not read all of the source does not read the store."""
+    directories = [layout.root, layout.metadata, *(bookie.path for bookie in layout.bookies)]
+    files = [file for _, _, file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
+    mode, readable = 0o077, 0o044
+    for directory in directories:
+        mode &= directory.stat().st_mode
+    for parent in layout.root.resolve().parents:
+        mode &= parent.stat().st_mode | 0o066  # to pass through is enough
+    for file in files:
+        readable &= file.stat().st_mode
+    readers = (0o070 if readable & 0o040 else 0) | (0o007 if readable & 0o004 else 0)
+    return PRIVATE_DIRECTORY | (mode & readers)
 
 
 def _check_target(path: Path, layout: StandaloneLayout) -> bool:
@@ -346,7 +370,7 @@ def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
 
 def is_sealed(path: Path) -> bool:
     """Whether the entry log's header names a ledgers map."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
     try:
         return 0 < decode_header(head, str(path)).ledgers_map_offset < path.stat().st_size

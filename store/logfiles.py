@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from store.atomic import open_file
 from store.codec import journal
 from store.codec.digest import DIGEST_SIZE
 from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
@@ -110,7 +111,7 @@ def kind_of(path: Path) -> str:
 
 def _read_head(path: Path) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             return file.read(HEADER_BYTES)
     except OSError as error:
         raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error

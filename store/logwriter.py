@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from store.atomic import create_file, remove_file
+from store.atomic import create_file, mode_below, open_regular, remove_file
 from store.catalog import LogFile, fingerprint, iter_logs, next_file_id, put_log
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
@@ -284,7 +284,7 @@ class LogWriter:
             path = self._directory / f"own-{self._log_id:x}.log"
         self._log_id += 1
         self._stack, self._path = ExitStack(), path
-        self._file = self._stack.enter_context(create_file(path))
+        self._file = self._stack.enter_context(create_file(path, mode=mode_below(self._directory)))
         header = encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0))
         self._parts, self._parts_bytes, self._position, self._sizes = [header], len(header), len(header), {}
 
@@ -342,7 +342,7 @@ def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLed
 
 
 def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         status = os.fstat(descriptor)
         mark = fingerprint(descriptor, status.st_size)

@@ -18,7 +18,16 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from store.atomic import open_lock_file, remove_tree, replace_file, reserve_file
+from store.atomic import (
+    PRIVATE_DIRECTORY,
+    create_directory,
+    mode_below,
+    open_lock_file,
+    read_file,
+    remove_tree,
+    replace_file,
+    reserve_file,
+)
 from store.errors import (
     AlreadyExists,
     DiskFull,
@@ -123,15 +132,15 @@ class Txn:
 
 
 class Store:
-    """An open store. Reading needs no lock; writing holds ``lock`` for the life of the object."""
+    """An open store. Reading needs no lock; writing holds ``lock`` for the life of the object, or the caller's for longer."""
 
-    def __init__(self, path: Path, *, writable: bool) -> None:
+    def __init__(self, path: Path, *, writable: bool, lock: int | None = None) -> None:
         self.path = path
         self.writable = writable
-        self.info = read_store_info(path)
         self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handle
-        self._lock = take_writer_lock(path) if writable else None
+        self._lock = take_writer_lock(path) if writable and lock is None else None
         try:
+            self.info = read_store_info(path)  # under the lock: a writer finds no state that another one is changing
             self._env = self._open_environment()
         except BaseException:
             self.close()
@@ -227,7 +236,7 @@ def read_store_info(path: Path) -> StoreInfo:
     """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""
     file = path / "store.json"
     try:
-        fields = json.loads(file.read_bytes())
+        fields = json.loads(read_file(file))
         sources = tuple({**source} for source in fields["sources"])
         info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), str(fields["state"]), sources)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -236,8 +245,8 @@ def read_store_info(path: Path) -> StoreInfo:
             hint="make one with: pulsar-admin --store DIR store import standalone DATA, or name another with --store",
             path=str(path),
         ) from error
-    except PermissionError as error:
-        raise NotWritable(f"{file} may not be read: {error.strerror}", path=str(file)) from error
+    except OSError as error:
+        raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
     except (ValueError, KeyError, TypeError) as error:
         raise IndexCorrupt(f"{file} is damaged: {error}", hint="import again into a new store") from error
     if info.format_version > FORMAT_VERSION:
@@ -261,7 +270,9 @@ def _write_info(path: Path, info: StoreInfo) -> None:
 def check_new_store(path: Path) -> None:
     """Raise AlreadyExists unless a store can be made at PATH: nothing there, an empty directory, or a store whose making
     was stopped before it had a ``store.json``."""
-    if path.exists() and (not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())):
+    if (path.exists() or path.is_symlink()) and (
+        not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
+    ):
         raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
 
 
@@ -270,24 +281,39 @@ def _is_leftover(entry: Path) -> bool:
         return entry.is_dir() and not any(entry.iterdir())
     if entry.name == "meta":
         return entry.is_dir() and {file.name for file in entry.iterdir()} <= {"data.mdb", "lock.mdb"}
+    if entry.name == "lock":
+        return True
     return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
 
 
 def create_store(
-    path: Path, *, now_ms: int, state: str = "ready", sources: tuple[dict[str, Any], ...] = ()
-) -> None:  # Any: JSON objects, see StoreInfo
-    """Make an empty store at PATH; raises what ``check_new_store`` raises, NotWritable and DiskFull."""
-    check_new_store(path)
+    path: Path,
+    *,
+    now_ms: int,
+    state: str = "ready",
+    sources: tuple[dict[str, Any], ...] = (),  # Any: JSON objects, see StoreInfo
+    mode: int = PRIVATE_DIRECTORY,
+    lock: int | None = None,
+) -> None:
+    """Make an empty store at PATH, its directories with MODE; raises what ``check_new_store`` raises, StoreBusy, NotWritable
+    and DiskFull. LOCK is PATH's writer lock where the caller holds it: two processes never make one store."""
+    if lock is None:
+        check_new_store(path)
+        with writer_lock(path, mode) as lock:
+            create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=lock)
+        return
+    check_new_store(path)  # under the lock: another process may have made a store since the caller looked
     remove_tree(path / "meta")  # of a store whose making was stopped
-    try:
-        (path / "entries").mkdir(parents=True, exist_ok=True)
-        (path / "meta").mkdir(exist_ok=True)
-    except OSError as error:
-        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+    for name in ("entries", "meta"):
+        create_directory(path / name, exist_ok=True, mode=mode)
     reserve_file(path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
     with _translated(path):
         env = lmdb.open(
-            str(path / "meta"), map_size=_FIRST_MAP_BYTES, max_dbs=len(DATABASES) + 4, max_readers=_MAX_READERS
+            str(path / "meta"),
+            map_size=_FIRST_MAP_BYTES,
+            max_dbs=len(DATABASES) + 4,
+            max_readers=_MAX_READERS,
+            mode=mode_below(path / "meta"),
         )
         with env.begin(write=True) as txn:
             for name in DATABASES:
@@ -296,8 +322,11 @@ def create_store(
     _write_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
 
 
-def open_store(path: Path, *, writable: bool = False, unfinished: bool = False) -> Store:
-    """Open the store at PATH. A half-done import is refused unless UNFINISHED. Close it, or use it in ``with``."""
+def open_store(path: Path, *, writable: bool = False, unfinished: bool = False, lock: int | None = None) -> Store:
+    """Open the store at PATH. A half-done import is refused unless UNFINISHED. Close it, or use it in ``with``.
+
+    LOCK is PATH's writer lock where the caller holds it, and goes on holding it.
+    """
     info = read_store_info(path)
     if info.state == "importing" and not unfinished:
         raise Refused(
@@ -305,7 +334,22 @@ def open_store(path: Path, *, writable: bool = False, unfinished: bool = False) 
             hint="run the same `store import` command again: it goes on where it was",
             path=str(path),
         )
-    return Store(path, writable=writable)
+    return Store(path, writable=writable, lock=lock)
+
+
+@contextmanager
+def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY) -> Iterator[int]:
+    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block; raises StoreBusy."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+    create_directory(path, exist_ok=True, mode=mode)
+    descriptor = take_writer_lock(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def take_writer_lock(path: Path) -> int:

@@ -23,9 +23,9 @@ _open: weakref.WeakSet[Store] = weakref.WeakSet()
 _original, _original_close = Store.__init__, Store.close
 
 
-def _watched(self: Store, path: Path, *, writable: bool) -> None:
+def _watched(self: Store, path: Path, *, writable: bool, lock: int | None = None) -> None:
     before = bytes_of_store(path)
-    _original(self, path, writable=writable)
+    _original(self, path, writable=writable, lock=lock)
     _opened.append((path.resolve(), before, writable))
     _open.add(self)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from store import atomic
-from store.errors import AlreadyExists, DiskFull, NotFound, NotWritable, StoreError
+from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreError
 
 
 def test_replace_file(tmp_path: Path) -> None:
@@ -122,6 +123,69 @@ def test_lock_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system_error_stays_itself(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Input/output") as caught:
-        atomic.raise_write_error(OSError(errno.EIO, "Input/output error"), tmp_path)
+    with pytest.raises(OSError, match="out of domain") as caught:
+        atomic.raise_write_error(OSError(errno.EDOM, "out of domain"), tmp_path)
     assert not isinstance(caught.value, StoreError)
+
+
+def test_a_disk_that_fails_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DiskFailed, match="the disk failed: Input/output error") as caught:
+        atomic.raise_write_error(OSError(errno.EIO, "Input/output error"), tmp_path)
+    assert "dmesg" in caught.value.hint
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize("make", [_fifo, Path.mkdir, _socket, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_regular_file_is_neither_waited_for_nor_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    make(path)
+    with pytest.raises(OSError, match="x") as caught:
+        atomic.read_file(path)
+    assert isinstance(caught.value, atomic.NotRegular)
+    before = path.lstat()
+    with pytest.raises(StoreError):
+        atomic.open_lock_file(path)
+    assert path.lstat().st_ino == before.st_ino
+
+
+def test_modes(tmp_path: Path) -> None:
+    """What is made is private, a copy is what its source is, and a file that is replaced stays what it was."""
+
+    def mode(path: Path) -> int:
+        return path.stat().st_mode & 0o777
+
+    umask = os.umask(0)
+    try:
+        with atomic.create_file(tmp_path / "new"):
+            pass
+        atomic.create_directory(tmp_path / "directory")
+        assert (mode(tmp_path / "new"), mode(tmp_path / "directory")) == (0o600, 0o700)
+        for source, copy in ((0o600, 0o600), (0o640, 0o640), (0o644, 0o644), (0o440, 0o640)):
+            (tmp_path / "source").write_bytes(b"x")
+            (tmp_path / "source").chmod(source)
+            atomic.copy_file(tmp_path / "source", tmp_path / f"copy{source:o}")
+            assert mode(tmp_path / f"copy{source:o}") == copy
+            (tmp_path / "source").unlink()
+        os.umask(0o027)
+        (tmp_path / "source").write_bytes(b"x")
+        (tmp_path / "source").chmod(0o644)
+        atomic.copy_file(tmp_path / "source", tmp_path / "stricter")
+        assert mode(tmp_path / "stricter") == 0o640
+        (tmp_path / "directory").chmod(0o750)
+        atomic.replace_file(tmp_path / "directory" / "f", b"")
+        assert mode(tmp_path / "directory" / "f") == 0o640
+        (tmp_path / "directory" / "f").chmod(0o600)
+        atomic.replace_file(tmp_path / "directory" / "f", b"")
+        assert mode(tmp_path / "directory" / "f") == 0o600
+    finally:
+        os.umask(umask)

@@ -29,6 +29,7 @@ EXPECTED = {
     "unsupported": 7,
     "missing-component": 7,
     "encrypted-payload": 7,
+    "disk-failed": 6,
     "disk-full": 8,
     "limit-exceeded": 8,
 }

@@ -29,7 +29,7 @@ from store.meta import open_store
 from store.sources.zookeeper import read_zookeeper_nodes
 from store.tree import find_node, iter_nodes
 from tests.conftest import Cli
-from tests.stores import imported
+from tests.stores import copied, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -515,3 +515,65 @@ def test_long_paths_are_found_and_listed_once(odd_source: Path, tmp_path: Path, 
         assert node.value == b"x/sub"[-5:]
         assert find_node(txn, "/" + "z" * 500) is not None
         assert find_node(txn, "/" + "z" * 501) is None
+
+
+# -- who may read what ------------------------------------------------------------------------------------------------
+
+
+def _modes(path: Path) -> set[tuple[bool, int]]:
+    return {(found.is_dir(), found.stat().st_mode & 0o777) for found in (path, *path.rglob("*"))}
+
+
+@pytest.mark.parametrize(
+    ("what", "mode", "directory", "file"),
+    [
+        ("", 0o755, 0o755, 0o644),
+        ("", 0o700, 0o700, 0o600),
+        ("", 0o750, 0o750, 0o640),
+        ("metadata", 0o750, 0o750, 0o640),
+        ("metadata/CURRENT", 0o600, 0o700, 0o600),
+        ("bookkeeper/current/0.log", 0o640, 0o750, 0o640),
+    ],
+)
+def test_a_store_lets_in_whom_its_source_lets_in(
+    what: str, mode: int, directory: int, file: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umask = os.umask(0o022)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            top = Path(folder)
+            top.chmod(0o755)
+            source = scratch_copy("small", "clean", top)
+            for found in (source, *source.rglob("*")):
+                found.chmod(0o755 if found.is_dir() else 0o644)
+            (source / what).chmod(mode)
+            import_standalone(source, top / "s", ImportOptions("copied", now_ms=1), lambda count: None)
+            copies = {found.stat().st_mode & 0o777 for found in (top / "s" / "entries").iterdir()}
+            ours = {(found.is_dir(), found.stat().st_mode & 0o777) for found in (top / "s").glob("[!e]*")}
+            inside = {(found.is_dir(), found.stat().st_mode & 0o777) for found in (top / "s" / "meta").iterdir()}
+            assert ours | inside | _modes(top / "s" / "meta") == {(True, directory), (False, file)}
+            assert (top / "s").stat().st_mode & 0o777 == directory
+            assert copies == ({0o644, mode} if what.endswith(".log") else {0o644})
+    finally:
+        os.umask(umask)
+
+
+@pytest.mark.parametrize("name", ["lock", "store.json", "meta/lock.mdb", "meta/data.mdb"])
+@pytest.mark.parametrize("kind", ["fifo", "directory"])
+def test_what_is_no_file_in_a_store_is_named(
+    name: str, kind: str, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = copied("small", "clean", tmp_path)
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name) if kind == "fifo" else (path / name).mkdir()
+    answer = cli("--store", path, "topics", "clear-backlog", "public/default/plain", "-s", "half", "-o", "json")
+    assert answer.exit_code in (3, 6), answer.stderr
+    assert name in answer.error["message"]
+
+
+def test_a_lock_of_the_source_that_is_a_fifo(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    (source / "metadata" / "LOCK").unlink(missing_ok=True)
+    os.mkfifo(source / "metadata" / "LOCK")
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert (answer.exit_code, answer.json["sourceInUseBy"]) == (0, None)

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from store.atomic import open_file
 from store.codec.nack_bitmaps import Int64s, decode_groups
 from store.codec.nacks import NackColumns, decode_tracker, encode_tracker
 from store.errors import Corrupt, InvalidValue, NotFound
@@ -201,7 +202,7 @@ class NegativeAcksTracker:
         The file is never written. It must not be overwritten in place while the tracker lives.
         """
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 empty = file.seek(0, 2) == 0
                 data = b"" if empty else memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except OSError as error:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from store.atomic import open_file
 from store.codec import journal
 from store.codec.buffer import run_end, written_end
 from store.codec.digest import DIGEST_SIZE, DigestType
@@ -79,7 +80,7 @@ class FileScan:
 
         Raises SourceChanged when the file is gone or becomes shorter, EntryLogCorrupt when the disk cannot read it.
         """
-        with _translated(self.slice.path), open(self.slice.path, "rb", buffering=0) as file:
+        with _translated(self.slice.path), open_file(self.slice.path) as file:
             size = os.fstat(file.fileno()).st_size
             self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:

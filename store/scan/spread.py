@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from store.atomic import open_regular
 from store.codec.index import Block
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
 from store.ledgers import EntryReader
@@ -54,7 +55,7 @@ class PlainFiles:
         path = self._paths[file_id]
         try:
             if file_id not in self._open:
-                self._open[file_id] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                self._open[file_id] = open_regular(path)
             raw = os.pread(self._open[file_id], length, offset)
         except FileNotFoundError as error:
             raise SourceChanged(f"{path} is gone", hint="bring the file back", path=path) from error

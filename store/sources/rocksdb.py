@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from store.atomic import rename
+from store.atomic import open_regular, rename
 from store.errors import MetadataCorrupt, NotWritable, SourceBusy, SourceNotFound, StoreError
 
 _CONFIG_FILE = "rocksdict-config.json"
@@ -29,7 +29,7 @@ _BATCH_ROWS = 10_000
 def locked_by(directory: Path) -> int | None:
     """Return the process id that holds the RocksDB LOCK of DIRECTORY, or None. Opens the file for reading only."""
     try:
-        descriptor = os.open(directory / "LOCK", os.O_RDONLY)
+        descriptor = open_regular(directory / "LOCK")
     except OSError:
         return None
     try:
