@@ -257,19 +257,23 @@ def _take_lock(path: Path, unfinished: Path) -> int:
     while True:
         _check_new(path)
         create_directory(unfinished, exist_ok=True, mode=PRIVATE_DIRECTORY)
-        with suppress(NotFound):  # who held the lock gave up, and its directory went
-            descriptor = open_lock_file(unfinished / LOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(descriptor), os.stat(unfinished / LOCK)):
-                    return descriptor
-            except BlockingIOError as error:
-                os.close(descriptor)
-                raise SourceBusy(
-                    f"another process is dumping to {path}",
-                    hint="wait for it, or name another directory",
-                    path=str(path),
-                ) from error
-            except FileNotFoundError:
-                pass  # it has its name already, or was given up: look again
-            os.close(descriptor)
+        with suppress(FileNotFoundError, NotFound):  # who held the lock is done, and its directory went: look again
+            return _lock(path, unfinished / LOCK)
+
+
+def _lock(path: Path, file: Path) -> int:
+    descriptor = open_lock_file(file)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+            return descriptor
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise SourceBusy(
+            f"another process is dumping to {path}", hint="wait for it, or name another directory", path=str(path)
+        ) from error
+    except FileNotFoundError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    raise FileNotFoundError(file)

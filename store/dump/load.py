@@ -10,7 +10,8 @@ from typing import Any
 from store.appending import append_payload, closed_ledgers, recover_chain
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from store.counted import counted
-from store.dump.source import EntryRows, Source, ledger_runs
+from store.dump.rows import EntryRows, ledger_runs
+from store.dump.source import Source
 from store.errors import InvalidValue, Refused
 from store.interceptors import InterceptorChain, open_chain
 from store.ledgers import EntryReader, open_reader

@@ -9,7 +9,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store.dump.files import MANIFEST
+from store.dump.rows import EntryRows, merged
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
 from store.given import integer, json_object, text
 from store.logwriter import ENTRY_MAX_BYTES
@@ -34,37 +35,6 @@ _BESIDE_BYTES_MAX = 1 << 20  # of a row, beside its payload
 _LINE_BYTES_MAX = (ENTRY_MAX_BYTES + 3 * _BESIDE_BYTES_MAX) * 4 // 3  # its payload is in base64
 _NEEDED = ("ledgerId", "entryId", "payload")
 _COLUMNS = (*_NEEDED, "messages", "ledgerTimestamp", "sha1")
-
-
-@dataclass(slots=True)
-class EntryRows:
-    """Entries of one topic in order, as columns; ``data[starts[i]:][:sizes[i]]`` is the payload."""
-
-    ledger_ids: Array  # i64
-    entry_ids: Array  # i64
-    messages: Array  # i64
-    closed_ms: Array  # i64, 0 while the ledger was open
-    data: Array  # u8
-    starts: Array  # i64
-    sizes: Array  # i64
-    where: str  # the file, for messages
-
-    def __len__(self) -> int:
-        return len(self.ledger_ids)
-
-    def slice(self, low: int, high: int) -> EntryRows:
-        """Return rows LOW to HIGH (excluded); ``data`` is shared."""
-        part = slice(low, high)
-        return EntryRows(
-            self.ledger_ids[part],
-            self.entry_ids[part],
-            self.messages[part],
-            self.closed_ms[part],
-            self.data,
-            self.starts[part],
-            self.sizes[part],
-            self.where,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +73,7 @@ def _directory_topics(path: Path) -> Iterator[tuple[str, Iterator[EntryRows]]]:
         rows = max(256, BATCH_ROWS // len({file.parent for file in listed}))
         for _, parts in groupby(listed, key=lambda file: file.parent):
             streams.append(_iter_files({file: files[file] for file in parts}, rows))
-        yield _topic_of(listed[0]), _checked(_merged(streams))
+        yield _topic_of(listed[0]), _checked(merged(streams))
 
 
 def _complete_files(path: Path) -> dict[Path, int]:
@@ -159,45 +129,6 @@ def _topic_of(file: Path) -> str:
         return _parquet_topic(file)
     with open(file, "rb") as stream:
         return text(_parse_line(stream.readline(), f"{file}, line 1")["topic"], "topic")
-
-
-def _merged(streams: list[Iterator[EntryRows]]) -> Iterator[EntryRows]:
-    """Merge streams that are each in order by position."""
-    if len(streams) == 1:
-        yield from streams[0]
-        return
-    heads = [(rows, stream) for stream in streams if (rows := next(stream, None)) is not None]
-    while heads:
-        bound = min((int(rows.ledger_ids[-1]), int(rows.entry_ids[-1])) for rows, _ in heads)
-        taken: list[EntryRows] = []
-        following: list[tuple[EntryRows, Iterator[EntryRows]]] = []
-        for rows, stream in heads:
-            before = (rows.ledger_ids < bound[0]) | ((rows.ledger_ids == bound[0]) & (rows.entry_ids <= bound[1]))
-            count = int(before.sum())
-            if count:
-                taken.append(rows.slice(0, count))
-            rest = rows.slice(count, len(rows)) if count < len(rows) else next(stream, None)
-            if rest is not None:
-                following.append((rest, stream))
-        yield _joined(taken)
-        heads = following
-
-
-def _joined(parts: list[EntryRows]) -> EntryRows:
-    """Put parts together in the order of their positions."""
-    if len(parts) == 1:
-        return parts[0]
-    bases = np.cumsum([0, *(len(part.data) for part in parts)])
-    columns = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("ledger_ids", "entry_ids", "messages", "closed_ms", "sizes")
-    }
-    starts = np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)])
-    order = np.lexsort((columns["entry_ids"], columns["ledger_ids"]))
-    sizes = columns.pop("sizes")[order]
-    data = np.concatenate([part.data for part in parts])
-    ledger_ids, entry_ids, messages, closed_ms = (column[order] for column in columns.values())
-    return EntryRows(ledger_ids, entry_ids, messages, closed_ms, data, starts[order], sizes, parts[0].where)
 
 
 def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
@@ -402,10 +333,3 @@ def _json_batch(rows: list[tuple[int, int, int, int, bytes]], where: str) -> Ent
 
 def _damaged(where: str, what: str) -> Corrupt:
     return Corrupt(f"{where}: damaged dump: {what}", hint="make the dump again", path=where)
-
-
-def ledger_runs(rows: EntryRows) -> Iterator[EntryRows]:
-    """Cut ROWS where the ledger changes."""
-    cuts = (np.flatnonzero(rows.ledger_ids[1:] != rows.ledger_ids[:-1]) + 1).tolist()
-    for low, high in pairwise([0, *cuts, len(rows)]):
-        yield rows.slice(low, high)
