@@ -81,7 +81,7 @@ class BrokerSearch:
         if ttl_seconds <= 0:
             return None
         mark_delete = self._expire_whole_ledgers(cursor.mark_delete, now_ms - limit_ms)
-        start_rank = topic.rank(Position(mark_delete.ledger_id, mark_delete.entry_id + 1))
+        start_rank = topic.place(mark_delete)
         size = topic.number_of_entries - start_rank
         if size > 0:
             newest = self._find_newest((start_rank, size), lambda at: at is not None and now_ms > at + limit_ms, cursor)

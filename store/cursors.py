@@ -116,7 +116,7 @@ def _recovered(topic: Topic, state: CursorState) -> CursorState:
 
 def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ...]:
     """Return the individually deleted entries behind the mark-delete as merged, half-open rank intervals (see Topic.rank)."""
-    floor = topic.rank(Position(state.mark_delete.ledger_id, state.mark_delete.entry_id + 1))
+    floor = topic.place(state.mark_delete)
     intervals = sorted(_rank_interval(topic, lower, upper, floor) for lower, upper in state.ranges)
     merged: list[tuple[int, int]] = []
     for start, end in intervals:
@@ -130,8 +130,8 @@ def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ..
 
 
 def _rank_interval(topic: Topic, lower: Position, upper: Position, floor: int) -> tuple[int, int]:
-    start = topic.rank(Position(lower.ledger_id, lower.entry_id + 1))
-    return max(start, floor), topic.rank(Position(upper.ledger_id, upper.entry_id + 1))
+    start = topic.place(lower)
+    return max(start, floor), topic.place(upper)
 
 
 def backlog_entries(topic: Topic, state: CursorState) -> int:
@@ -155,7 +155,7 @@ def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
 
 def iter_backlog(topic: Topic, state: CursorState, start: Position | None = None) -> Iterator[Position]:
     """Yield the positions not yet deleted, from the mark-delete or from START (which may lie before it)."""
-    first = topic.rank(Position(state.mark_delete.ledger_id, state.mark_delete.entry_id + 1))
+    first = topic.place(state.mark_delete)
     if start is not None:
         first = topic.rank(start)
     rank = first

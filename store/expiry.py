@@ -73,9 +73,9 @@ def broker_through_position(topic: Topic, cursor: Cursor, position: Position) ->
             topic=str(topic.name),
             subscription=cursor.name,
         )
-    end = topic.rank(Position(position.ledger_id, position.entry_id + 1))
+    end = topic.place(position)
     mark_delete = cursor.mark_delete
-    start = topic.rank(Position(mark_delete.ledger_id, mark_delete.entry_id + 1))
+    start = topic.place(mark_delete)
     return topic.at_rank(end - 1) if end > start else None
 
 
@@ -125,7 +125,7 @@ def iter_forecast(
         end = done
         if expired.through is not None:
             cursor = replace(cursor, state=replace(cursor.state, mark_delete=expired.through))
-            end = max(done, topic.rank(Position(expired.through.ledger_id, expired.through.entry_id + 1)))
+            end = max(done, topic.place(expired.through))
         yield ForecastRow(from_ms, to_ms, extent_of(reader.txn, topic, _clip(pending, done, end)), cursor.mark_delete)
         from_ms, done = to_ms, end
     rest = _clip(pending, done, topic.number_of_entries)

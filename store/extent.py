@@ -10,7 +10,6 @@ from store.codec.cursor import CursorState
 from store.cursors import normal_ranges
 from store.ledgers import find_times, iter_blocks
 from store.meta import Txn
-from store.names import Position
 from store.topics import Topic
 
 Intervals = tuple[tuple[int, int], ...]
@@ -31,7 +30,7 @@ class Extent:
 
 def pending_intervals(topic: Topic, state: CursorState) -> Intervals:
     """Return what a cursor has still to be given: behind the mark-delete, without the individually deleted."""
-    start = topic.rank(Position(state.mark_delete.ledger_id, state.mark_delete.entry_id + 1))
+    start = topic.place(state.mark_delete)
     pending = []
     for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):
         if start < hole_start:

@@ -78,9 +78,16 @@ class Topic:
             return self.ranks[index]
         return self.ranks[index] + min(max(position.entry_id, 0), self.ledgers[index].entries)
 
+    def place(self, position: Position) -> int:
+        """Return how many entries lie at or before POSITION: two positions that nothing lies between have the same place.
+
+        As pairs they differ: (ledger, −1) is the place behind the last entry before that ledger.
+        """
+        return self.rank(Position(position.ledger_id, position.entry_id + 1))
+
     def entries_after(self, position: Position) -> int:
         """Return how many entries lie behind POSITION."""
-        return self.number_of_entries - self.rank(Position(position.ledger_id, position.entry_id + 1))
+        return self.number_of_entries - self.place(position)
 
     def at_rank(self, rank: int) -> Position:
         """Return the position of the RANK-th entry (0-based); behind the end: last confirmed + 1."""
@@ -102,7 +109,7 @@ class Topic:
 
     def next_valid(self, position: Position) -> Position:
         """Return the next entry behind POSITION, hopping over ledger ends; behind the last entry, where it would come."""
-        rank = self.rank(Position(position.ledger_id, position.entry_id + 1))
+        rank = self.place(position)
         if rank < self.number_of_entries:
             return self.at_rank(rank)
         last_ledger = self.ledgers[-1] if self.ledgers else None

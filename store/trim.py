@@ -75,9 +75,7 @@ def _consumed(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Posit
     last = max(len(topic.ids) - 1, 0)
     if not positions:
         return last, None
-    ranks = {
-        name: topic.rank(Position(position.ledger_id, position.entry_id + 1)) for name, position in positions.items()
-    }
+    ranks = {name: topic.place(position) for name, position in positions.items()}
     slowest = min(ranks, key=lambda name: (ranks[name], name))
     return min(bisect_right(topic.ranks, ranks[slowest]) - 1, last), (slowest, positions[slowest])
 

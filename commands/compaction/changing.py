@@ -232,7 +232,7 @@ def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Co
 
     store, reader = opened
     prepared, compaction = work
-    claims = compacted_claims(prepared.topic.name, prepared.horizon)
+    claims = compacted_claims(prepared.topic, prepared.horizon)
     spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
     with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
         payloads = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from store.codec.compactedentry import decode_compacted_to
 from store.codec.ledgermetadata import LedgerMetadata
+from store.compaction.floor import find_skipped
 from store.compaction.view import (
     COMPACTED_LEDGER,
     COMPACTED_TO,
@@ -70,7 +71,7 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
     problems = list(_cursor_problems(topic, cursor))
     facts = None
     if ledger_id is not None and horizon is not None:
-        facts, found = _ledger_facts(reader.txn, topic, ledger_id, horizon)
+        facts, found = _ledger_facts(reader, topic, ledger_id, horizon)
         problems += found
     if leaked is None:
         leaked = find_leaked(reader.txn, topic)
@@ -91,7 +92,7 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
 
 
 def _since(txn: Txn, topic: Topic, horizon: Position | None) -> Extent:
-    first = 0 if horizon is None else topic.rank(Position(horizon.ledger_id, horizon.entry_id + 1))
+    first = 0 if horizon is None else topic.place(horizon)
     return extent_of(txn, topic, ((first, topic.number_of_entries),))
 
 
@@ -106,15 +107,17 @@ def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
     elif cursor.skipped_entries:
         yield f"{cursor.skipped_entries} newer states of __compaction in its cursor ledger cannot be read: it may be stale"
     stored = cursor.info.mark_delete
-    if cursor.source == "metadata" and stored is not None and stored > topic.last_confirmed:
+    # (ledger, −1) is no entry, but the place behind those before it: 4.2 leaves the cursor at the beginning of an empty ledger.
+    if cursor.source == "metadata" and stored is not None and stored.entry_id >= 0 and stored > topic.last_confirmed:
         yield f"__compaction stands at {stored}, behind the end of the topic ({topic.last_confirmed})"
     if cursor.state.ranges:
         yield "__compaction has individually deleted entries: compaction only moves its mark"
 
 
 def _ledger_facts(
-    txn: Txn, topic: Topic, ledger_id: int, horizon: Position
+    reader: EntryReader, topic: Topic, ledger_id: int, horizon: Position
 ) -> tuple[CompactedLedgerFacts | None, list[str]]:
+    txn = reader.txn
     try:
         ledger = read_ledger(txn, ledger_id)
     except LedgerNotFound:
@@ -130,13 +133,13 @@ def _ledger_facts(
         problems.append(
             f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
         )
-    compacted_to, problem = _compacted_to(ledger, horizon)
+    compacted_to, problem = _compacted_to(reader, topic, ledger, horizon)
     problems += [problem] if problem else []
     facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, compacted_to)
     return facts, problems
 
 
-def _compacted_to(ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:
+def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:
     """Return what the ledger's own metadata says was compacted, and how the cursor contradicts it."""
     raw = None if ledger.metadata is None else ledger.metadata.custom.get(COMPACTED_TO)
     if raw is None:
@@ -145,15 +148,16 @@ def _compacted_to(ledger: Ledger, horizon: Position) -> tuple[Position | None, s
         compacted_to = decode_compacted_to(raw, f"ledger {ledger.ledger_id}, {COMPACTED_TO}")
     except EntryCorrupt as error:
         return None, error.message
-    if horizon < compacted_to:
+    if topic.place(horizon) < topic.place(compacted_to):
         return compacted_to, (
             f"__compaction went backward: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
             "readers that start between them get every message there, compacted or not"
         )
-    if horizon > compacted_to:
+    skipped = find_skipped(reader, topic, compacted_to, horizon)
+    if skipped is not None:
         return compacted_to, (
             f"__compaction is ahead: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
-            "readers of the compacted view miss what lies between them"
+            f"readers of the compacted view miss what lies between them, {skipped} first"
         )
     return compacted_to, ""
 

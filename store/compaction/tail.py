@@ -68,7 +68,7 @@ def find_topic_end(
 
 def rank_behind(topic: Topic, floor: Position | None) -> int:
     """Return the rank of the first entry behind FLOOR, 0 for None."""
-    return 0 if floor is None else topic.rank(Position(floor.ledger_id, floor.entry_id + 1))
+    return 0 if floor is None else topic.place(floor)
 
 
 def has_transactions(reader: EntryReader, name: TopicName) -> bool:

@@ -62,6 +62,11 @@ class MessageBatch:
         row = self.rows[index]
         return self.data.data[row["start"] : row["end"]]
 
+    def received(self, index: int) -> memoryview:
+        """Return the entry as a client gets it, without broker metadata."""
+        row = self.rows[index]
+        return self.data.data[row["front_end"] : row["end"]]
+
     def plain(self, index: int) -> Array:
         """Return the array that the spans of entry INDEX's messages are offsets into."""
         return self.scratch if self.rows[index]["flags"] & kernel.IN_SCRATCH else self.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from store.codec.compactedentry import decode_compacted_to
+from store.compaction.floor import compacted_floor
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
@@ -13,8 +13,8 @@ from store.compactor.batches import MessageSource
 from store.cursors import Cursor
 from store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt
 from store.extent import iter_ledger_parts
-from store.ledgers import EntryReader, find_metadata
-from store.names import Position, TopicName
+from store.ledgers import EntryReader
+from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData
 from store.references import COMPACTED_LEDGER
 from store.topics import Topic
@@ -58,7 +58,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
     view = None if options.from_start else open_view(reader, topic)
     if view is None and options.view_only:
         return None
-    floor = None if view is None else compacted_floor(reader, view)
+    floor = None if view is None else compacted_floor(reader, topic, view)
     transactional = options.transactional or has_transactions(reader, topic.name)
     transactions = cache(lambda: read_transactions(reader, topic, floor))
     end = None if options.view_only else _end(reader, topic, floor, transactions() if transactional else None)
@@ -107,26 +107,11 @@ def _end(
     return None if end is None else end.position
 
 
-def compacted_claims(topic: TopicName, horizon: Position) -> dict[str, bytes]:
+def compacted_claims(topic: Topic, horizon: Position) -> dict[str, bytes]:
     """Return what the metadata of a compacted ledger says of itself, beside its component."""
-    message_id = MessageIdData(ledgerId=horizon.ledger_id, entryId=horizon.entry_id, batch_size=0)
-    if topic.partition_index >= 0:
-        message_id.partition = topic.partition_index
-    return {COMPACTED_TOPIC: str(topic).encode(), COMPACTED_TO: message_id.SerializeToString()}
-
-
-def compacted_floor(reader: EntryReader, view: CompactedView) -> Position:
-    """Return the last position that the compacted ledger of VIEW stands for.
-
-    This is the horizon, unless the cursor was moved since: what it skipped is still to be compacted, and what the ledger
-    holds is not read twice.
-    """
-    metadata = find_metadata(reader.txn, view.ledger_id)
-    raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
-    floor = view.horizon if raw is None else decode_compacted_to(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
-    if view.last_entry_id < 0:
-        return floor
-    try:
-        return max(floor, read_compacted_head(reader, view, view.last_entry_id).position)
-    except EntryNotFound as error:
-        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
+    place = topic.place(horizon)
+    last = topic.at_rank(place - 1) if place else horizon
+    message_id = MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id, batch_size=0)
+    if topic.name.partition_index >= 0:
+        message_id.partition = topic.name.partition_index
+    return {COMPACTED_TOPIC: str(topic.name).encode(), COMPACTED_TO: message_id.SerializeToString()}

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from store.codec.message import decode_message_entry
+from store.compaction.floor import compacted_floor
 from store.compaction.last_id import check_indexes
 from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
@@ -21,7 +22,6 @@ from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
 from store.compactor.facts import iter_facts, uuid_of
 from store.compactor.keys import LIMIT_KEYS, LatestKeys
-from store.compactor.prepare import compacted_floor
 from store.counted import counted
 from store.errors import EntryCorrupt, StoreError
 from store.extent import iter_ledger_parts
@@ -85,8 +85,8 @@ def verify_view(
 ) -> Verification:
     """Compare the compacted ledger of VIEW with the entries of TOPIC that it stands for."""
     found = Verification(view.ledger_id, view.horizon)
-    floor = _floor(reader, view)
-    parts = tuple(iter_ledger_parts(topic, 0, topic.rank(Position(floor.ledger_id, floor.entry_id + 1))))
+    floor = _floor(reader, topic, view)
+    parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
     log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known)
@@ -112,10 +112,10 @@ def verify_view(
     return found
 
 
-def _floor(reader: EntryReader, view: CompactedView) -> Position:
+def _floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
     """Return the last position that the compacted ledger stands for; the horizon where its last entry cannot be read."""
     try:
-        return compacted_floor(reader, view)
+        return compacted_floor(reader, topic, view)
     except EntryCorrupt:
         return view.horizon
 
@@ -282,7 +282,7 @@ class _Comparison:
         if kind == kernel.UNCOMMITTED:
             self._found.add(FOREIGN, place, f"entry {place}: of a transaction that was not committed")
         elif kind in (kernel.STRANGE, kernel.ENCRYPTED_BATCH, kernel.SINGLE, kernel.CHUNK, kernel.MARKER):
-            if bytes(kept[0].stored(kept[1])) != bytes(batch.stored(index)):
+            if not _is_same(kept, original):
                 self._found.add(DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
             if len(fates) and fates[0] != slot_kernel.RETAINED:
                 self._unwanted(original, 0, int(fates[0]))
@@ -334,6 +334,15 @@ class _Comparison:
             self._found.add(DELETED, message, f"message {message}: a null value of key {key!r} is there")
         elif fate == slot_kernel.SUPERSEDED:
             self._found.add(STALE, message, f"message {message}: key {key!r} was changed or deleted later")
+
+
+def _is_same(kept: Placed, original: tuple[MessageBatch, int]) -> bool:
+    """Whether an entry was kept whole: with its broker metadata, or as a client gets it.
+
+    A broker's compactor is a client, which gets them with ``exposingBrokerEntryMetadataToClientEnabled`` only.
+    """
+    mine, theirs = bytes(kept[0].stored(kept[1])), original[0]
+    return mine in (bytes(theirs.stored(original[1])), bytes(theirs.received(original[1])))
 
 
 def _slots(batch: MessageBatch, index: int) -> Array:

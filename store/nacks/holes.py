@@ -68,5 +68,5 @@ def hole_intervals(topic: Topic, state: CursorState) -> Intervals:
     deleted = normal_ranges(topic, state)
     if not deleted:
         return ()
-    start = topic.rank(Position(state.mark_delete.ledger_id, state.mark_delete.entry_id + 1))
+    start = topic.place(state.mark_delete)
     return subtract(((start, deleted[-1][1]),), deleted)

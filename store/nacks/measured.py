@@ -21,7 +21,6 @@ from store.extent import Intervals, extent_of, iter_ledger_parts
 from store.ledgers import iter_blocks
 from store.meta import Txn
 from store.nacks.holes import hole_intervals
-from store.names import Position
 from store.topics import Topic
 
 SAMPLE_LIMIT = 500_000
@@ -85,8 +84,8 @@ def _share(topic: Topic, cursor: Cursor | None, holes: Intervals, count: int) ->
         return 1.0
     # Behind the last hole there is a deleted entry, so the region ends behind it.
     mark = cursor.state.mark_delete
-    start = topic.rank(Position(mark.ledger_id, mark.entry_id + 1))
-    end = max(topic.rank(Position(upper.ledger_id, upper.entry_id + 1)) for _, upper in cursor.state.ranges)
+    start = topic.place(mark)
+    end = max(topic.place(upper) for _, upper in cursor.state.ranges)
     return count / max(end - start, 1)
 
 

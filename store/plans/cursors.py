@@ -186,7 +186,7 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
     target = min(position.entry, topic.last_confirmed)
     if target <= state.mark_delete:
         return state
-    next_rank = topic.rank(Position(target.ledger_id, target.entry_id + 1))
+    next_rank = topic.place(target)
     for start, end in normal_ranges(topic, state):
         if start <= next_rank < end:
             target, next_rank = topic.at_rank(end - 1), end
@@ -199,7 +199,7 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
 
 
 def _rank_behind(topic: Topic, position: Position) -> int:
-    return topic.rank(Position(position.ledger_id, position.entry_id + 1))
+    return topic.place(position)
 
 
 def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:

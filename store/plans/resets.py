@@ -97,7 +97,7 @@ def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> Curso
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
     """Return the state ENTRIES further (negative: back), acknowledged ones counted; it stops at both ends of the topic."""
     mark_delete = cursor.mark_delete
-    rank = topic.rank(Position(mark_delete.ledger_id, mark_delete.entry_id + 1)) + entries
+    rank = topic.place(mark_delete) + entries
     rank = min(rank, topic.number_of_entries)
     mark_delete = topic.at_rank(rank - 1) if rank > 0 else topic.first_position
     return CursorState(mark_delete, properties=kept_properties(cursor))

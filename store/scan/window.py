@@ -11,7 +11,7 @@ from store.codec.index import Block
 from store.errors import InvalidValue
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader, iter_blocks
-from store.names import LATEST, Position
+from store.names import LATEST
 from store.reading import Window
 from store.scan.entries import EntryBatch, EntryScan, Part
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
@@ -26,7 +26,7 @@ def window_ranks(topic: Topic, window: Window) -> tuple[int, int]:
     if window.first.batch_index >= 0 or window.last.batch_index >= 0:
         raise InvalidValue("entries are taken whole here", hint="name positions without a batch index")
     first = topic.last_confirmed if window.first == LATEST else window.first
-    end = topic.rank(Position(window.last.ledger_id, window.last.entry_id + 1))
+    end = topic.place(window.last)
     return min(topic.rank(first), end), end
 
 

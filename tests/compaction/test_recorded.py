@@ -56,7 +56,8 @@ def _recorded(world: str, topic: str) -> list[list[Any]]:
     return [row for row in rows if not (row[2] >= 0 and row[4] == "" and row[5] == 0)]
 
 
-def _read(reader: EntryReader, name: str) -> list[list[Any]]:
+def read_rows(reader: EntryReader, name: str) -> list[list[Any]]:
+    """``compaction read``: ledger, entry, batch index, publish time, key, size, SHA-1."""
     topic, problems = _topic(reader, name), list[StoreError]()
     rows = [
         message_row(topic.name, message) for message in iter_view(reader, topic, open_view(reader, topic), problems)
@@ -76,7 +77,7 @@ def test_there_is_something_to_compare() -> None:
 
 @pytest.mark.parametrize(("world", "topic"), READABLE)
 def test_read_is_the_recorded_reader(readers: dict[str, EntryReader], world: str, topic: str) -> None:
-    assert _read(readers[world], topic) == _recorded(world, topic)
+    assert read_rows(readers[world], topic) == _recorded(world, topic)
 
 
 @pytest.mark.parametrize(("world", "topic"), SECRET)
@@ -84,7 +85,7 @@ def test_encrypted_view_simply_works(readers: dict[str, EntryReader], world: str
     """The live broker failed here: its answers of the uncompacted topic are what there is to compare with."""
     said = oracle(world)["topics"][topic]
     assert said["compacted_messages"] == [["stopped", "Pulsar error: BrokerMetadataError"]]
-    found = [tuple(row[:2]) for row in _read(readers[world], topic)]
+    found = [tuple(row[:2]) for row in read_rows(readers[world], topic)]
     batches = sorted({(row[0], row[1]) for row in said["messages"]})
     assert set(found) <= set(batches)
     assert found == sorted(found)
