@@ -104,6 +104,13 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
     raise error
 
 
+def raise_read_error(error: OSError, path: Path) -> NoReturn:
+    """Raise the ``StoreError`` for ERROR that came from reading PATH."""
+    if error.errno in _FAILED:
+        raise_write_error(error, path)
+    raise NotWritable(f"cannot read {path}: {error.strerror}", hint="check its permissions", path=str(path)) from error
+
+
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left.
 
@@ -128,18 +135,25 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
 
 @contextmanager
-def create_file(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -> Iterator[BinaryIO]:
+def create_file(
+    path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True, like: os.stat_result | None = None
+) -> Iterator[BinaryIO]:
     """Open a new file at PATH for writing; durable when the block ends, gone when the block raises.
 
-    DURABLE false leaves the disk its time: for what can be made again, such as generated data.
+    DURABLE false leaves the disk its time: for what can be made again, such as generated data. With LIKE it gets that file's owner,
+    group and mode, and until it is written only its owner may read it.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode if like is None else PRIVATE_FILE
+        )
     except OSError as error:
         raise_write_error(error, path)
     try:
         with open(descriptor, "wb") as file:
             yield file
+            if like is not None:
+                keep_owner(descriptor, like)
             if durable:
                 _write_durably(file, b"")
         if durable:
@@ -150,6 +164,12 @@ def create_file(path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True) -
         if isinstance(error, OSError):
             raise_write_error(error, path)
         raise
+
+
+def keep_owner(descriptor: int, like: os.stat_result) -> None:
+    """Give the open file the owner, group and mode of LIKE; raises OSError where the operating system does not let us."""
+    os.fchown(descriptor, like.st_uid, like.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
 
 
 def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_DIRECTORY) -> None:
@@ -177,9 +197,12 @@ def rename(source: Path, target: Path) -> None:
         raise_write_error(error, target)
 
 
-def copy_file(source: Path, target: Path) -> None:
-    """Copy SOURCE to the new file TARGET, durably, with its mode; holes of a sparse file stay holes."""
-    with open_file(source) as reader, create_file(target, mode=_mode_of_copy(reader.fileno())) as writer:
+def copy_file(source: Path, target: Path, *, like: os.stat_result | None = None) -> None:
+    """Copy SOURCE to the new file TARGET, durably, with its mode; holes of a sparse file stay holes. LIKE: as of ``create_file``."""
+    with (
+        _open_to_copy(source) as reader,
+        create_file(target, mode=_mode_of_copy(reader.fileno()), like=like) as writer,
+    ):
         while chunk := reader.read(1 << 20):
             if chunk.count(0) == len(chunk):
                 writer.seek(len(chunk), os.SEEK_CUR)
@@ -193,11 +216,44 @@ def _mode_of_copy(descriptor: int) -> int:
     return PRIVATE_FILE | (stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o666)
 
 
+def _open_to_copy(source: Path) -> BinaryIO:
+    try:
+        return open_file(source)
+    except OSError as error:
+        raise_read_error(error, source)
+
+
+def check_copyable(source: Path) -> None:
+    """Raise Refused when a symbolic link is anywhere in the directory SOURCE, NotWritable when a part cannot be read."""
+    for entry in _entries(source):
+        if entry.is_symlink():
+            raise Refused(
+                f"{entry} is a symbolic link, to {os.readlink(entry)}: it may lead out of what is copied, or round in a circle",
+                hint="put what it points at in its place and import that; or write with --in-place",
+                path=str(entry),
+            )
+        if entry.is_dir():
+            check_copyable(entry)
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        raise_read_error(error, directory)
+
+
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy the directory SOURCE to the new directory TARGET, durably; modes (made writable) and times are kept."""
+    """Copy the directory SOURCE to the new directory TARGET, durably, with owners, modes (writable to the owner) and times.
+
+    Only its owner can look into TARGET before it is whole. Who may not give files away owns the copy. No link is followed, and
+    what is neither file nor directory left out: see ``check_copyable``.
+    """
     create_directory(target)
-    for entry in sorted(source.iterdir()):
+    for entry in _entries(source):
         copy = target / entry.name
+        if entry.is_symlink():
+            continue
         if entry.is_dir():
             copy_tree(entry, copy)
         elif entry.is_file():
@@ -209,8 +265,18 @@ def copy_tree(source: Path, target: Path) -> None:
 def _copy_stat(source: Path, target: Path) -> None:
     import shutil
 
+    like = source.stat()
+    mode = stat.S_IMODE(like.st_mode) | stat.S_IWUSR  # a copy of something read-only is still ours to change
+    try:
+        os.chown(target, -1, like.st_gid)
+        os.chown(target, like.st_uid, -1)
+    except PermissionError:
+        if target.stat().st_gid != like.st_gid:
+            mode &= ~stat.S_IRWXG | mode << 3  # another group may do what everybody may
+    except OSError as error:
+        raise_write_error(error, target)
     shutil.copystat(source, target)
-    target.chmod(target.stat().st_mode | stat.S_IWUSR)  # a copy of something read-only is still ours to change
+    target.chmod(mode)
 
 
 def remove_tree(path: Path) -> None:
@@ -244,6 +310,14 @@ def link_file(source: Path, target: Path) -> None:
                 f"{source} cannot be linked into {target.parent}: another file system", hint="use --copy, or neither"
             ) from error
         raise_write_error(error, target)
+
+
+def link_by_name(source: Path, link: Path) -> None:
+    """Make LINK a symbolic link to SOURCE."""
+    try:
+        link.symlink_to(source)
+    except OSError as error:
+        raise_write_error(error, link)
 
 
 def reserve_file(path: Path, size_bytes: int) -> None:

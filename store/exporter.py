@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from store.annotate import annotated_value
-from store.atomic import copy_tree, remove_tree, rename
+from store.atomic import check_copyable, copy_tree, remove_tree, rename
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
+from store.counted import counted
 from store.entrylogs import EntryFiles
-from store.errors import AlreadyExists, Refused, SourceBusy, SourceNotFound, StalePlan, Unsupported
+from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.ledgerexport import LedgerExport, apply_ledger_export, plan_ledger_export
 from store.ledgerids import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
 from store.meta import Store, Txn
 from store.plans.base import append_change
 from store.sources.layout import is_rocksdb, read_standalone_layout
-from store.sources.rocksdb import apply_values, locked_by, read_values
+from store.sources.rocksdb import apply_changes, apply_values, check_unlocked, damaged_in_place, open_for_reading
 from store.topics import iter_topics
 from store.tree import Node, decode_node, encode_node, read_node, tree_key
 
@@ -52,6 +53,7 @@ class ExportPlan:
     in_place: bool
     nodes: tuple[ChangedNode, ...]
     ledgers: LedgerExport = field(default_factory=LedgerExport)
+    problems: tuple[str, ...] = ()  # of the source's metadata; what can be read of it is in the target
 
     @property
     def loses(self) -> str:
@@ -69,6 +71,7 @@ class ExportPlan:
             "inPlace": self.in_place,
             "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
             "ledgers": [ledger.report() for ledger in self.ledgers.ledgers],
+            "problems": list(self.problems),
             "dryRun": dry_run,
         }
 
@@ -113,6 +116,8 @@ def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int 
             hint="name a new directory, or write the changes into this one with --in-place",
             path=str(target),
         )
+    if not in_place:
+        check_copyable(source)
     layout = read_standalone_layout(target if in_place else source)
     directory = layout.metadata
     if not is_rocksdb(directory):
@@ -121,20 +126,18 @@ def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int 
             hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
             path=str(directory),
         )
-    holder = locked_by(directory)
-    if holder is not None:
-        raise SourceBusy(
-            f"{directory} is in use by process {holder}",
-            hint="stop Pulsar, then run the command again",
-            processId=holder,
-        )
+    check_unlocked(directory)
     with store.read() as txn:
         nodes = tuple(iter_changed_nodes(txn))
         if annotate_ms is not None:
             nodes = _annotated(txn, nodes, annotate_ms)
-        _check_unmoved(directory, nodes)
+        problems = _check_unmoved(directory, nodes)
+        if problems and in_place:
+            raise damaged_in_place(problems)
+        if problems:
+            _check_whole(txn, directory)
         ledgers = plan_ledger_export(txn, layout, [ledger_id for node in nodes for ledger_id in _new_ledger(node)])
-    return ExportPlan(source, target, in_place, nodes, ledgers)
+    return ExportPlan(source, target, in_place, nodes, ledgers, tuple(problems))
 
 
 def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], now_ms: int) -> tuple[ChangedNode, ...]:
@@ -157,19 +160,55 @@ def _new_ledger(node: ChangedNode) -> list[int]:
     return [] if ledger_id is None else [ledger_id]
 
 
-def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> None:
-    found = read_values(metadata, [node.path.encode() for node in nodes]) if nodes else {}
+def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
+    """Return what is damaged in METADATA; raises StalePlan unless every node is what was imported, or what is to be written.
+
+    The latter is what an export leaves that was stopped before the store knew of it.
+    """
+    problems: list[str] = []
+    wanted = {node.path.encode() for node in nodes}
+    with open_for_reading(metadata, problems) as pairs:
+        found = {key: value for key, value in pairs if key in wanted}
     for node in nodes:
         raw = found.get(node.path.encode())
+        if raw == _new_value(node):
+            continue
         there = None if raw is None else decode_value(raw, node.path)
-        wanted = None if node.imported is None else (node.imported.stat.version, node.imported.value)
-        if (None if there is None else (there[0].version, there[1])) != wanted:
+        state = None if there is None else (there[0].version, there[1])
+        imported = None if node.imported is None else (node.imported.stat.version, node.imported.value)
+        if state != imported:
             raise StalePlan(
                 f"{metadata}: {node.path} is no longer what was imported:"
-                f" expected {_version_text(wanted)}, found {_version_text(None if there is None else (there[0].version, there[1]))}",
-                hint="import again and make the change there",
+                f" expected {_version_text(imported)}, found {_version_text(state)}",
+                hint="import again into a new store and make the change there",
                 path=node.path,
             )
+    return problems
+
+
+def _check_whole(txn: Txn, metadata: Path) -> None:
+    """Raise MetadataCorrupt when what can be read of METADATA, which is damaged, lacks something that was imported."""
+    with open_for_reading(metadata) as pairs:
+        found = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
+    base = {key: bytes(row) for key, row in txn.items("base")}
+    imported = {**{key: bytes(row) for key, row in txn.items("tree")}, **base}
+    lost = [
+        node.path for key, row in imported.items() if row and _is_lost(node := decode_node(key, row), found.get(key))
+    ]
+    if lost:
+        raise MetadataCorrupt(
+            f"{metadata} is damaged, and {counted(len(lost), 'node is', 'nodes are')} not what was imported: first {lost[0]}",
+            hint="keep this store: it has them; bring back an undamaged copy of the directory and export again",
+            path=str(metadata),
+            lost=lost[:100],
+        )
+
+
+def _is_lost(imported: Node, raw: bytes | None) -> bool:
+    if raw is None:
+        return True
+    stat, value = decode_value(raw, imported.path)
+    return stat.version < imported.stat.version or (stat.version == imported.stat.version and value != imported.value)
 
 
 def _version_text(state: tuple[int, bytes] | None) -> str:
@@ -197,8 +236,12 @@ def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
     values = {node.path.encode(): _new_value(node) for node in plan.nodes}
     if plan.ledgers.sequence is not None:
         values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)
-    if values:
-        apply_values(read_standalone_layout(root).metadata, values)
+    metadata = read_standalone_layout(root).metadata
+    if plan.in_place and values:
+        apply_values(metadata, values)
+    elif values or plan.problems:
+        rows = sorted(values.items())
+        apply_changes(metadata, lambda: rows, read_standalone_layout(plan.source).metadata)
 
 
 def _new_stat(node: ChangedNode) -> NodeStat:

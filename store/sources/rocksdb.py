@@ -1,7 +1,13 @@
-"""Reading and writing the RocksDB of Pulsar's standalone metadata store (upstream ``RocksdbMetadataStore``, 4.0.8).
+"""Reading and writing the RocksDB of Pulsar's standalone metadata store (upstream ``RocksdbMetadataStore``, 4.0.8) and of bookies.
 
-Reading goes through a scratch directory of links: rocksdict drops ``rocksdict-config.json`` where it opens, and the source
-must stay byte-identical, even while a running Pulsar holds its lock.
+RocksDB itself never opens a directory of Pulsar's. It drops files where it opens, its default recovery stops at a damaged record of
+a write-ahead log and then deletes the log, and some damage puts it into an endless loop. So it is given a scratch directory: links
+to the files, and of a damaged log a copy of its whole records (``store.codec.rockslog``).
+
+Writing goes on in such a directory too. What RocksDB made there is read afresh and compared with what was there before and the
+changes; then the new tables and MANIFEST are put beside the old files and the name in ``CURRENT`` is replaced, which is RocksDB's own
+way from one state to the next. Whoever is stopped before that leaves the old state, and files that RocksDB removes at its next
+start, as it does with the replaced ones.
 """
 
 from __future__ import annotations
@@ -10,19 +16,42 @@ import errno
 import fcntl
 import os
 import struct
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from hashlib import blake2b
+from heapq import merge
+from itertools import groupby, islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from store.atomic import open_regular, rename
-from store.errors import MetadataCorrupt, NotWritable, SourceBusy, SourceNotFound, StoreError
+from store.atomic import (
+    copy_file,
+    create_file,
+    keep_owner,
+    open_lock_file,
+    open_regular,
+    raise_write_error,
+    remove_file,
+    rename,
+)
+from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
+from store.sources.rocksopen import (
+    CONFIG_FILE,
+    Pairs,
+    iter_pairs,
+    link_files,
+    open_database,
+    open_links,
+    scratch_directory,
+)
 
-_CONFIG_FILE = "rocksdict-config.json"
+Changes = Callable[[], Iterable[tuple[bytes, bytes | None]]]
+"""Gives (key, value), None to delete, in key order, the same ones every time."""
+
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi")
+_LENGTHS = struct.Struct("<II")
 _BATCH_ROWS = 10_000
 
 
@@ -44,6 +73,48 @@ def locked_by(directory: Path) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(process_id)
 
 
+def check_unlocked(directory: Path) -> None:
+    """Raise SourceBusy when a process holds the RocksDB LOCK of DIRECTORY."""
+    holder = locked_by(directory)
+    if holder is not None:
+        raise SourceBusy(
+            f"{directory} is in use by process {holder}",
+            hint="stop Pulsar, then run the command again",
+            processId=holder,
+        )
+
+
+@contextmanager
+def lock_database(directory: Path) -> Iterator[None]:
+    """Hold the lock that RocksDB itself takes, so that no broker or bookie starts on DIRECTORY; raises SourceBusy, NotWritable.
+
+    Locks of fcntl go with any descriptor that is closed: nothing within the block may open and close the file LOCK.
+    """
+    check_unlocked(directory)
+    if not os.access(directory, os.W_OK):
+        raise NotWritable(f"{directory} may not be written", hint="check its permissions", path=str(directory))
+    is_new = not (directory / "LOCK").exists()
+    descriptor = open_lock_file(directory / "LOCK")
+    try:
+        if is_new:
+            keep_owner(descriptor, (directory / "CURRENT").stat())
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise SourceBusy(
+                    f"{directory} is in use by another process", hint="wait for it, then run the command again"
+                ) from error
+            if error.errno not in (errno.EINVAL, errno.ENOLCK):  # a file system without locks
+                raise_write_error(error, directory / "LOCK")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iterator[Iterator[tuple[bytes, bytes]]]:
     """Open the RocksDB in DIRECTORY and hand out its (key, value) pairs in key order; nothing is written there.
@@ -51,82 +122,11 @@ def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iter
     What can be read of a write-ahead log that is cut or damaged is read, and told in PROBLEMS; a damaged or missing table raises
     MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
     """
-    import rocksdict  # 30 ms; only import and export need it
-
-    if not (directory / "CURRENT").is_file():
-        raise SourceNotFound(f"{directory} is no RocksDB: it has no CURRENT", path=str(directory))
-    with tempfile.TemporaryDirectory(prefix="pulsar-admin-") as scratch:
-        links = Path(scratch, "links")
-        links.mkdir()
-        for file in directory.iterdir():
-            if file.is_file() and file.name != _CONFIG_FILE:
-                (links / file.name).symlink_to(file.resolve())
-        options = _options_that_open(links, directory, [] if problems is None else problems)
-        with _open(links, options, rocksdict.AccessType.read_only(), directory) as database:
-            yield _pairs(database)
+    with open_links(directory, [] if problems is None else problems) as database:
+        yield iter_pairs(database)
 
 
-def _options_that_open(links: Path, shown: Path, problems: list[str]) -> Any:  # Any: rocksdict has no stubs
-    """Return options with the strictest treatment of the write-ahead log under which the database opens."""
-    import rocksdict
-
-    modes = rocksdict.DBRecoveryMode
-    first: MetadataCorrupt | None = None
-    for mode in (modes.absolute_consistency(), modes.skip_any_corrupted_record()):
-        options = rocksdict.Options(raw_mode=True)
-        options.set_wal_recovery_mode(mode)
-        try:
-            with _open(links, options, rocksdict.AccessType.read_only(), shown):
-                pass
-        except MetadataCorrupt as error:
-            first = first or error
-            continue
-        if first is not None:
-            problems.append(
-                f"{first.message}; its write-ahead log was read as far as it goes: the last changes may be lost"
-            )
-        return options
-    assert first is not None
-    raise first
-
-
-def _pairs(database: Any) -> Iterator[tuple[bytes, bytes]]:  # Any: rocksdict has no stubs
-    """Yield all pairs; unlike the library's own ``items`` this does not end in silence at a damaged block."""
-    position = database.iter()
-    position.seek_to_first()
-    while position.valid():
-        yield position.key(), position.value()
-        position.next()
-    position.status()
-
-
-@contextmanager
-def _open(path: Path, options: Any, access: Any, shown: Path) -> Iterator[Any]:  # Any: rocksdict has no stubs
-    import rocksdict
-
-    with _translated(shown):
-        database = rocksdict.Rdict(str(path), options, access_type=access)
-        try:
-            yield database
-        finally:
-            database.close()
-
-
-@contextmanager
-def _translated(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except (StoreError, GeneratorExit):
-        raise
-    except Exception as error:
-        # rocksdict raises bare Exception for every error of RocksDB; anything of another type is not its.
-        if type(error) is not Exception:
-            raise
-        raise MetadataCorrupt(
-            f"{directory}: RocksDB cannot read it: {error}",
-            hint="copy the directory again, with all its files, while Pulsar is stopped",
-            path=str(directory),
-        ) from error
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
@@ -136,41 +136,128 @@ def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
         return {key: value for key, value in items if key in wanted}
 
 
-def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:
-    """Write CHANGES (None deletes) into the RocksDB of DIRECTORY in one synced batch, in a form Pulsar 4.0.8 opens.
+def read_range(directory: Path, first: bytes, end: bytes, problems: list[str]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the pairs of the RocksDB in DIRECTORY from key FIRST up to END, which is left out."""
+    with open_links(directory, problems) as database:
+        yield from takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
 
-    Raises SourceBusy when a process holds its lock, NotWritable when it may not be written.
+
+def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:
+    """Write CHANGES (None deletes) into the RocksDB of DIRECTORY at once, in a form Pulsar 4.0.8 opens.
+
+    Raises SourceBusy when a process holds its lock, and what ``apply_changes`` raises.
+    """
+    rows = sorted(changes.items())
+    with lock_database(directory):
+        apply_changes(directory, lambda: rows)
+
+
+def apply_changes(directory: Path, changes: Changes, original: Path | None = None) -> None:
+    """Write CHANGES into the RocksDB of DIRECTORY, all at once and durably, or leave it as it is.
+
+    What is there afterwards is read and found to be what was there before (in ORIGINAL, which DIRECTORY is a copy of) and the
+    changes. A damaged database is refused (Refused), but for a copy: that gets all that can be read of its original. The caller
+    sees to it that nobody has DIRECTORY open. Raises MetadataCorrupt when RocksDB does not give back what it was given.
     """
     import rocksdict
 
-    holder = locked_by(directory)
-    if holder is not None:
-        raise SourceBusy(
-            f"{directory} is in use by process {holder}",
-            hint="stop Pulsar, then run the command again",
-            processId=holder,
+    problems: list[str] = []
+    with open_links(original or directory, problems) as database:
+        tables = frozenset(table["name"].lstrip("/") for table in database.live_files())
+        expected = _digest(_changed(iter_pairs(database), changes()))
+    if problems and original is None:
+        raise damaged_in_place(problems)
+    with scratch_directory() as work:
+        link_files(directory, work, [], tables)
+        with open_database(work, _options_for_writing(), rocksdict.AccessType.read_write(), directory) as database:
+            _put_all(database, changes())
+        _check_rows(work, directory, expected)
+        with _switched(work, directory):
+            _check_rows(directory, directory, expected)
+
+
+def damaged_in_place(problems: list[str]) -> Refused:
+    """Return the error for a database with PROBLEMS that was to be written."""
+    return Refused(
+        f"nothing is written into a damaged database: {'; '.join(problems)}",
+        hint="export to a copy: it gets all that can be read",
+        problems=problems,
+    )
+
+
+def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes, bytes | None]]) -> Pairs:
+    """Yield PAIRS with CHANGES made to them, both in key order."""
+    both = merge(((key, 0, value) for key, value in pairs), ((key, 1, value) for key, value in changes))
+    for key, versions in groupby(both, key=itemgetter(0)):
+        *_, (_, _, value) = versions
+        if value is not None:
+            yield key, value
+
+
+def _digest(pairs: Pairs) -> tuple[int, str]:
+    """Return how many PAIRS there are and a digest of them all."""
+    digest, count = blake2b(digest_size=16), 0
+    for key, value in pairs:
+        digest.update(b"".join((_LENGTHS.pack(len(key), len(value)), key, value)))
+        count += 1
+    return count, digest.hexdigest()
+
+
+def _check_rows(database: Path, shown: Path, expected: tuple[int, str]) -> None:
+    problems: list[str] = []
+    with open_for_reading(database, problems) as pairs:
+        found = _digest(pairs)
+    if problems or found != expected:
+        raise MetadataCorrupt(
+            f"{shown}: RocksDB wrote {found[0]:,} rows with digest {found[1]}, expected {expected[0]:,} with {expected[1]}",
+            hint="the files are as they were; please report it",
+            problems=problems,
         )
-    if not os.access(directory, os.W_OK):
-        raise NotWritable(f"{directory} may not be written", hint="check its permissions", path=str(directory))
+
+
+def _options_for_writing() -> Any:  # Any: rocksdict has no stubs
+    import rocksdict
+
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
+    # What is written is lost at the first damaged record, and noticed, before anything is passed over.
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.absolute_consistency())
     table = rocksdict.BlockBasedOptions()
     table.set_format_version(5)  # Pulsar 4.0.8's RocksDB cannot read what newer ones write by default
     options.set_block_based_table_factory(table)
-    had_config = (directory / _CONFIG_FILE).exists()
-    with _open(directory, options, rocksdict.AccessType.read_write(), directory) as database:
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        synced = rocksdict.WriteOptions()
-        synced.sync = True
-        database.write(batch, synced)
-        database.flush()
-    if not had_config:
-        (directory / _CONFIG_FILE).unlink(missing_ok=True)
+    return options
+
+
+@contextmanager
+def _switched(work: Path, directory: Path) -> Iterator[None]:
+    """Put what RocksDB made in WORK into DIRECTORY and name it in CURRENT; the old state comes back when the block raises."""
+    current = directory / "CURRENT"
+    before, like = current.read_bytes(), current.stat()
+    manifest = (work / "CURRENT").read_text().strip()
+    made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
+    placed: list[Path] = []
+    try:
+        for file in (*made, work / manifest):
+            remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
+            placed.append(directory / file.name)
+            copy_file(file, directory / file.name, like=like)
+        _name_state(current, (work / "CURRENT").read_bytes(), like)
+        yield
+    except BaseException:
+        if current.read_bytes() != before:
+            _name_state(current, before, like)
+        for file in placed:
+            remove_file(file)
+        raise
+
+
+def _name_state(current: Path, text: bytes, like: os.stat_result) -> None:
+    """Replace CURRENT; the file beside it has the name that RocksDB gives it, and removes when it finds it."""
+    beside = current.with_name(f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
+    remove_file(beside)
+    with create_file(beside, like=like) as file:
+        file.write(text)
+    rename(beside, current)
 
 
 def create_database(directory: Path, rows: Iterable[tuple[bytes, bytes]], log: Path | None = None) -> None:
@@ -181,30 +268,31 @@ def create_database(directory: Path, rows: Iterable[tuple[bytes, bytes]], log: P
     """
     import rocksdict
 
-    options = rocksdict.Options(raw_mode=True)
+    options = _options_for_writing()
     options.create_if_missing(True)
-    table = rocksdict.BlockBasedOptions()
-    table.set_format_version(5)
-    options.set_block_based_table_factory(table)
     access = rocksdict.AccessType.read_write()
-    with _open(directory, options, access, directory) as database:
+    with open_database(directory, options, access, directory) as database:
         _put_all(database, rows)
     if log is not None:
         (newest,) = directory.glob("*.log")
         rename(log, newest)
-        with _open(directory, options, access, directory):
+        with open_database(directory, options, access, directory):
             pass  # opening takes the log in
-    for name in (_CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):
+    for name in (CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):
         (directory / name).unlink(missing_ok=True)
 
 
-def _put_all(database: Any, rows: Iterable[tuple[bytes, bytes]]) -> None:  # Any: rocksdict has no stubs
+def _put_all(database: Any, rows: Iterable[tuple[bytes, bytes | None]]) -> None:  # Any: rocksdict has no stubs
+    """Write ROWS (None deletes) and flush them: they are in tables then, and durable."""
     import rocksdict
 
     pairs = iter(rows)
     while part := list(islice(pairs, _BATCH_ROWS)):
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, value in part:
-            batch.put(key, value)
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
         database.write(batch)
     database.flush()

@@ -1,0 +1,205 @@
+"""A RocksDB opened without touching it: in a scratch directory of links to its files.
+
+RocksDB drops files where it opens, and some damage of a log puts it into an endless loop (``store.codec.rockslog``). So it opens a
+directory of links, and in the place of a damaged log it finds a copy of the log's whole records.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from store.atomic import copy_file, create_file, link_by_name, raise_read_error, raise_write_error, remove_file
+from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
+from store.counted import counted
+from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+
+Pairs = Iterator[tuple[bytes, bytes]]
+
+CONFIG_FILE = "rocksdict-config.json"
+"""What rocksdict leaves where it opens."""
+
+_NOT_TAKEN = frozenset({CONFIG_FILE, "LOCK"})
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES)
+
+
+@contextmanager
+def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
+    """Open the RocksDB of DIRECTORY for reading; what is lost of it is told in PROBLEMS."""
+    with scratch_directory() as links:
+        link_files(directory, links, problems)
+        with _open_strictly(links, directory, problems) as database:
+            yield database
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """Hand out an empty directory that is gone afterwards; raises DiskFull, NotWritable."""
+    with ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="pulsar-admin-", ignore_cleanup_errors=True)
+            )
+            inside = Path(scratch, "files")  # its name is fixed: RocksDB's messages show it
+            inside.mkdir()
+        except OSError as error:
+            raise_write_error(error, Path(error.filename or tempfile.tempdir or "the directory of temporary files"))
+        yield inside
+
+
+def link_files(directory: Path, links: Path, problems: list[str], tables: frozenset[str] | None = None) -> None:
+    """Fill LINKS with links to the files of DIRECTORY; of a damaged log it gets the whole records, and PROBLEMS a text.
+
+    With TABLES, for a database that is to be written: only those tables, and copies of all that is no table.
+    """
+    if not (directory / "CURRENT").is_file():
+        raise SourceNotFound(f"{directory} is no RocksDB: it has no CURRENT", path=str(directory))
+    try:
+        manifest = (directory / "CURRENT").read_bytes().strip().decode("utf-8", "replace")
+        files = [file for file in sorted(directory.iterdir()) if file.name not in _NOT_TAKEN and file.is_file()]
+    except OSError as error:
+        raise_read_error(error, directory)
+    damaged: dict[Path, Counter[Flaw]] = {}
+    for file in files:
+        flaws = _count_flaws(file) if file.suffix == ".log" or file.name == manifest else Counter()
+        if file.name == manifest and flaws:
+            if flaws[Flaw.DAMAGED]:
+                raise _corrupt(directory, f"{manifest} is damaged")
+            problems.append(f"{directory}: {manifest} ends within a record: the last change of its files is lost")
+            _write_whole_records(file, links)
+        elif flaws:
+            damaged[file] = flaws
+        elif tables is None:
+            link_by_name(file.resolve(), links / file.name)
+        elif file.suffix != ".sst":
+            copy_file(file, links / file.name)
+        elif file.name in tables:
+            link_by_name(file.resolve(), links / file.name)
+    for file in _replayed(links, list(damaged), directory):
+        problems.append(_flaws_text(file, damaged[file]))
+        _write_whole_records(file, links)
+
+
+def _count_flaws(log: Path) -> Counter[Flaw]:
+    try:
+        with open(log, "rb") as file:
+            records = iter_log_records(file) if is_plain_log(file) else iter(())
+            return Counter(record for record in records if isinstance(record, Flaw))
+    except OSError as error:
+        raise_read_error(error, log)
+
+
+def _flaws_text(log: Path, flaws: Counter[Flaw]) -> str:
+    if not flaws[Flaw.DAMAGED]:
+        return f"{log}: the write-ahead log ends within a record: the last change is lost"
+    places = counted(flaws[Flaw.DAMAGED], "damaged place")
+    return f"{log}: {places} in the write-ahead log: the changes there are lost, those behind were read"
+
+
+def _write_whole_records(log: Path, links: Path) -> None:
+    with open(log, "rb") as file, create_file(links / log.name, durable=False) as out:
+        out.writelines(encode_log(record for record in iter_log_records(file) if isinstance(record, bytes)))
+
+
+def _replayed(links: Path, logs: list[Path], shown: Path) -> list[Path]:
+    """Return those of the write-ahead LOGS that RocksDB would replay: asked with a log of one pair in the place of each."""
+    if not logs:
+        return []
+    for log in logs:
+        with create_file(links / log.name, durable=False) as out:
+            out.writelines(encode_log([encode_put(_probe_key(log), b"")]))
+    with _open_strictly(links, shown, []) as database:
+        found = [log for log in logs if database.get(_probe_key(log)) is not None]
+    for log in logs:
+        remove_file(links / log.name)
+    return found
+
+
+def _probe_key(log: Path) -> bytes:
+    return b"\0pulsar-admin " + os.fsencode(log.name)[:100]
+
+
+@contextmanager
+def _open_strictly(links: Path, shown: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
+    """Open with the strictest treatment of the write-ahead log under which the database opens."""
+    import rocksdict  # 30 ms; only import and export need it
+
+    modes = rocksdict.DBRecoveryMode
+    first: MetadataCorrupt | None = None
+    for mode in (modes.absolute_consistency(), modes.skip_any_corrupted_record()):
+        options = rocksdict.Options(raw_mode=True)
+        options.set_wal_recovery_mode(mode)
+        with ExitStack() as stack:
+            try:
+                database = stack.enter_context(open_database(links, options, rocksdict.AccessType.read_only(), shown))
+            except MetadataCorrupt as error:
+                first = first or error
+                continue
+            if first is not None:
+                problems.append(
+                    f"{first.message}; its write-ahead log was read as far as it goes: the last changes may be lost"
+                )
+            yield database
+            return
+    assert first is not None
+    raise first
+
+
+def iter_pairs(database: Any, first: bytes = b"") -> Pairs:  # Any: rocksdict has no stubs
+    """Yield the pairs from key FIRST on; unlike the library's own ``items`` this does not end in silence at a damaged block."""
+    position = database.iter()
+    position.seek(first)
+    while position.valid():
+        yield position.key(), position.value()
+        position.next()
+    position.status()
+
+
+@contextmanager
+def open_database(path: Path, options: Any, access: Any, shown: Path) -> Iterator[Any]:  # Any: rocksdict has no stubs
+    """Open the RocksDB at PATH; errors name SHOWN. Raises MetadataCorrupt, DiskFull, DiskFailed, NotWritable."""
+    import rocksdict
+
+    with _translated(shown):
+        database = rocksdict.Rdict(str(path), options, access_type=access)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+@contextmanager
+def _translated(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except (StoreError, GeneratorExit):
+        raise
+    except Exception as error:
+        # rocksdict raises bare Exception for every error of RocksDB; anything of another type is not its.
+        if type(error) is not Exception:
+            raise
+        _raise_disk_error(str(error), directory)
+        raise _corrupt(directory, str(error)) from error
+
+
+def _raise_disk_error(text: str, directory: Path) -> None:
+    """Raise DiskFull, DiskFailed or NotWritable where that is what TEXT, a message of RocksDB's, says."""
+    for number in _DISK_ERRORS:
+        if os.strerror(number) in text:
+            named = re.search(r": (/[^:]*)", text)
+            raise_write_error(OSError(number, os.strerror(number)), Path(named[1]) if named else directory)
+
+
+def _corrupt(directory: Path, text: str) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"{directory}: RocksDB cannot read it: {text}",
+        hint="copy the directory again, with all its files, while Pulsar is stopped",
+        path=str(directory),
+    )
