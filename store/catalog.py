@@ -23,6 +23,7 @@ _FINGERPRINT_BYTES = 4096
 # Bytes 8 to 19 of an entry log's header are patched when it is sealed.
 _HEADER_BYTES = 1024
 METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
+WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no particular node: the tree may lack any
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 

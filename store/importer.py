@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from store.atomic import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
 from store.catalog import (
     METADATA_FILE_ID,
+    WHOLE_METADATA,
     Damage,
     LogFile,
     clear_damage,
@@ -134,7 +135,9 @@ def import_standalone(
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode) as lock, _begin(path, layout, source, mode, lock) as store:
         _note_holder(layout, result, warn)
-        result.nodes, result.undecodable_values = import_tree(store, layout)
+        result.nodes, damages = import_tree(store, layout)
+        result.undecodable_values = len(damages)
+        result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, (result, advance))
         store.write(lambda txn: index_owners(store, txn))
         store.update_info(state="ready", sources=(source,))
@@ -218,17 +221,17 @@ def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, int]:
-    """Read the metadata store into ``tree``; return (nodes, values that are no nodes)."""
+def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, list[Damage]]:
+    """Read the metadata store into ``tree``; return how many nodes it has, and what is none."""
 
-    def work(txn: Txn) -> tuple[int, int]:
+    def work(txn: Txn) -> tuple[int, list[Damage]]:
         txn.clear("tree")
         clear_damage(txn, METADATA_FILE_ID)
         damages: list[Damage] = []
         put_nodes(txn, _nodes_of(layout, damages))
         for damage in damages:
             put_damage(txn, damage)
-        return txn.count("tree"), len(damages)
+        return txn.count("tree"), damages
 
     return store.write(work)
 

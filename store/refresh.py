@@ -9,13 +9,22 @@ compacted entry log); else it is named and its entries stay in the index, unless
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from store.catalog import METADATA_FILE_ID, Damage, LogFile, clear_damage, iter_logs, put_damage
+from store.catalog import (
+    METADATA_FILE_ID,
+    WHOLE_METADATA,
+    Damage,
+    LogFile,
+    clear_damage,
+    iter_damage,
+    iter_logs,
+    put_damage,
+)
 from store.codec.index import Block
 from store.entrylogs import path_state
 from store.errors import Refused
@@ -165,7 +174,8 @@ def refresh_store(
         warn(f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is left out")
     with store.read() as txn:
         result.entries_before = count_entries(txn)
-    store.write(lambda txn: _refresh_tree(txn, layout, result))
+    for text in store.write(lambda txn: _refresh_tree(txn, layout, result)):
+        warn(f"{text}; the store keeps the metadata that it has")
     _read_files(store, layout, options, (result, advance))
     _forget(store, layout, options, result)
     with store.read() as txn:
@@ -261,12 +271,22 @@ def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, res
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> None:
+def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> list[str]:
+    """Take over the nodes of the source; return what became wrong with it as a whole since it was read last.
+
+    Where that is anything no node is taken: of a tree that lost changes nobody knows which nodes are new and which were deleted.
+    """
     result.nodes_added = result.nodes_updated = result.nodes_removed = result.undecodable_values = 0
     result.conflicts = []
+    known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
+    whole, items = _split_damage(iter_source_nodes(layout.metadata))
+    unknown = [damage.reason for damage in whole if damage.reason not in known]
+    if unknown:
+        result.undecodable_values = len(unknown)
+        return unknown
     clear_damage(txn, METADATA_FILE_ID)
     seen: set[bytes] = set()
-    for item in iter_source_nodes(layout.metadata):
+    for item in chain(whole, items):
         if isinstance(item, Damage):
             put_damage(txn, item)
             result.undecodable_values += 1
@@ -277,6 +297,17 @@ def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> 
         _remove_node(txn, key, result)
     if result.nodes_added or result.nodes_updated or result.nodes_removed:
         _begin(txn)
+    return []
+
+
+def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterator[Node | Damage]]:
+    """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
+    whole: list[Damage] = []
+    for item in items:
+        if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
+            return whole, chain((item,), items)
+        whole.append(item)
+    return whole, iter(())
 
 
 def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from store.annotate import wrong_times
-from store.catalog import METADATA_FILE_ID, iter_damage
+from store.catalog import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import LedgerState
@@ -36,9 +36,12 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
                 yield problem_of(error, "value-undecodable", "data", node.path)
     try:
         for damage in iter_damage(txn, METADATA_FILE_ID):
-            yield data_problem(
-                "value-undecodable", "metadata store", damage.reason, "the value was left out of the import"
-            )
+            if damage.offset >= WHOLE_METADATA:
+                hint = "what depends on it may be missing or old here: bring sound files, then run: pulsar-admin store refresh"
+                yield data_problem("metadata-incomplete", "metadata store", damage.reason, hint)
+            else:
+                hint = "the value was left out of the import"
+                yield data_problem("value-undecodable", "metadata store", damage.reason, hint)
     except IndexCorrupt:
         return  # the catalogue's check tells
 

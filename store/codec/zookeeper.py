@@ -4,13 +4,16 @@ Integers are big-endian; a string or buffer is i32 length (−1: null) and bytes
 
 **Snapshot** (``snapshot.<zxid hex>``): ``ZKSN``, version i32 = 2, database id i64; sessions: i32 count × (id i64, timeout i32);
 ACL cache: i32 count × (id i64, vector of (perms i32, scheme, id)); then nodes: path, data, ACL id i64, czxid i64, mzxid i64,
-ctime i64, mtime i64, version i32, cversion i32, aversion i32, ephemeral owner i64, pzxid i64; the path ``/`` ends them.
+ctime i64, mtime i64, version i32, cversion i32, aversion i32, ephemeral owner i64, pzxid i64; the path ``/`` ends them. A seal follows:
+Adler-32 of all bytes before it as i64, string ``/``. Newer versions add the zxid and digest of the tree (i64, i32, i64) and the zxid
+processed last (i64), each with a seal of its own. Taken while transactions ran, it may hold some of those behind the zxid of its name.
+``.gz`` is gzip of all that, ``.snappy`` the stream of snappy-java: 8 bytes of magic, two i32 versions, then i32 length × raw block.
 
 **Log** (``log.<zxid hex>``): ``ZKLG``, version i32 = 2, database id i64; then records: Adler-32 as i64, i32 length, bytes, ``B``. The file
-is extended with zeros ahead of use: a length of 0 is the end. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
-transaction, in newer versions a digest.
+is extended with zeros ahead of use: zeros are its end. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
+transaction, in newer versions a digest. Zxids of an epoch (the upper 32 bits) follow each other without a gap.
 
-Sources: ``FileSnap``, ``FileTxnLog``, ``DataTree``, ``zookeeper.jute``.
+Sources: ``FileSnap``, ``SnapStream``, ``FileTxnLog``, ``FilePadding``, ``DataTree``, ``PrepRequestProcessor``, ``zookeeper.jute``.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.codec.buffer import Reader
+from store.codec.buffer import Reader, written_end
 from store.errors import MetadataCorrupt
 
 SNAPSHOT_MAGIC, LOG_MAGIC = b"ZKSN", b"ZKLG"
@@ -35,6 +38,30 @@ _RECORD_HEAD = struct.Struct(
     "i"  #  length
 )
 _END_OF_RECORD = 0x42
+_RECORD_BORDER = b"B\0\0\0\0"  # end of a record, and the upper half of the next one's Adler-32
+_SEAL = struct.Struct(
+    ">q"  # Adler-32 of all bytes before
+    "i"  #  1
+    "c"  #  "/"
+)
+_STAT = struct.Struct(
+    ">q"  # ACL id
+    "q"  #  czxid
+    "q"  #  mzxid
+    "q"  #  ctime
+    "q"  #  mtime
+    "i"  #  version
+    "i"  #  cversion
+    "i"  #  aversion
+    "q"  #  ephemeral owner
+    "q"  #  pzxid
+)
+_CONTAINER_OWNER = -(2**63)  # ``EphemeralType``: a container node; owners of nodes with a TTL begin with 0xFF
+_SNAPPY_MAGIC = b"\x82SNAPPY\0"
+_LOOKED_AT_BYTES = (
+    1 << 20
+)  # behind the last record: logs are extended by 64 MiB, and damage that begins at a record's border is rare
+_SEARCHED = 4  # times the bytes of a log that looking for whole records behind damage may sum up
 
 ERROR, CREATE, DELETE, SET_DATA, MULTI, CREATE_2 = -1, 1, 2, 5, 14, 15
 RECONFIG, CREATE_CONTAINER, DELETE_CONTAINER, CREATE_TTL = 16, 19, 20, 21
@@ -82,15 +109,25 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class TornLog:
-    """Bytes at OFFSET that are no whole record: the log's last write was cut, or the file is damaged."""
+class BadRecord:
+    """Bytes at OFFSET that are no whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
+    with nothing but the zeros of preallocation behind it."""
 
     offset: int
     reason: str
+    unfinished: bool
 
 
-def decode_snapshot(data: bytes | memoryview, where: str) -> Iterator[ZooKeeperNode]:
-    """Yield the nodes of a snapshot; raises MetadataCorrupt, also for one that does not end."""
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been."""
+
+    nodes: dict[str, ZooKeeperNode]
+    newest_zxid: int
+
+
+def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
+    """Return a snapshot whose seals fit; raises MetadataCorrupt for any other, also for one that does not end."""
     reader = Reader(data, where, MetadataCorrupt)
     _check_header(reader, SNAPSHOT_MAGIC, where)
     for _ in range(_count(reader, where)):
@@ -98,36 +135,159 @@ def decode_snapshot(data: bytes | memoryview, where: str) -> Iterator[ZooKeeperN
     for _ in range(_count(reader, where)):
         reader.take(8)
         _skip_acls(reader, where)
+    nodes: dict[str, ZooKeeperNode] = {}
+    newest = 0
     while (path := _text(reader, where)) != "/":
         value = _buffer(reader, where)
-        reader.take(8 + 16)
-        created_ms, modified_ms, version = reader.i64(), reader.i64(), reader.i32()
-        reader.take(8)
-        owner = reader.i64()
-        reader.take(8)
+        _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = _STAT.unpack(reader.take(_STAT.size))
+        newest = max(newest, czxid, mzxid, pzxid)
         if path:
-            yield ZooKeeperNode(path, value, version, created_ms, modified_ms, owner > 0)
+            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, _is_session(owner))
+    end = reader.pos
+    _check_seal(memoryview(data), end, where)
+    reader.take(_SEAL.size)
+    if reader.remaining:
+        newest = max(newest, reader.i64())
+        _check_seal(memoryview(data), len(data) - _SEAL.size, where)
+    return Snapshot(nodes, newest)
 
 
-def iter_transactions(data: bytes | memoryview, where: str) -> Iterator[Transaction | TornLog]:
-    """Yield the transactions of a log in order; a record that is not whole ends it with a TornLog."""
+def _is_session(owner: int) -> bool:
+    return owner not in (0, _CONTAINER_OWNER) and owner >> 56 != -1
+
+
+def _check_seal(data: memoryview, pos: int, where: str) -> None:
+    """Raise MetadataCorrupt unless the seal at POS is that of all bytes before it."""
+    found = Reader(data[pos:], f"{where}, seal", MetadataCorrupt).take(_SEAL.size)
+    expected = _SEAL.pack(zlib.adler32(data[:pos]), 1, b"/")
+    if found != expected:
+        raise MetadataCorrupt(
+            f"{where} @ {pos:#x}: its seal does not fit: expected {expected.hex()}, found {found.hex()}",
+            where=where,
+            offset=pos,
+            expected=expected.hex(),
+            found=found.hex(),
+        )
+
+
+def decompress_snapshot(data: bytes, extension: str, where: str) -> bytes:
+    """Return the bytes of a snapshot whose name ends in EXTENSION, which tells how they are stored; raises MetadataCorrupt.
+
+    As ``SnapStream``: "gz", "snappy", and any other is not compressed.
+    """
+    if extension.lower() == "gz":
+        return _gunzip(data, where)
+    return _unsnappy(data, where) if extension.lower() == "snappy" else data
+
+
+def _gunzip(data: bytes, where: str) -> bytes:
+    import gzip  # 3 ms, and few snapshots are compressed
+
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise MetadataCorrupt(f"{where}: not the whole of a gzip file: {error}", where=where) from error
+
+
+def _unsnappy(data: bytes, where: str) -> bytes:
+    from store.codec.compression import SNAPPY, decompress
+
+    reader = Reader(data, where, MetadataCorrupt)
+    parts: list[bytes | memoryview] = []
+    while reader.remaining or not parts:
+        length = reader.i32()
+        if length == int.from_bytes(_SNAPPY_MAGIC[:4], "big", signed=True):
+            reader.take(12)
+            parts.append(b"")
+            continue
+        chunk = reader.take(length)
+        if not parts:
+            raise MetadataCorrupt(f"{where}: no snappy stream", where=where)
+        size = Reader(chunk, where, MetadataCorrupt).varint()
+        parts.append(decompress(SNAPPY, chunk, size, where=where, error=MetadataCorrupt))
+    return b"".join(parts)
+
+
+def iter_transactions(data: bytes | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
     view = memoryview(data)
     _check_header(Reader(view[: _HEADER.size], where, MetadataCorrupt), LOG_MAGIC, where)
     offset = _HEADER.size
-    while len(view) - offset >= _RECORD_HEAD.size:
-        checksum, length = _RECORD_HEAD.unpack_from(view, offset)
-        start = offset + _RECORD_HEAD.size
-        if length == 0:
+    search: _Search | None = None
+    while offset >= 0:
+        end = _record_end(view, offset)
+        if end:
+            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {offset:#x}")
+            offset = end
+            continue
+        search = search or _Search(view)
+        if search.is_end(offset):
             return
-        if not 0 < length <= len(view) - start - 1 or view[start + length] != _END_OF_RECORD:
-            yield TornLog(offset, f"a record of {length} bytes that does not end")
-            return
-        body = view[start : start + length]
-        if zlib.adler32(body) != checksum:
-            yield TornLog(offset, "checksum mismatch")
-            return
-        yield _decode_transaction(body, f"{where} @ {offset:#x}")
-        offset = start + length + 1
+        following = search.next_record(offset)
+        yield BadRecord(offset, *search.judge(offset, following))
+        offset = following
+
+
+def _record_end(view: memoryview, offset: int) -> int:
+    """Return the position behind the whole record at OFFSET, 0 when there is none."""
+    start = offset + _RECORD_HEAD.size
+    if start >= len(view):
+        return 0
+    checksum, length = _RECORD_HEAD.unpack_from(view, offset)
+    end = start + int(length)
+    if length <= 0 or end >= len(view) or view[end] != _END_OF_RECORD:
+        return 0
+    return end + 1 if zlib.adler32(view[start:end]) == checksum else 0
+
+
+class _Search:
+    """What stands in a log where its whole records end: nothing, a write that was stopped, or damage."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._raw = b""
+        self._left = _SEARCHED * len(view)
+
+    def is_end(self, offset: int) -> bool:
+        """Whether nothing was written from OFFSET on."""
+        if self._raw:
+            return offset >= len(self._raw)
+        return written_end(self._view, offset, min(len(self._view), offset + _LOOKED_AT_BYTES)) == offset
+
+    def next_record(self, offset: int) -> int:
+        """Return the position of the first whole record behind OFFSET, −1 when there is none or looking for it takes too long."""
+        if not self._raw:
+            self._raw = bytes(self._view[: written_end(self._view, offset, len(self._view))])
+        if len(self._raw) - offset > _RECORD_HEAD.size:
+            length = int(_RECORD_HEAD.unpack_from(self._view, offset)[1])
+            follower = offset + _RECORD_HEAD.size + length + 1
+            if length > 0 and _record_end(self._view, follower):
+                return follower
+        while (offset := self._raw.find(_RECORD_BORDER, offset) + 1) > 0:
+            length = int.from_bytes(self._raw[offset + 8 : offset + 12], "big", signed=True)
+            if 0 < length < len(self._raw) - offset:
+                self._left -= length
+                if self._left < 0:
+                    return -1
+                if _record_end(self._view, offset):
+                    return offset
+        return -1
+
+    def judge(self, offset: int, following: int) -> tuple[str, bool]:
+        """Return what is wrong at OFFSET, and whether a write was stopped there; FOLLOWING as ``next_record`` gives."""
+        written = len(self._raw) - offset
+        head = self._raw[offset : offset + _RECORD_HEAD.size].ljust(_RECORD_HEAD.size, b"\0")
+        checksum, length = _RECORD_HEAD.unpack(head)
+        end = offset + _RECORD_HEAD.size + max(length, 0)
+        is_begun = 0 <= checksum < 1 << 32 and (written <= _RECORD_HEAD.size or len(self._raw) <= end)
+        # All of a record but for its length or its end: a write that was stopped leaves fewer bytes.
+        is_whole = written > _RECORD_HEAD.size and zlib.adler32(self._raw[offset + _RECORD_HEAD.size : -1]) == checksum
+        if following < 0 and is_begun and not is_whole:
+            if end < len(self._view):
+                return "a record that was not finished", True
+            return "the file ends inside a record", False
+        is_framed = length > 0 and end < len(self._view) and self._view[end] == _END_OF_RECORD
+        return ("checksum mismatch" if is_framed else "no record"), False
 
 
 def _decode_transaction(body: memoryview, where: str) -> Transaction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from store.catalog import METADATA_FILE_ID, Damage
+from store.catalog import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.codec.rocksvalue import NodeStat, decode_value
 from store.errors import MetadataCorrupt, StoreError
 from store.sources.layout import is_rocksdb
@@ -13,18 +13,21 @@ from store.sources.rocksdb import open_for_reading
 from store.sources.zookeeper import read_zookeeper_nodes
 from store.tree import PATH_MAX_BYTES, Node
 
-_WHOLE_DATABASE = 1 << 62  # where damage of no particular pair is noted
-
 
 def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
     """Yield the nodes of a metadata store, RocksDB or ZooKeeper, and a Damage (of METADATA_FILE_ID) for what is no node.
 
-    Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are left out.
+    Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
+    left out.
     """
     problems: list[str] = []
-    yield from (_rocksdb_nodes if is_rocksdb(metadata) else _zookeeper_nodes)(metadata, problems)
+    nodes = (_rocksdb_nodes if is_rocksdb(metadata) else _zookeeper_nodes)(metadata, problems)
+    first = next(nodes, None)
     for number, text in enumerate(problems):
-        yield Damage(METADATA_FILE_ID, _WHOLE_DATABASE + number, 0, text, -1, -1)
+        yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
+    if first is not None:
+        yield first
+    yield from nodes
 
 
 def _zookeeper_nodes(metadata: Path, problems: list[str]) -> Iterator[Node]:

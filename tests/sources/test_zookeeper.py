@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import random
+import struct
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
+import cramjam
 import pytest
 
 from store.codec.cursor import decode_cursor_info
+from store.codec.entrylog import EntryLogHeader, encode_header
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
-from store.codec.zookeeper import Transaction, ZooKeeperNode, decode_snapshot, iter_transactions
+from store.codec.zookeeper import BadRecord, Transaction, ZooKeeperNode, decode_snapshot, iter_transactions
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.meta import open_store
 from store.names import topic_of_path
 from store.sources.zookeeper import find_zookeeper, read_zookeeper_nodes
+from tests.conftest import Cli
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
 WRITTEN_BYTES = 1 << 21  # every record lies before it; what follows are the zeros of preallocation
@@ -62,7 +70,7 @@ def test_every_snapshot_leads_to_the_same_tree(unpacked: Path, tmp_path: Path) -
 
 def test_the_snapshot_equals_the_logs_before_it(unpacked: Path) -> None:
     """snapshot.481 holds all transactions to zxid 0x481 and, as it was taken at a start, none after."""
-    snapshot = {node.path: node for node in decode_snapshot((unpacked / "snapshot.481").read_bytes(), "snapshot")}
+    snapshot = decode_snapshot((unpacked / "snapshot.481").read_bytes(), "snapshot").nodes
     logged = [item for name in ("log.1", "log.35e") for item in iter_transactions((unpacked / name).read_bytes(), name)]
     assert all(isinstance(item, Transaction) for item in logged)
     last = {change.path: change for item in logged if isinstance(item, Transaction) for change in item.changes}
@@ -100,19 +108,22 @@ def test_a_log_cut_anywhere_keeps_what_was_whole(unpacked: Path, tmp_path: Path)
         assert kept == whole[: len(kept)]
         assert len(kept) < len(whole)
     folder = _linked(unpacked, tmp_path / "cut", "log.482")
-    (folder / "log.482").write_bytes(raw[: end - 3])
+    (folder / "log.482").write_bytes(raw[: end - 3] + bytes(len(raw) - end + 3))
     assert _nodes(folder)  # the newest log may end so after a kill: no problem
 
 
 def test_a_flipped_bit_is_never_believed(unpacked: Path) -> None:
-    raw = bytearray((unpacked / "log.482").read_bytes())
+    """It costs the record that it is in, and those behind it are read."""
+    raw = bytearray((unpacked / "log.482").read_bytes().rstrip(b"\0") + bytes(100))
     whole = list(iter_transactions(bytes(raw), "log"))
-    end = len(bytes(raw).rstrip(b"\0"))
-    for offset in range(16, end, max(1, end // 200)):
+    for offset in range(16, len(raw) - 100, max(1, len(raw) // 200)):
         raw[offset] ^= 0x10
-        found = [item for item in iter_transactions(bytes(raw), "log") if isinstance(item, Transaction)]
-        assert found == whole[: len(found)]
-        assert len(found) < len(whole)
+        found = list(iter_transactions(bytes(raw), "log"))
+        (bad,) = (item for item in found if isinstance(item, BadRecord))
+        assert not bad.unfinished
+        index = found.index(bad)
+        assert bad.offset <= offset
+        assert [*found[:index], whole[index], *found[index + 1 :]] == whole
         raw[offset] ^= 0x10
 
 
@@ -138,3 +149,243 @@ def test_an_empty_directory_is_no_zookeeper(tmp_path: Path) -> None:
     assert find_zookeeper(tmp_path) is None
     with pytest.raises(SourceNotFound):
         list(read_zookeeper_nodes(tmp_path, []))
+
+
+# -- damage, and what is not there ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def short(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same files with 64 KiB of zeros behind the logs' records."""
+    folder = tmp_path_factory.mktemp("short")
+    for file in unpacked.iterdir():
+        raw = file.read_bytes()
+        if file.name.startswith("log"):
+            raw = raw.rstrip(b"\0") + bytes(1 << 16)
+        (folder / file.name).write_bytes(raw)
+    return folder
+
+
+def _read(directory: Path) -> tuple[dict[str, ZooKeeperNode], list[str]]:
+    problems: list[str] = []
+    return {node.path: node for node in read_zookeeper_nodes(directory, problems)}, problems
+
+
+def _is_told_or_equal(directory: Path, sound: dict[str, ZooKeeperNode]) -> bool:
+    """Whether DIRECTORY leads to the tree SOUND, or to a problem, or is refused."""
+    try:
+        nodes, problems = _read(directory)
+    except MetadataCorrupt:
+        return True
+    return bool(problems) or nodes == sound
+
+
+NEWEST = ("snapshot.481", "log.482")
+
+
+@pytest.mark.parametrize("name", NEWEST)
+@pytest.mark.parametrize("trials", [40, pytest.param(400, marks=pytest.mark.deep)])
+def test_any_flipped_bit_is_told_or_changes_nothing(name: str, trials: int, short: Path, tmp_path: Path) -> None:
+    sound = _nodes(short)
+    folder = _linked(short, tmp_path / "flipped", name)
+    raw = bytearray((short / name).read_bytes())
+    written, random_ = len(bytes(raw).rstrip(b"\0")), random.Random(name)
+    for _ in range(trials):
+        offset, bit = random_.randrange(written), 1 << random_.randrange(8)
+        raw[offset] ^= bit
+        (folder / name).write_bytes(raw)
+        raw[offset] ^= bit
+        assert _is_told_or_equal(folder, sound), (offset, bit)
+
+
+@pytest.mark.parametrize("name", NEWEST)
+@pytest.mark.parametrize("trials", [25, pytest.param(200, marks=pytest.mark.deep)])
+def test_any_cut_is_told_or_changes_nothing(name: str, trials: int, short: Path, tmp_path: Path) -> None:
+    sound = _nodes(short)
+    folder = _linked(short, tmp_path / "cut", name)
+    raw = (short / name).read_bytes()
+    borders = [0] if name.startswith("snapshot") else [0, 16, *_borders(raw)[:5]]
+    cuts = borders + random.Random(name).sample(range(len(raw.rstrip(b"\0"))), trials)
+    for cut in cuts:
+        (folder / name).write_bytes(raw[:cut])
+        assert _is_told_or_equal(folder, sound), cut
+
+
+def _borders(log: bytes) -> list[int]:
+    """The offsets behind each record, from the lengths alone."""
+    found, offset = [], 16
+    while length := int.from_bytes(log[offset + 8 : offset + 12], "big"):
+        offset += 13 + length
+        found.append(offset)
+    return found
+
+
+def test_damage_in_the_middle_of_the_newest_log_costs_its_record_alone(short: Path, tmp_path: Path) -> None:
+    """ZooKeeper refuses such a log; taken for its end it would cost every transaction behind it."""
+    folder = _linked(short, tmp_path / "flipped", "log.482")
+    raw = bytearray((short / "log.482").read_bytes())
+    third, fourth = _borders(raw)[2:4]
+    raw[third + 40] ^= 1
+    (folder / "log.482").write_bytes(raw)
+    nodes, problems = _read(folder)
+    (text,) = problems
+    assert f"log.482 @ {third:#x}: checksum mismatch; 1 transaction before 0x486 are lost" not in text
+    assert f"log.482 @ {third:#x}: checksum mismatch: 1 transaction before 0x486 is lost" in text
+    assert fourth > third
+    assert len(_nodes(short)) - len(nodes) <= 1
+
+
+def test_the_last_record_unfinished_is_no_damage_and_flipped_it_is(short: Path, tmp_path: Path) -> None:
+    log = (short / "log.482").read_bytes()
+    raw = log[:16] + log[_borders(log)[-3] :]
+    start, end = _borders(raw)
+    whole = list(iter_transactions(raw, "log"))
+    for stop in range(start + 5, end):  # four zeros begin a record
+        *kept, last = iter_transactions(raw[:stop] + bytes(len(raw) - stop), "log")
+        assert kept == whole[:-1]
+        assert last == BadRecord(start, "a record that was not finished", True)
+        *kept, last = iter_transactions(raw[:stop], "log")
+        assert last == BadRecord(start, "the file ends inside a record", False)
+    for offset in range(start, end):
+        for bit in (1, 0x80):
+            damaged = bytearray(raw)
+            damaged[offset] ^= bit
+            *kept, last = iter_transactions(damaged, "log")
+            assert kept == whole[:-1]
+            assert isinstance(last, BadRecord)
+            assert (last.offset, last.unfinished) == (start, False)
+    folder = _linked(short, tmp_path / "last", "log.482")
+    end = _borders(log)[-1]
+    for stop, number in ((end - 1, 0), (end - 9, 0), (end, 1)):
+        (folder / "log.482").write_bytes(log[:stop] + bytes(1000 * (stop < end)))
+        assert len(_read(folder)[1]) == number
+
+
+@pytest.mark.parametrize("name", ["log.35e", "log.1"])
+@pytest.mark.parametrize("stop", [100, 2000])
+def test_a_log_cut_before_a_later_one_is_a_gap(name: str, stop: int, short: Path, tmp_path: Path) -> None:
+    folder = _linked(short, tmp_path / "cut", name, "snapshot.481", "snapshot.35d")
+    raw = (short / name).read_bytes()
+    at = next(border for border in _borders(raw) if border > stop)
+    (folder / name).write_bytes(raw[:at])
+    (text,) = _read(folder)[1]
+    assert "are lost" in text
+
+
+def test_the_damage_of_a_record_that_the_snapshot_holds_costs_nothing(short: Path, tmp_path: Path) -> None:
+    folder = _linked(short, tmp_path / "before", "log.35e")
+    raw = bytearray((short / "log.35e").read_bytes())
+    raw[_borders(raw)[3] + 30] ^= 4
+    (folder / "log.35e").write_bytes(raw)
+    assert _read(folder) == (_nodes(short), [])
+
+
+@pytest.mark.parametrize(
+    ("without", "text"),
+    [
+        (("log.35e", "snapshot.481"), "log.482: 292 transactions before 0x482 are lost"),
+        (("log.1", "log.35e", "log.482"), "no log has transaction 0x481"),
+        (("log.1", "snapshot.0", "snapshot.35d", "snapshot.481"), "log.35e: 861 transactions before 0x35e are lost"),
+    ],
+)
+def test_gaps_between_snapshot_and_logs(without: tuple[str, ...], text: str, short: Path, tmp_path: Path) -> None:
+    problems = _read(_linked(short, tmp_path / "gap", *without))[1]
+    assert any(text in problem for problem in problems), problems
+
+
+def test_a_fuzzy_snapshot_needs_the_transactions_that_it_saw(short: Path, tmp_path: Path) -> None:
+    """The bytes of snapshot.481 under the name of one that began earlier: it has seen 0x481, so the logs must have that."""
+    folder = _linked(short, tmp_path / "fuzzy", "snapshot.481", "log.35e", "log.482")
+    (folder / "snapshot.400").write_bytes((short / "snapshot.481").read_bytes())
+    log = (short / "log.35e").read_bytes()
+    at = _borders(log)[0x400 - 0x35E]
+    (folder / "log.35e").write_bytes(log[:at] + bytes(1000))
+    assert "has seen transaction 0x4" in _read(folder)[1][0]
+    os.unlink(folder / "log.35e")
+    os.link(short / "log.35e", folder / "log.35e")
+    assert _read(folder)[1] == []
+
+
+# -- compressed snapshots ---------------------------------------------------------------------------------------------
+
+
+def _snappy_stream(raw: bytes) -> bytes:
+    """What snappy-java's SnappyOutputStream writes: header, then blocks of 32 KiB."""
+    blocks = [bytes(cramjam.snappy.compress_raw(raw[at : at + 32768])) for at in range(0, len(raw), 32768)]
+    header = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return header + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "snappy": _snappy_stream}
+
+
+@pytest.mark.parametrize("extension", COMPRESSORS)
+def test_compressed_snapshots(extension: str, short: Path, tmp_path: Path) -> None:
+    folder = _linked(short, tmp_path / "compressed", "snapshot.481", "snapshot.35d", "snapshot.0", "log.1", "log.35e")
+    log = (short / "log.35e").read_bytes()
+    (folder / "log.35e").write_bytes(log[:16] + log[_borders(log)[-2] :])  # the last transaction that the snapshot has
+    stored = COMPRESSORS[extension]((short / "snapshot.481").read_bytes())
+    file = folder / f"snapshot.481.{extension}"
+    file.write_bytes(stored)
+    assert _nodes(folder) == _nodes(short)
+    sound, random_ = _nodes(short), random.Random(extension)
+    for number in range(40):
+        damaged = bytearray(stored)
+        damaged[random_.randrange(len(stored))] ^= 1 << random_.randrange(8)
+        file.write_bytes(damaged if number % 2 else stored[: random_.randrange(len(stored))])
+        assert _is_told_or_equal(folder, sound)
+
+
+def test_files_that_are_not_read_are_named(short: Path, tmp_path: Path) -> None:
+    folder = _linked(short, tmp_path / "packed", "log.482", "snapshot.481")
+    (folder / "log.482.gz").write_bytes(gzip.compress((short / "log.482").read_bytes()))
+    (folder / "snapshot.481.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(100))
+    problems = _read(folder)[1]
+    assert any("log.482.gz is not read" in text for text in problems)
+    assert any("snapshot.481.zst" in text for text in problems)
+
+
+# -- through the commands ---------------------------------------------------------------------------------------------
+
+
+def _data_directory(version_2: Path, path: Path) -> Path:
+    (path / "zookeeper").mkdir(parents=True)
+    (path / "zookeeper" / "version-2").symlink_to(version_2)
+    (path / "bookkeeper" / "current").mkdir(parents=True)
+    (path / "bookkeeper" / "current" / "0.log").write_bytes(encode_header(EntryLogHeader(1, 0, 0)))
+    return path
+
+
+def _tree(path: Path) -> list[tuple[bytes, bytes]]:
+    with open_store(path) as store, store.read() as txn:
+        return [(key, bytes(row)) for key, row in txn.items("tree")]
+
+
+def _metadata_findings(path: Path, cli: Cli) -> list[str]:
+    rows = cli("--store", path, "store", "check", "-o", "json").json
+    return [row["message"] for row in rows if row["code"] == "metadata-incomplete"]
+
+
+def test_import_and_check_tell_of_it_and_refresh_loses_nothing(short: Path, tmp_path: Path, cli: Cli) -> None:
+    folder = _linked(short, tmp_path / "version-2", "log.482")
+    log = folder / "log.482"
+    raw = (short / "log.482").read_bytes()
+    damaged = bytearray(raw)
+    damaged[_borders(raw)[2] + 40] ^= 1
+    source, path = _data_directory(folder, tmp_path / "source"), tmp_path / "s"
+    log.write_bytes(damaged)
+    answer = cli("--store", path, "store", "import", "standalone", source, "-o", "json")
+    assert (answer.exit_code, answer.json["undecodableValues"]) == (1, 1)
+    assert "log.482 @" in answer.stderr
+    (message,) = _metadata_findings(path, cli)
+    assert "log.482 @" in message
+    log.write_bytes(raw)
+    assert cli("--store", path, "store", "refresh", "-o", "json").exit_code == 0
+    assert _metadata_findings(path, cli) == []
+    whole = _tree(path)
+    log.write_bytes(damaged[: _borders(raw)[5] + 20] + bytes(1000))
+    for _ in range(2):
+        answer = cli("--store", path, "store", "refresh", "-o", "json")
+        assert (answer.exit_code, answer.json["nodesRemoved"]) == (1, 0)
+        assert "the store keeps the metadata that it has" in answer.stderr
+    assert _tree(path) == whole
