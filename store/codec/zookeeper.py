@@ -208,7 +208,7 @@ def _unsnappy(data: bytes, where: str) -> bytes:
     return b"".join(parts)
 
 
-def iter_transactions(data: bytes | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
+def iter_transactions(data: bytes | bytearray | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
     """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
     view = memoryview(data)
     _check_header(Reader(view[: _HEADER.size], where, MetadataCorrupt), LOG_MAGIC, where)

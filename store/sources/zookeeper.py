@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32
+_ZEROS = bytes(4 << 20)  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 
 
 def find_zookeeper(root: Path) -> Path | None:
@@ -106,11 +106,15 @@ def _is_extended(log: Path) -> bool:
 
 
 def _read_log(file: Path) -> Iterator[Transaction | BadRecord]:
-    with open(file, "rb") as opened:
-        if file.stat().st_size == 0:
-            return
-        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
-            yield from iter_transactions(data, str(file))
+    """Yield what is in the log FILE. It is read, not mapped: a ZooKeeper that runs may cut it, which would kill this process."""
+    data = bytearray()
+    with open(file, "rb", buffering=0) as opened:
+        while chunk := opened.read(len(_ZEROS)):
+            data += chunk
+            if chunk == _ZEROS:
+                break  # what follows was never written
+    if data:
+        yield from iter_transactions(data, str(file))
 
 
 class _Replay:

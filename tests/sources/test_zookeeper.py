@@ -261,6 +261,14 @@ def test_the_last_record_unfinished_is_no_damage_and_flipped_it_is(short: Path, 
         assert len(_read(folder)[1]) == number
 
 
+@pytest.mark.parametrize("raw", [b"JKLG" + bytes(100), b"ZK", b"ZKLG\0\0\0\3" + bytes(8)])
+def test_a_log_that_is_none_is_refused_by_name(raw: bytes, short: Path, tmp_path: Path) -> None:
+    folder = _linked(short, tmp_path / "none", "log.482")
+    (folder / "log.482").write_bytes(raw)
+    with pytest.raises(MetadataCorrupt, match=r"log\.482"):
+        _read(folder)
+
+
 @pytest.mark.parametrize("name", ["log.35e", "log.1"])
 @pytest.mark.parametrize("stop", [100, 2000])
 def test_a_log_cut_before_a_later_one_is_a_gap(name: str, stop: int, short: Path, tmp_path: Path) -> None:
