@@ -14,7 +14,7 @@ help:
 	@echo "make check      lint, format, types, architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
-	@echo "make test-deep  the slow properties and crash tests"
+	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make bench      measure all, beside cat, an interpreter that imports click, and Spark (an hour, 20 GB)"
 	@echo "make bench ONLY=cold,scan  a part of it: cold large metadata scan import import10m generate growth spark memory"
 	@echo "                dump delayed compaction; docs/benchmarks.md says what each measures and takes"

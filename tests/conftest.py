@@ -19,10 +19,12 @@ __all__ = ["damages_stores", "stores_stay_sound"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out ``live`` and ``deep`` unless -m asks, and ``spark`` where there is no Java."""
+    """Leave out ``live`` and ``deep`` unless -m asks, ``spark`` where there is no Java, and ``faults`` without a C compiler."""
     absent = set() if config.option.markexpr else {"live", "deep"}
     if shutil.which("java") is None:
         absent.add("spark")
+    if shutil.which("cc") is None:
+        absent.add("faults")
     left_out = [item for item in items if absent.intersection(mark.name for mark in item.iter_markers())]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

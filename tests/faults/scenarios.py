@@ -1,0 +1,81 @@
+"""The commands that are disturbed: what there was before each, and what they may leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLAIN = "public/default/plain"
+DELAYED = "acme/delayed/reminders"
+COMPACTED = "acme/orders/compacted"
+BEFORE = "2026-11-21T09:30:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A changing command. In its words {store}, {source} and {work} are paths: a store, what it was imported from, and the
+    directory that holds all that may be written.
+
+    ``before``: commands that lead there, "|"-separated words. ``steps``: it commits more than once and goes on when run again, so
+    what lies between old and new is good. ``repeats``: run again where all is done it does it again.
+    """
+
+    name: str
+    command: str
+    before: tuple[str, ...] = ()
+    state: str = "clean"
+    steps: bool = False
+    repeats: bool = False
+    target: str = ""
+    """A directory of Pulsar's, or other output, that it writes."""
+    in_place: bool = False
+    new_target: bool = False
+    """Of two that make it at once, one is done."""
+    no_store: bool = False
+    damaged_index: bool = False
+
+
+SKIP = f"topics skip {PLAIN} -s half -n 3"
+NACKED = f"nacks add {PLAIN} -s half --delay 1s 29:20 29:21"
+WRITTEN = ("topics dump public/default/batched --level entries --directory {work}/dump", "topics load {work}/dump")
+EXPORTED = (f"topics reset-cursor {PLAIN} -s half -m 29:20", f"compaction run {COMPACTED} --from-start")
+
+SCENARIOS = (
+    Scenario("init", "store init", no_store=True, steps=True),
+    Scenario("import", "store import standalone {source}", no_store=True, steps=True),
+    Scenario("import copied", "store import standalone {source} --copy", no_store=True, steps=True),
+    Scenario("import linked", "store import standalone {source} --link", no_store=True, steps=True),
+    Scenario("refresh", "store refresh", state="crashed", steps=True),
+    Scenario("rebuild", "store index --rebuild", damaged_index=True),
+    Scenario("skip", SKIP, repeats=True),
+    Scenario("clear-backlog", f"topics clear-backlog {PLAIN} -s half"),
+    Scenario("reset-cursor", f"topics reset-cursor {PLAIN} -s half -m 29:20"),
+    Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE}"),
+    Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s"),
+    Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s"),
+    Scenario("create-subscription", f"topics create-subscription {PLAIN} -s made -m earliest", repeats=True),
+    Scenario("unsubscribe", f"topics unsubscribe {PLAIN} -s half", repeats=True),
+    Scenario("clear namespace", "namespaces clear-backlog public/default --yes"),
+    Scenario("unsubscribe namespace", "namespaces unsubscribe public/default -s half --yes", repeats=True),
+    Scenario("set-message-ttl", f"topics set-message-ttl {PLAIN} -t 100"),
+    Scenario("namespace retention", "namespaces set-retention public/default --time 1h --size 10M"),
+    Scenario("enable-delayed", "namespaces enable-delayed-message acme/delayed"),
+    Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
+    Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
+    Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),
+    Scenario("nacks add", NACKED),
+    Scenario("nacks pop", "nacks due --pop --now 2027-01-01T00:00:00Z", before=(NACKED,), repeats=True),
+    Scenario("dump", f"topics dump {PLAIN} --level entries --directory {{work}}/dump", target="dump", new_target=True),
+    Scenario("load", WRITTEN[1], before=WRITTEN[:1], repeats=True),
+    Scenario("delayed build", f"delayed build {DELAYED} -s workers"),
+    Scenario("compaction run", f"compaction run {COMPACTED} --from-start", repeats=True),
+    Scenario("compaction upgrade", f"compaction upgrade {COMPACTED}"),
+    Scenario("export", "store export standalone {work}/out", before=EXPORTED, target="out", new_target=True),
+    Scenario(
+        "export in place",
+        "store export standalone {work}/data --in-place --yes",
+        before=EXPORTED,
+        target="data",
+        in_place=True,
+    ),
+    Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
+)

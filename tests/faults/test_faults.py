@@ -1,0 +1,58 @@
+"""Every changing command, disturbed at calls that change a file: a sample of the points here, all of them in ``make test-deep``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.points import KINDS, Bench, points
+from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.faults.server import Fault, Server
+
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("damages_stores")]
+NAMED = {scenario.name: scenario for scenario in SCENARIOS}
+SAMPLED = {"import": 4, "set-message-ttl": 4, "load": 3, "compaction run": 3, "delayed build": 4, "rebuild": 3}
+"""Commands of the short form, and at how many points each is disturbed."""
+BROKEN_DISKS = ("fail", "EIO")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    (folder / "server").mkdir()
+    with Server(folder / "server") as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_some_points(name: str, server: Server, folder: Path) -> None:
+    with Bench(server, folder, NAMED[name]) as bench:
+        every = list(points(bench.plain.calls, [kind for kind in KINDS if kind != BROKEN_DISKS]))
+        step = len(every) / SAMPLED[name]
+        tally = bench.try_all(every[int(index * step)] for index in range(SAMPLED[name]))
+    assert not tally.losses, "\n".join(map(str, tally.losses))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_point(scenario: Scenario, server: Server, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Bench(server, folder, scenario) as bench:
+        tally = bench.try_all(points(bench.plain.calls))
+    with capsys.disabled():
+        print(f"\n{tally}")
+    assert not tally.losses, "\n".join(map(str, tally.losses))
+
+
+def test_a_loss_is_told(server: Server, folder: Path) -> None:
+    """The harness itself: rows of the index that are gone, as if the command had lost them."""
+    with Bench(server, folder, NAMED["skip"]) as bench:
+        server.call("lose_rows", bench.prepared / "store")
+        losses = [loss.what for loss in bench.try_all([Fault("kill", 1)]).losses]
+    assert any(what.startswith("neither the old state nor the new one: store.entries") for what in losses)
+    assert any(what.startswith("store check: ") for what in losses)
