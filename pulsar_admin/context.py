@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from store.scan.local import FailedSlice
     from store.scan.spark import SparkEngine
 
+INDEX_ANSWERS = "the index answers this: nothing was scanned"
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -164,12 +166,12 @@ class App:
                 raise
 
     @contextmanager
-    def scan(self, reader: EntryReader, size_bytes: int, label: str) -> Iterator[None]:
+    def scan(self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS) -> Iterator[None]:
         """Let what READER scans, about SIZE_BYTES, run on the engine that settings choose, with progress.
 
-        What cannot be read is left out, listed at the end, and makes the exit code 1.
+        What cannot be read is left out, listed at the end, and makes the exit code 1. UNUSED: see ``bulk``.
         """
-        with self.bulk(size_bytes) as engine, self.progress(size_bytes, "bytes", label) as progress:
+        with self.bulk(size_bytes, unused=unused) as engine, self.progress(size_bytes, "bytes", label) as progress:
             reader.engine, reader.advance, reader.failed = engine, progress.advance, self._failed_slices
             yield
 
@@ -187,10 +189,10 @@ class App:
         self._report_failed_slices()
 
     @contextmanager
-    def bulk(self, size_bytes: int = 0) -> Iterator[Engine | None]:
+    def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:
         """Choose what runs a scan of about SIZE_BYTES: Spark with ``--spark``, started by the first slice; processes for
-        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed, and
-        which slices failed."""
+        ``--jobs`` and for much data; else None: this process. Says afterwards when Spark was asked for and not needed, UNUSED
+        why, and which slices failed."""
         from pulsar_admin.engine import choose_engine
 
         with choose_engine(self.settings, size_bytes, self._failed_slices) as choice:
@@ -199,7 +201,7 @@ class App:
             self._choice = choice
             yield choice.engine
         if choice.unused:
-            self._say("note", "the index answers this: nothing was scanned, Spark was not started")
+            self._say("note", f"{unused}, Spark was not started")
         self._report_failed_slices()
 
     def _report_failed_slices(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha1
 
 from store.messages import Message
@@ -80,9 +80,9 @@ def message_row(
         ledger_id=message.position.ledger_id,
         entry_id=message.position.entry_id,
         batch_index=message.position.batch_index,
-        publish_time=message.publish_ms,
-        broker_time=message.broker_ms,
-        event_time=message.event_ms,
+        publish_time=signed(message.publish_ms),
+        broker_time=None if message.broker_ms is None else signed(message.broker_ms),
+        event_time=signed(message.event_ms),
         key=REDACTED if redact and message.key is not None else message.key,
         ordering_key=_ordering_key(message, redact),
         producer=message.producer,
@@ -91,7 +91,7 @@ def message_row(
         size=len(body),
         sha1=None if redact else sha1(body, usedforsecurity=False).hexdigest(),
         payload=(REDACTED if redact else b64encode(body).decode()) if payload else None,
-        broker_index=message.broker_index,
+        broker_index=None if message.broker_index is None else signed(message.broker_index),
         deliver_at_time=message.deliver_at_ms or None,
         encrypted=message.encrypted or None,
         null_value=message.null_value or None,
@@ -101,6 +101,23 @@ def message_row(
         schema_version=None if decoded is None else message.schema_number,
         value=REDACTED if redact and value is not None else value,
         value_error=error,
+    )
+
+
+def redacted(row: MessageRow) -> MessageRow:
+    """Return ROW with key, property values, payload, its digest and the value hidden, as ``message_row`` does."""
+
+    def hidden(value: object) -> str | None:
+        return None if value is None else REDACTED
+
+    return replace(
+        row,
+        key=hidden(row.key),
+        ordering_key=hidden(row.ordering_key),
+        properties=dict.fromkeys(row.properties, REDACTED),
+        sha1=None,
+        payload=hidden(row.payload),
+        value=hidden(row.value),
     )
 
 

@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes
 from store.counted import counted, plural
 from store.errors import EntryNotFound, StoreError
+from store.extent import extent_of
 from store.ledgers import EntryReader, find_times, iter_blocks
 from store.messages import Message, MessageReader, ReadOptions
+from store.meta import Txn
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
 from store.search import Clock, block_max, check_clock, first_candidate, iter_block_times
 from store.topics import Topic, TopicLedger
 
 EVENT = "event"
+SMALL_MESSAGES, SMALL_BYTES = 4096, 16 << 20
+"""What is read entry by entry before the libraries that read columns would be imported."""
 BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
 """What reads (entry id, time in ms or None) of the entries of one ledger's blocks, in order."""
 
@@ -51,6 +55,18 @@ class Window:
         return self.clock != EVENT and (self.start_ms is not None or self.end_ms is not None)
 
     @property
+    def by_entry(self) -> Window:
+        """The same entries, whole: without what chooses among their messages."""
+        if self.clock == EVENT:
+            return Window(self.first.entry, self.last.entry)
+        return replace(self, first=self.first.entry, last=self.last.entry, key=None)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether messages are chosen by what is in them."""
+        return self.key is not None or (self.clock == EVENT and self.times != (-LONG_MAX, LONG_MAX))
+
+    @property
     def times(self) -> tuple[int, int]:
         """The window's times, half-open, ms."""
         return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
@@ -69,6 +85,18 @@ class Window:
         if entry == self.first.entry and index < self.first.batch_index:
             return False
         return not (entry == self.last.entry and 0 <= self.last.batch_index < index)
+
+
+def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
+    """Return whether at most LIMIT messages of WINDOW are so few that they are read one by one."""
+    if window.is_timed:
+        return True
+    if limit is not None and limit <= SMALL_MESSAGES and not window.chooses:
+        return True
+    first = topic.last_confirmed if window.first == LATEST else window.first.entry
+    end = topic.rank(Position(window.last.ledger_id, window.last.entry_id + 1))
+    extent = extent_of(txn, topic, [(min(topic.rank(first), end), end)])
+    return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
 
 
 def iter_window(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
-from commands.topics.answers import choose, report, size_of
+from commands.topics.answers import Chosen, choose, report, size_of
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, value_option
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import dump_json
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.codec.index import Block
 from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
@@ -19,9 +21,12 @@ from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
 from store.messages import ReadOptions
 from store.names import EARLIEST, LATEST, Position
-from store.reading import EVENT, BlockTimes, Window, iter_window, read_block_times
+from store.reading import EVENT, BlockTimes, Window, is_small, iter_window, read_block_times
 from store.search import Clock, check_clock
 from store.topics import Topic, read_topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,10 @@ class Request:
     redact: bool
     uncommitted: bool
     markers: bool
+
+
+Asked = tuple[Window, Request, list[StoreError]]
+"""What to read, and where to add what could not be read."""
 
 
 @command(
@@ -80,11 +89,21 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, 0 if options.limit is not None else size_of(reader, chosen.names), "read"):
-            topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
-            rows = (row for _, topic in topics for row in _iter_rows(reader, topic, (window, options, problems)))
-            app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=options.value))
+        size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
+        with app.scan(reader, size_bytes, "read", unused="so few messages are read in this process"):
+            _emit(app, reader, chosen, (window, options, problems))
     report(app, problems)
+
+
+def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None:
+    topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
+    if app.settings.output == "jsonl":
+        for _, topic in topics:
+            for piece in _iter_json(reader, topic, request):
+                app.writer.write(piece)
+    else:
+        rows = (row for _, topic in topics for row in _iter_rows(reader, topic, request))
+        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=request[1].value))
 
 
 def _times_of(reader: EntryReader) -> BlockTimes:
@@ -122,9 +141,41 @@ def _window(app: App, options: Request) -> Window:
     )
 
 
-def _iter_rows(
-    reader: EntryReader, topic: Topic, request: tuple[Window, Request, list[StoreError]]
-) -> Iterator[MessageRow]:
+def _iter_json(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[str]:
+    """Yield the messages as JSON, in pieces of text."""
+    window, options, _ = request
+    if options.redact or is_small(reader.txn, topic, window, options.limit):
+        yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, request))
+        return
+    from store.dump.tables import json_text
+
+    for batch in _iter_columns(reader, topic, request):
+        yield from json_text(str(topic.name), batch)
+
+
+def _iter_rows(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
+    window, options, _ = request
+    if is_small(reader.txn, topic, window, options.limit):
+        yield from _iter_few(reader, topic, request)
+        return
+    from store.dump.reading import iter_rows
+
+    for batch in _iter_columns(reader, topic, request):
+        yield from iter_rows(topic.name, batch, redact=options.redact)
+
+
+def _iter_columns(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[pa.RecordBatch]:
+    from store.dump.job import DumpOptions
+    from store.dump.reading import iter_columns
+
+    window, options, problems = request
+    wanted = DumpOptions(
+        "messages", window, options.payload, options.value, committed=not options.uncommitted, markers=options.markers
+    )
+    return iter_columns(reader, topic, wanted, options.limit, problems)
+
+
+def _iter_few(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
     window, options, problems = request
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
     messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))

@@ -16,21 +16,22 @@ Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class DumpColumns:
-    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text."""
+    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows."""
 
     payload: bool = False
     schemas: TopicSchemas | None = None
+    markers: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a dump."""
-        fields = list(message_schema(payload=self.payload))
+        fields = list(message_schema(payload=self.payload, markers=self.markers))
         return pa.schema(fields + [pa.field(*field) for field in (_VALUE_FIELDS if self.schemas else ())])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read them from, names of ``store.scan.messages``."""
-        names = message_schema(payload=self.payload).names
+        names = message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is None:
             return tuple(names)
         from store.scan.value_columns import NEEDS

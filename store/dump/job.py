@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,8 +14,8 @@ from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
 from store.dump.tables import entry_batch, json_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.extent import Extent, extent_of
-from store.ledgers import EntryReader
+from store.extent import Extent, extent_of, iter_ledger_parts
+from store.ledgers import EntryReader, iter_gaps
 from store.messages import MessageReader, ReadOptions
 from store.names import EARLIEST, LATEST
 from store.reading import Window
@@ -32,12 +32,17 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to dump. ``payload`` and ``value`` concern level ``messages``; entries always have their payload, and no value."""
+    """What to dump. The last four concern level ``messages``; entries always have their payload, and no value.
+
+    ``committed`` and ``markers`` are those of ``ReadOptions``.
+    """
 
     level: Level = "messages"
     window: Window = field(default_factory=Window)
     payload: bool = False
     value: bool = False
+    committed: bool = True
+    markers: bool = False
 
 
 @dataclass(slots=True)
@@ -54,32 +59,55 @@ def iter_batches(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of TOPIC's window in topic order; DUMPED counts them."""
-    found = WindowScan(reader, topic, options.window)
-    columns = DumpColumns(options.payload, read_schemas(reader, topic.name) if options.value else None)
-    slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
     undecoded = 0
-    for entries, batches in _rows(found, topic, columns, slow):
-        dumped.entries += entries
-        for batch in batches:
-            dumped.rows += len(batch)
-            if slow is not None and options.value:
-                undecoded += len(batch) - batch.column("valueError").null_count
-            yield batch
-            del batch
-        del batches  # not kept while the next are fetched
-        advance(entries)
+    for batch in iter_window_rows(reader, topic, options, dumped, advance):
+        if "valueError" in batch.schema.names:
+            undecoded += len(batch) - batch.column("valueError").null_count
+        yield batch
+        del batch
     if undecoded:
         dumped.problems.append(
             EntryCorrupt(f"{topic.name}: {counted(undecoded, 'value')} cannot be decoded; valueError says why")
         )
-    dumped.problems += found.scan.unreadable
-    if found.missing:
-        dumped.missing += found.missing
-        dumped.problems.append(
-            EntryNotFound(
-                f"{topic.name}: of the window {counted(found.missing, 'entry is', 'entries are')} in no imported file"
-            )
-        )
+
+
+def iter_window_rows(
+    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
+    found = WindowScan(reader, topic, options.window)
+    schemas = read_schemas(reader, topic.name) if options.value else None
+    columns = DumpColumns(options.payload, schemas, options.markers)
+    slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
+    try:
+        for entries, batches in _rows(found, topic, columns, slow):
+            dumped.entries += entries
+            for batch in batches:
+                dumped.rows += len(batch)
+                yield batch
+                del batch
+            del batches  # not kept while the next are fetched
+            advance(entries)
+    finally:
+        dumped.problems += found.scan.unreadable
+        if found.missing:
+            dumped.missing += found.missing
+            dumped.problems.append(_missing(reader, topic, options.window, found.missing))
+
+
+def _missing(reader: EntryReader, topic: Topic, window: Window, missing: int) -> EntryNotFound:
+    text = f"{topic.name}: of the window {counted(missing, 'entry is', 'entries are')} in no imported file"
+    parts = iter_ledger_parts(topic, *window_ranks(topic, window))
+    gaps = ((ledger, max(low, first)) for ledger, first, last in parts for low, _ in _gaps(reader, ledger, first, last))
+    try:
+        reader.read(*next(gaps))
+    except StoreError as error:
+        return EntryNotFound(f"{text}; the first: {error.message}", hint=error.hint, **error.context)
+    return EntryNotFound(text)
+
+
+def _gaps(reader: EntryReader, ledger_id: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+    return ((low, high) for low, high in iter_gaps(reader.txn, ledger_id, last) if high >= first)
 
 
 def _rows(
@@ -107,7 +135,12 @@ def _message_columns(
     window = wanted[0].window
     first = topic.last_confirmed if window.first == LATEST else window.first
     whole = first.entry == EARLIEST and not window.is_timed
-    messages = MessageReader(reader, ReadOptions(whole=whole), lambda: topic.iter_positions(first), dumped.problems)
+    messages = MessageReader(
+        reader,
+        ReadOptions(wanted[0].committed, wanted[0].markers, whole),
+        lambda: topic.iter_positions(first),
+        dumped.problems,
+    )
     return MessageColumns(messages, names=wanted[1].names)
 
 

@@ -52,7 +52,7 @@ class MakeRows:
     @property
     def has_contents(self) -> bool:
         """Whether the rows hold what is in the entries."""
-        return self.closed is not None or self.columns != DumpColumns()
+        return self.closed is not None or self.columns.payload or self.columns.schemas is not None
 
     def weight(self, places: Places) -> int:
         """Return how much the rows of PLACES take, in entries without contents."""

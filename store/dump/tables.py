@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
@@ -41,17 +42,17 @@ ENTRY_SCHEMA = pa.schema(
 )
 """Columns of level ``entries``. ``ledgerTimestamp``: when the ledger was closed, null while it is open."""
 
-# Members of JSON that are left out while they say nothing, as in ``topics read``.
+# Members of JSON that are left out while they say nothing, as in ``topics read``; three of them say it by a word or a number.
+_NOTHING = {"encrypted": False, "nullValue": False, "chunks": 1}
 _QUIET = {
-    "brokerIndex": None,
-    "deliverAtTime": None,
-    "encrypted": False,
-    "nullValue": False,
-    "chunks": 1,
-    "transaction": None,
-    "schemaVersion": None,
-    "value": None,
-    "valueError": None,
+    "brokerIndex",
+    "deliverAtTime",
+    "markerType",
+    "transaction",
+    "schemaVersion",
+    "value",
+    "valueError",
+    *_NOTHING,
 }
 
 
@@ -122,14 +123,13 @@ def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
 
     A piece of text is a line; a line with a large payload comes in several pieces. Only a line's last piece ends with a newline.
     """
-    columns = [_json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)]
-    names = batch.schema.names
-    for values in zip(*columns, strict=True):
+    columns = json_columns(batch)
+    for values in zip(*columns.values(), strict=True):
         row: dict[str, Any] = {"topic": topic}  # Any: JSON values
         row.update(
             (name, value)
-            for name, value in zip(names, values, strict=True)
-            if name not in _QUIET or value != _QUIET[name]
+            for name, value in zip(columns, values, strict=True)
+            if value is not None or name not in _QUIET
         )
         if isinstance(row.get("payload"), pa.Buffer):
             yield from _pieces(row)
@@ -163,7 +163,14 @@ def _dumped(row: dict[str, Any]) -> str:  # Any: JSON values
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
+def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON values
+    """Return the columns of BATCH as values of JSON, None for what says nothing; large payloads as buffers, not yet base64."""
+    return {field.name: _json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)}
+
+
 def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON values
+    if field.name in _NOTHING:
+        column = pc.if_else(pc.equal(column, _NOTHING[field.name]), None, column)
     if field.name == "payload" and (large := _large_values(column)):
         return large
     values: list[Any] = column.to_pylist()

@@ -16,14 +16,25 @@ import numpy as np
 import pyarrow as pa
 
 from store.codec.compression import decompress
-from store.messagerow import signed
+from store.messagerow import marker_name, signed
 from store.messages import ENTRY_ERRORS, Message, MessageReader
 from store.names import Position
 from store.scan.arrow import column, constant, nullable, spans_array
 from store.scan.clock_kernel import number_spans
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME
-from store.scan.message_kernel import BATCHED, HEAD, MESSAGE, PROPERTY, SLOW, WHOLE, count_messages, explode, read_heads
+from store.scan.message_kernel import (
+    BATCHED,
+    HEAD,
+    MESSAGE,
+    NO_MESSAGE,
+    PROPERTY,
+    SLOW,
+    WHOLE,
+    count_messages,
+    explode,
+    read_heads,
+)
 from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -51,14 +62,16 @@ _FIELDS = (
     ("encrypted", pa.bool_()),
     ("nullValue", pa.bool_()),
     ("chunks", pa.int32()),
+    ("markerType", pa.string()),
     ("transaction", pa.string()),
 )
 _SCAN_FIELDS = (("schemaVersion", pa.int64()), ("keyEncoded", pa.bool_()))
 
 
-def message_schema(*, payload: bool) -> pa.Schema:
-    """Return the columns of messages, with or without their payloads."""
-    return pa.schema([pa.field(*column) for column in _FIELDS if payload or column[0] != "payload"])
+def message_schema(*, payload: bool, markers: bool = False) -> pa.Schema:
+    """Return the columns of messages, with or without their payloads; with those of MARKERS, which are rows only then."""
+    hidden = {"payload": not payload, "markerType": not markers}
+    return pa.schema([pa.field(*column) for column in _FIELDS if not hidden.get(column[0])])
 
 
 def schema_of(names: Collection[str]) -> pa.Schema:
@@ -99,11 +112,13 @@ class MessageColumns:
 def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
     """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read.
 
-    Only what the columns of SCHEMA need is decompressed and decoded.
+    Only what the columns of SCHEMA need is decompressed and decoded. Markers are rows where it has their type.
     """
     heads = np.zeros(len(entries), HEAD)
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
     read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
+    if "markerType" in schema.names:
+        heads["kind"][heads["kind"] == NO_MESSAGE] = SLOW
     for low, high in _parts(heads):
         part = np.zeros(len(entries), bool)
         part[low:high] = True
@@ -210,6 +225,7 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
         "deliverAtTime": lambda: optional(part.rows["deliver_at_ms"], 0),
         "encrypted": lambda: constant(False, pa.bool_(), len(entry)),
         "chunks": lambda: constant(1, pa.int32(), len(entry)),
+        "markerType": lambda: constant(None, pa.string(), len(entry)),
         "transaction": lambda: constant(None, pa.string(), len(entry)),
         "schemaVersion": lambda: optional(part.heads["schema_version"], -1),
     }
@@ -288,6 +304,7 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "encrypted": message.encrypted,
         "nullValue": message.null_value,
         "chunks": message.chunks,
+        "markerType": marker_name(message.marker_type),
         "schemaVersion": message.schema_number,
         "keyEncoded": message.key_encoded,
         "transaction": None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",

@@ -21,6 +21,7 @@ NEEDS_A_SCAN = [
     ("store", "index"),
     ("ledgers", "verify", "-o", "json"),
     ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
+    ("topics", "read", "--all-topics", "--payload", "-o", "jsonl"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
     ("topics", "dump", "--all-topics", "--payload"),
@@ -48,6 +49,12 @@ def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr("pulsar_admin.engine.open_engine", open_engine)
     return opened
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little there is to scan, it is scanned."""
+    monkeypatch.setattr("store.reading.SMALL_MESSAGES", -1)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,95 @@
+"""The messages of a large window for ``topics read``: the rows of a dump, with what chooses single messages applied to columns."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import repeat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from store.dump.job import Dumped, DumpOptions, iter_window_rows
+from store.dump.tables import json_columns
+from store.errors import EntryCorrupt, StoreError
+from store.ledgers import EntryReader
+from store.messagerow import MessageRow, redacted
+from store.names import Position, TopicName
+from store.reading import EVENT, Window
+from store.scan.messages import message_schema
+from store.topics import Topic
+
+_ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
+"""The columns of a ``MessageRow`` behind its topic, in its order."""
+
+
+def iter_columns(
+    reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the first LIMIT messages of the window of OPTIONS in topic order, by the reader's engine where it has one.
+
+    The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is added
+    to PROBLEMS at the end, values that cannot be decoded as they come.
+    """
+    dumped = Dumped()
+    entries = replace(options, window=options.window.by_entry)
+    left = limit
+    # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
+    with closing(iter_window_rows(reader, topic, entries, dumped, lambda count: None)) as batches:
+        for batch in batches:
+            chosen = _chosen(batch, options.window)
+            chosen = chosen if left is None else chosen.slice(0, left)
+            if options.value:
+                problems += _undecoded(topic.name, chosen)
+            if len(chosen):
+                yield chosen
+            left = None if left is None else left - len(chosen)
+            if left == 0:
+                break
+    problems += dumped.problems
+
+
+def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
+    """Return the messages of BATCH, of entries in the window, that are in it too; see ``Window.holds``."""
+    if window.key is not None:
+        batch = batch.filter(pc.equal(batch.column("key"), window.key))
+    if window.clock == EVENT and window.chooses:
+        times, (start_ms, end_ms) = batch.column("eventTime"), window.times
+        inside = pc.and_(pc.greater_equal(times, start_ms), pc.less(times, end_ms))
+        batch = batch.filter(pc.and_(pc.greater(times, 0), inside))
+    if window.first.batch_index >= 0:
+        outside = pc.less(batch.column("batchIndex"), window.first.batch_index)
+        batch = batch.filter(pc.invert(pc.and_(_of_batch(batch, window.first), outside)))
+    if window.last.batch_index >= 0:
+        outside = pc.greater(batch.column("batchIndex"), window.last.batch_index)
+        batch = batch.filter(pc.invert(pc.and_(_of_batch(batch, window.last), outside)))
+    return batch
+
+
+def _of_batch(batch: pa.RecordBatch, position: Position) -> pa.Array:
+    """Return which messages are of a batch that is the entry at POSITION."""
+    same = pc.and_(
+        pc.equal(batch.column("ledgerId"), position.ledger_id), pc.equal(batch.column("entryId"), position.entry_id)
+    )
+    return pc.and_(same, pc.greater_equal(batch.column("batchIndex"), 0))
+
+
+def _undecoded(topic: TopicName, batch: pa.RecordBatch) -> Iterator[StoreError]:
+    failed = batch.filter(pc.is_valid(batch.column("valueError"))).select(
+        ["ledgerId", "entryId", "batchIndex", "valueError"]
+    )
+    for row in failed.to_pylist():
+        position = Position(row["ledgerId"], row["entryId"], row["batchIndex"])
+        yield EntryCorrupt(f"the value of {position} of {topic}: {row['valueError']}")
+
+
+def iter_rows(topic: TopicName, batch: pa.RecordBatch, *, redact: bool) -> Iterator[MessageRow]:
+    """Yield the messages of BATCH as ``store.messagerow.message_row`` makes them."""
+    columns = json_columns(batch)
+    values = (columns.get(name, repeat(None, len(batch))) for name in _ROW)
+    for row in map(MessageRow, repeat(str(topic), len(batch)), *values):
+        if isinstance(row.payload, pa.Buffer):
+            row = replace(row, payload=b64encode(row.payload).decode())
+        yield redacted(row) if redact else row
