@@ -308,7 +308,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "simulate": Row(
             "commands.nacks.simulating:simulate",
-            "Replay negative acks through the old timer and the new ones, and measure how early and how late they are.",
+            "Replay negative acks through the clients' timers, and measure how early and how late they are.",
         ),
     },
     "ledgers": {

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.nacks.delays import configured_delay_ms
 from commands.nacks.drawing import save_charts, table_text
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
+from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
 from store.counted import counted
 from store.cursors import read_cursor
@@ -42,10 +43,18 @@ COLUMNS = (
     Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.1f}", "number"),
     Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number", drop=5),
     Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number", drop=2),
-    Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number"),
+    Column("JAVA 4.0.8", lambda row: _size(row["bytesJavaClient"]), "number"),
+    Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number", drop=7),
     Column("SERIALIZED", lambda row: _size(row["bytesSerialized"]), "number", drop=3),
     Column("RESIDENT", lambda row: _size(row["bytesResident"]), "number"),
     Column("BYTES/ENTRY", lambda row: f"{row['bytesPerEntry']:.3g}", "number", drop=6),
+)
+
+
+DOCUMENT_COLUMNS = (
+    Column("SPACE, BY PIP-393", "figure"),
+    Column("IT SAYS", "document", "number"),
+    Column("REALLY", "really", "number"),
 )
 
 
@@ -59,6 +68,7 @@ class PlanRequest:
     entries_per_ledger: int | None
     acknowledged_every: int
     precision_ms: int | None
+    memory_bytes: int
     topic: TopicName | None
     subscription: str | None
     png: Path | None
@@ -73,7 +83,8 @@ class PlanRequest:
     ],
     elsewhere=["pulsar-admin nacks plan --rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
     output="A row a precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
-    "pending nacks in the client's maps before PIP-393, by its formula, and in this toolkit's tracker as measured on a sample.",
+    "pending nacks in the Java client 4.0.8, in its maps before PIP-393, by its formula, and in this toolkit's tracker as measured on "
+    "a sample. JSON has the document's own space figures beside what is the case.",
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists],
 )
 @click.option("--rate", type=float, help="Nacked messages a second [the topic's].")
@@ -82,6 +93,14 @@ class PlanRequest:
 @click.option("--entries-per-ledger", type=click.IntRange(1), help="managedLedgerMaxEntriesPerLedger [50000].")
 @click.option("--acknowledged-every", type=int, default=0, help="Leave out every n-th entry, as acknowledged.")
 @click.option("--precision", "precision_ms", type=DURATION, help="How early is early enough: marks the row to take.")
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=SIZE,
+    default="64M",
+    show_default=True,
+    help="What the Java client may spend on nacks.",
+)
 @click.option("--topic", type=TOPIC, help="Take rate and batch size from this topic.")
 @click.option("-s", "--subscription", help="Take the share nacked, and where, from its acknowledgement holes.")
 @click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
@@ -92,7 +111,8 @@ def plan(app: App, options: PlanRequest) -> None:
     """Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.
 
     One nack an entry: of a batch the entry is tracked once. With --topic the rate is that between the times of its entries,
-    but for the outermost hundredth, and with -s its holes are what is nacked. * marks the row of --precision, else 8 bits.
+    but for the outermost hundredth, and with -s its holes are what is nacked. * marks the row to take: the cheapest that is early
+    by no more than --precision, else the first from 8 bits on with which the Java client stays within --memory.
     """
     load, found = _load(app, options)
     rows = _rows(load, found, options)
@@ -100,9 +120,12 @@ def plan(app: App, options: PlanRequest) -> None:
     save_charts((options.png, options.svg), charts, _heading(load))
     form = app.settings.output
     if form in (None, "plain"):
-        app.emit("\n".join([_heading(load), *_about(found), table_text(rows, COLUMNS), *map(line_chart, charts)]))
+        figures = table_text(_document(load), DOCUMENT_COLUMNS)
+        app.emit(
+            "\n".join([_heading(load), *_about(found), table_text(rows, COLUMNS), *map(line_chart, charts), figures])
+        )
     elif form == "json":
-        app.emit({"load": _load_json(load, found), "precisions": rows})
+        app.emit({"load": _load_json(load, found), "precisions": rows, "document": _document(load)})
     else:
         app.emit_rows(rows, COLUMNS)
 
@@ -121,7 +144,9 @@ def _load(app: App, options: PlanRequest) -> tuple[NackLoad, TopicNacks | None]:
     if rate is None:
         raise click.UsageError("how many nacks a second? Give --rate, or --topic", click.get_current_context())
     per_ledger = options.entries_per_ledger or (found.entries_per_ledger if found else _ENTRIES_PER_LEDGER)
-    return NackLoad(rate, options.delay_ms, per_entry, per_ledger, options.acknowledged_every), found
+    return NackLoad(
+        rate, configured_delay_ms(app, options.delay_ms), per_entry, per_ledger, options.acknowledged_every
+    ), found
 
 
 def _read_topic(app: App, options: PlanRequest) -> TopicNacks:
@@ -142,15 +167,16 @@ def _rows(load: NackLoad, found: TopicNacks | None, options: PlanRequest) -> lis
         sizings = size_table(load, PRECISIONS)
     else:
         sizings = size_sample(load, (found.ledger_ids, found.entry_ids), found.times_ms, PRECISIONS)
-    wanted = _wanted_bits(options.precision_ms)
+    wanted = _wanted_bits(sizings, options)
     return [_row(sizing, sizing.precision_bits == wanted) for sizing in sizings]
 
 
-def _wanted_bits(precision_ms: int | None) -> int:
-    """Return the most bits whose buckets are early by at most PRECISION_MS."""
-    if precision_ms is None:
-        return DEFAULT_PRECISION_BITS
-    return min((precision_ms + 1).bit_length() - 1, PRECISIONS[-1])
+def _wanted_bits(sizings: Sequence[TrackerSizing], options: PlanRequest) -> int:
+    """Return the bits to take: by the precision asked for, else from the clients' default up by what the Java client may spend."""
+    if options.precision_ms is not None:
+        return min((options.precision_ms + 1).bit_length() - 1, PRECISIONS[-1])
+    fitting = [sizing.precision_bits for sizing in sizings if sizing.java_bytes <= options.memory_bytes]
+    return next((bits for bits in fitting if bits >= DEFAULT_PRECISION_BITS), PRECISIONS[-1])
 
 
 def _row(sizing: TrackerSizing, wanted: bool) -> Json:
@@ -163,6 +189,7 @@ def _row(sizing: TrackerSizing, wanted: bool) -> Json:
         "pendingEntries": sizing.pending_entries,
         "buckets": sizing.buckets,
         "firingsPerMinute": sizing.firings_per_minute,
+        "bytesJavaClient": sizing.java_bytes,
         "bytesHashMap": sizing.hash_map_bytes,
         "bytesPairMap": sizing.pair_map_bytes,
         "bytesFormula": sizing.seed_bytes,
@@ -170,6 +197,26 @@ def _row(sizing: TrackerSizing, wanted: bool) -> Json:
         "bytesResident": sizing.resident_bytes,
         "bytesPerEntry": sizing.resident_bytes_per_entry,
     }
+
+
+def _document(load: NackLoad) -> list[Json]:
+    """Return PIP-393's space figures for the structure before it, beside what is the case."""
+    from store.nacks.sizes import emptiest_pair_map_bytes, pair_map_bytes
+
+    entries = load.pending_entries
+    million = pair_map_bytes(10**6)
+    figures = [
+        (
+            f"pair map at its fullest, 32/0.66 N = 48 N; N = {entries:,}",
+            _size(48 * entries),
+            _size(pair_map_bytes(entries)),
+        ),
+        ("pair map at its emptiest, 32/0.15 N = 213 N", _size(213 * entries), _size(emptiest_pair_map_bytes(entries))),
+        ("pair map of 1,000,000 entries", "64 MB", f"{million / 2**20:g} MiB"),
+        ("of which used", "30 MB", f"{32e6 / 2**20:.1f} MiB"),
+        ("space utility rate", "0.46", f"{32e6 / million:.3f}"),
+    ]
+    return [{"figure": figure, "document": says, "really": really} for figure, says, really in figures]
 
 
 def _load_json(load: NackLoad, found: TopicNacks | None) -> Json:
@@ -218,6 +265,7 @@ def _charts(rows: Sequence[Json]) -> list[Chart]:
         "HashMap": "bytesHashMap",
         "pair map": "bytesPairMap",
         "PIP-393": "bytesFormula",
+        "Java 4.0.8": "bytesJavaClient",
         "resident": "bytesResident",
     }
     sizes = {name: [_power(row[key] / max(row["pendingEntries"], 1)) for row in rows] for name, key in names.items()}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.nacks.delays import configured_delay_ms
 from commands.nacks.drawing import save_charts, table_text
 from commands.topics.moving import read_lines
 from pulsar_admin.columns import Column
@@ -28,7 +29,10 @@ EVENTS_MAX = 20_000_000
 """Nacks of one run: a few hundred bytes each while it lasts."""
 
 _EVENT_KEYS = ("time", "ledgerId", "entryId", "delay")
-_TIMERS = "interval: before PIP-393; merged: PIP-393 as in client 4.0.8;\ndeadline: its buckets with an exact timer"
+_TIMERS = (
+    "interval: Java before PIP-393; merged: PIP-393 as in Java's client 4.0.8; cpp: the C++, Python and Node clients;\n"
+    "go: the Go client; deadline: PIP-393's buckets with an exact timer"
+)
 
 TIMER_COLUMNS = (
     Column("TIMER", "timer"),
@@ -44,7 +48,7 @@ TIMER_COLUMNS = (
     Column("LATE MEAN", lambda row: f"{row.late.mean_ms:.1f}ms", "number"),
     Column("LATE P99", lambda row: row.late.p99_ms, "duration", drop=3),
     Column("LATE MAX", lambda row: row.late.max_ms, "duration"),
-    Column("PEAK", lambda row: f"{short_number(row.peak_bytes)}B", "number", drop=6),
+    Column("PEAK", lambda row: row.peak_bytes and f"{short_number(row.peak_bytes)}B", "number", drop=6),
 )
 SWEEP_COLUMNS = (
     Column("RATE", lambda row: f"{row.messages_per_second:g}", "number"),
@@ -58,7 +62,7 @@ SWEEP_COLUMNS = (
     Column("EARLY MAX", "max_early_ms", "duration"),
     Column("LATE MEAN", lambda row: f"{row.mean_late_ms:.1f}ms", "number"),
     Column("LATE MAX", "max_late_ms", "duration"),
-    Column("PEAK", lambda row: f"{short_number(row.peak_bytes)}B", "number", drop=2),
+    Column("PEAK", lambda row: row.peak_bytes and f"{short_number(row.peak_bytes)}B", "number", drop=2),
 )
 
 
@@ -119,21 +123,29 @@ class SimulateRequest:
 @click.option("--nacked", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Share of them nacked.")
 @click.option("--processing", "processing_ms", type=DURATION, default="0s", help="Nacked up to so long after delivery.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
-@click.option("--base-delay", "base_delay_ms", type=DURATION, help="The old timer's configured delay [the shortest].")
+@click.option(
+    "--base-delay",
+    "base_delay_ms",
+    type=DURATION,
+    help="The delay configured, of which interval, cpp and go take a third [the shortest].",
+)
 @click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
 @click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
 @gather(SimulateRequest)
 @pass_app
 def simulate(app: App, options: SimulateRequest) -> None:
-    """Replay negative acks through the old timer and the new ones, and measure how early and how late they are.
+    """Replay negative acks through the clients' timers, and measure how early and how late they are.
 
-    interval is the client before PIP-393, which looks at everything each third of the delay; merged is PIP-393 as in client
-    4.0.8, whose timer a shorter nack waits for; deadline is the same buckets with a timer set for the earliest. Time is
+    interval is the Java client before PIP-393, which looks at everything each third of the delay; merged is its client 4.0.8,
+    whose timer a shorter nack waits for; cpp the clients of C++, Python and Node, whose timer of a third of the delay every nack
+    arms anew; go the client of Go, which looks each third of the delay; deadline is PIP-393 with a timer set for the earliest. Time is
     simulated, and the same options and seed give the same numbers. With several rates, delays or bits, or --spark, every
     combination is run; --spark runs them as one job.
     """
     for bits in options.bits:
         check_precision_bits(bits)
+    if options.events is None and options.max_delay_ms is None:
+        options = replace(options, delays_ms=tuple(configured_delay_ms(app, delay) for delay in options.delays_ms))
     if options.events is None and (options.is_grid or app.settings.spark):
         _sweep(app, options)
     else:
@@ -225,7 +237,11 @@ def _charts(results: Sequence[TimerResult]) -> list[Chart]:
     charts = []
     if samples:
         labels = [format_duration_ms(point.time_ms - results[0].memory[0].time_ms) for point in results[0].memory]
-        sizes = {result.timer: [point.size_bytes for point in result.memory[:samples]] for result in results}
+        sizes = {
+            result.timer: [point.size_bytes or 0 for point in result.memory[:samples]]
+            for result in results
+            if result.peak_bytes is not None
+        }
         charts.append(Chart("memory over time", labels[:samples], sizes, "bytes"))
     for name in ("late", "early"):
         bounds = max((getattr(result, name).histogram for result in results), key=len)
@@ -271,7 +287,9 @@ def _grid_charts(rows: Sequence[SweepRow]) -> list[Chart]:
     sizes: dict[str, Any] = {}
     for timer in timers:
         late[timer] = [row.mean_late_ms - row.mean_early_ms for row in rows if row.timer == timer]
-        sizes[timer] = [row.peak_bytes for row in rows if row.timer == timer]
+        peaks = [row.peak_bytes for row in rows if row.timer == timer]
+        if None not in peaks:
+            sizes[timer] = peaks
     return [
         Chart("mean lateness less mean earliness, by rate/delay/bits", labels, late, "ms"),
         Chart("peak memory, by rate/delay/bits", labels, sizes, "bytes"),

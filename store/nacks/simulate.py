@@ -16,7 +16,7 @@ import numpy as np
 from store.errors import InvalidValue
 from store.nacks.buckets import check_precision_bits
 from store.nacks.load import GeneratedLoad, NackEvents, generate_events
-from store.nacks.timers import DeadlineTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
+from store.nacks.timers import CppTimer, DeadlineTimer, GoTimer, IntervalTimer, MergedTimer, NackTimer, Redelivery
 
 SAMPLES = 100
 """Points of the memory curve."""
@@ -41,7 +41,7 @@ class MemorySample:
 
     time_ms: int
     pending: int
-    size_bytes: int = field(metadata={"json": "bytes"})
+    size_bytes: int | None = field(metadata={"json": "bytes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TimerResult:
     visited: int
     early: Distribution
     late: Distribution
-    peak_bytes: int = field(metadata={"json": "peakBytes"})
+    peak_bytes: int | None = field(metadata={"json": "peakBytes"})
     memory: tuple[MemorySample, ...]
 
 
@@ -76,11 +76,11 @@ class SweepRow:
     max_early_ms: int
     mean_late_ms: float
     max_late_ms: int
-    peak_bytes: int = field(metadata={"json": "peakBytes"})
+    peak_bytes: int | None = field(metadata={"json": "peakBytes"})
 
 
 def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None = None) -> list[TimerResult]:
-    """Return the runs of the three timers; the old one checks every third of BASE_DELAY_MS (default: the shortest)."""
+    """Return the runs of all timers; BASE_DELAY_MS, of which some check every third: the delay configured [the shortest]."""
     check_precision_bits(precision_bits)
     if base_delay_ms is None:
         base_delay_ms = int(events.delays_ms.min()) if len(events) else 0
@@ -89,6 +89,8 @@ def simulate(events: NackEvents, precision_bits: int, base_delay_ms: int | None 
     return [
         _run("interval", None, IntervalTimer(base_delay_ms), events),
         _run("merged", precision_bits, MergedTimer(precision_bits), events),
+        _run("cpp", None, CppTimer(base_delay_ms), events),
+        _run("go", precision_bits, GoTimer(max(base_delay_ms, 1), precision_bits), events),
         _run("deadline", precision_bits, DeadlineTimer(precision_bits), events),
     ]
 
@@ -112,7 +114,7 @@ def sweep_loads(load: GeneratedLoad, rates: Iterable[float], delays_ms: Iterable
 
 
 def simulate_point(load: GeneratedLoad, precision_bits: int) -> list[SweepRow]:
-    """Return the three timers' rows of one point of a sweep."""
+    """Return the timers' rows of one point of a sweep."""
     return [
         SweepRow(
             messages_per_second=load.messages_per_second,
@@ -141,7 +143,7 @@ class _Recorder:
         self.redelivered: Counter[tuple[int, int]] = Counter()
         self.differences: list[int] = []
         self.samples: list[MemorySample] = []
-        self.peak_bytes = 0
+        self.peak_bytes: int | None = None
         start = int(events.times_ms[0]) if len(events) else 0
         end = int((events.times_ms + events.delays_ms).max()) if len(events) else 0
         self._step_ms = max((end - start) / SAMPLES, 1.0)
@@ -152,7 +154,8 @@ class _Recorder:
         if now_ms < self._next_sample_ms:
             return
         size_bytes = self.timer.size_bytes
-        self.peak_bytes = max(self.peak_bytes, size_bytes)
+        if size_bytes is not None:
+            self.peak_bytes = max(self.peak_bytes or 0, size_bytes)
         self.samples.append(MemorySample(int(now_ms), self.timer.pending, size_bytes))
         self._next_sample_ms += self._step_ms * math.ceil((now_ms - self._next_sample_ms + 1) / self._step_ms)
 

@@ -1,14 +1,16 @@
-"""Three ways to redeliver negatively acknowledged entries, as plain state machines in simulated milliseconds.
+"""Ways to redeliver negatively acknowledged entries, as plain state machines in simulated milliseconds.
 
-``IntervalTimer``: upstream before PIP-393 — one time per entry, the last nack's; all of them are looked at every third
-of the delay. ``MergedTimer``: PIP-393 as merged (client 4.0.8) — buckets, one timer, armed at the first nack with that
-nack's whole delay, so a shorter nack that follows waits for it. ``DeadlineTimer``: the same buckets, the timer always
-set for the earliest.
+``IntervalTimer``: the Java client before PIP-393 — one time per entry, the last nack's; all of them are looked at every third
+of the delay. ``MergedTimer``: PIP-393 as merged (Java client 4.0.8) — buckets, one timer, armed at the first nack with that
+nack's whole delay, so a shorter nack that follows waits for it. ``CppTimer``: the C++ client 3.7 to 4.2, which Python's and
+Node's are made of (lib/NegativeAcksTracker.cc). ``GoTimer``: the Go client 0.15 to 0.21 (pulsar/negative_acks_tracker.go).
+``DeadlineTimer``: PIP-393's buckets, the timer always set for the earliest.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from typing import NamedTuple, Protocol
 
 from store.nacks.backoff import MIN_NACK_DELAY_MS
@@ -49,8 +51,8 @@ class NackTimer(Protocol):
         ...
 
     @property
-    def size_bytes(self) -> int:
-        """Memory of the tracked entries."""
+    def size_bytes(self) -> int | None:
+        """Memory of the tracked entries; None: never measured."""
         ...
 
 
@@ -98,6 +100,78 @@ class IntervalTimer:
         while len(self._due) * 32 < _PAIR_MAP_IDLE * self._slots_bytes and self._slots_bytes > pair_map_bytes(0):
             self._slots_bytes //= 2
         self.next_fire_ms = now_ms + self._interval_ms
+        return redelivered
+
+
+class CppTimer:
+    """An ordered map by due time, looked at when no nack has come for a third of the delay: each nack arms the timer anew.
+
+    Its precision bits are taken off nanoseconds, so 8 of them are 256 ns: nothing here.
+    """
+
+    size_bytes = None
+
+    def __init__(self, base_delay_ms: int) -> None:
+        self.next_fire_ms: float | None = None
+        self.visited = 0
+        self._interval_ms = max(base_delay_ms, MIN_NACK_DELAY_MS) // 3
+        self._due: list[tuple[int, Entry]] = []
+
+    @property
+    def pending(self) -> int:
+        return len(self._due)
+
+    def add(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
+        heapq.heappush(self._due, (now_ms + delay_ms, entry))
+        self.next_fire_ms = now_ms + self._interval_ms
+
+    def fire(self) -> list[Redelivery]:
+        now_ms = self.next_fire_ms or 0.0
+        self.next_fire_ms = now_ms + self._interval_ms if self._due else None
+        asked: dict[Entry, list[int]] = {}  # one request names an entry once, however many nacks it answers
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, entry = heapq.heappop(self._due)
+            asked.setdefault(entry, []).append(due_ms)
+        self.visited += len(asked)
+        return [Redelivery(entry, times) for entry, times in asked.items()]
+
+
+class GoTimer:
+    """Buckets by bits of the millisecond, looked at each third of the delay since the consumer was made (here: since 0).
+
+    Looks that find nothing tracked are not counted as firings.
+    """
+
+    size_bytes = None
+
+    def __init__(self, base_delay_ms: int, precision_bits: int) -> None:
+        self.next_fire_ms: float | None = None
+        self.visited = 0
+        self._interval_ms = base_delay_ms / 3
+        self._bits = precision_bits
+        self._asked: dict[int, dict[Entry, list[int]]] = {}
+        self._buckets: list[int] = []
+
+    @property
+    def pending(self) -> int:
+        return sum(map(len, self._asked.values()))
+
+    def add(self, entry: Entry, now_ms: int, delay_ms: int) -> None:
+        bucket = (now_ms + delay_ms) >> self._bits << self._bits
+        if bucket not in self._asked:
+            heapq.heappush(self._buckets, bucket)
+        self._asked.setdefault(bucket, {}).setdefault(entry, []).append(now_ms + delay_ms)
+        if self.next_fire_ms is None:
+            self.next_fire_ms = (math.floor(now_ms / self._interval_ms) + 1) * self._interval_ms
+
+    def fire(self) -> list[Redelivery]:
+        now_ms = self.next_fire_ms or 0.0
+        redelivered: list[Redelivery] = []
+        while self._buckets and self._buckets[0] <= now_ms + _EPSILON_MS:
+            found = self._asked.pop(heapq.heappop(self._buckets))
+            redelivered += [Redelivery(entry, times) for entry, times in found.items()]
+        self.visited += len(redelivered)
+        self.next_fire_ms = now_ms + self._interval_ms if self._buckets else None
         return redelivered
 
 

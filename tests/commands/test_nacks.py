@@ -469,12 +469,29 @@ def test_plan_of_the_founding_document(cli: Cli, tmp_path: Path) -> None:
     rows = found["precisions"]
     assert [row["precisionBits"] for row in rows] == list(range(17))
     assert [row["worstEarly"] for row in rows] == [2**bits - 1 for bits in range(17)]
+    assert [row["precisionBits"] for row in rows if row["wanted"]] == [9]  # 86.6 MB at 8 bits, 65.2 MB at 9
     eight, sixteen = rows[8], rows[16]
-    assert (eight["wanted"], eight["meanEarly"], eight["firingsPerMinute"]) == (True, 127.5, 60_000 / 256)
+    assert eight["bytesJavaClient"] / 36_000_000 == pytest.approx(
+        2.455, rel=0.03
+    )  # as measured, tests/nacks/test_sizes.py
+    assert (eight["meanEarly"], eight["firingsPerMinute"]) == (127.5, 60_000 / 256)
     assert (eight["bytesFormula"], eight["bytesPairMap"]) == (4 * 36_000_000, 2**31)
     assert sixteen["bytesFormula"] == round(8192 / 50_000 * 36_000_000)
     assert eight["bytesSerialized"] < 36_000_000 * 0.2
     assert picture.read_bytes().startswith(b"<?xml")
+    said = {row["figure"]: (row["document"], row["really"]) for row in found["document"]}
+    assert said["of which used"] == ("30 MB", "30.5 MiB")
+    assert said["space utility rate"] == ("0.46", "0.477")
+    assert said["pair map at its fullest, 32/0.66 N = 48 N; N = 36,000,000"] == ("1.73GB", "2.15GB")
+    assert said["pair map at its emptiest, 32/0.15 N = 213 N"] == ("7.67GB", "4.29GB")
+    more = cli("nacks", "plan", "--rate", 10_000, "--delay", "1h", "--memory", "128M", "-o", "json").json["precisions"]
+    assert [row["precisionBits"] for row in more if row["wanted"]] == [8]
+
+
+def test_a_delay_below_the_clients_least(cli: Cli) -> None:
+    found = cli("nacks", "plan", "--rate", 10_000, "--delay", "20ms", "-o", "json")
+    assert found.json["load"]["delay"] == 100
+    assert "the Java, C++ and Python clients make it 100ms" in found.stderr
 
 
 def test_plan_from_a_topic(cli: Cli, demo_store: Path) -> None:
@@ -564,7 +581,7 @@ def test_simulated_events(cli: Cli, tmp_path: Path) -> None:
         '{"time":0,"ledgerId":1,"entryId":1,"delay":900}\n{"time":1,"ledgerId":1,"entryId":2,"delay":"900ms"}\n'
     )
     arguments = ("nacks", "simulate", "--events", file, "--bits", 0)
-    old, merged, exact = cli(*arguments, "-o", "json").json["timers"]
+    old, merged, _, _, exact = cli(*arguments, "-o", "json").json["timers"]
     assert (old["timer"], old["late"]["max"], old["late"]["mean"], old["firings"]) == ("interval", 299, 149.5, 5)
     assert (merged["late"]["max"], exact["late"]["max"], exact["early"]["max"]) == (0, 0, 0)
     assert exact["memory"]
@@ -579,9 +596,17 @@ def test_simulation_is_deterministic(cli: Cli, tmp_path: Path) -> None:
     first, again, other = (cli(*arguments, seed).stdout for seed in (3, 3, 4))
     assert first == again != other
     timers = json.loads(first)["timers"]
-    assert timers[2]["early"]["max"] < 256
-    assert timers[2]["late"]["max"] == 0
-    assert timers[2]["doubled"] > 0 == timers[0]["late"]["histogram"][0][0]
+    assert timers[-1]["early"]["max"] < 256
+    assert timers[-1]["late"]["max"] == 0
+    assert timers[-1]["doubled"] > 0 == timers[0]["late"]["histogram"][0][0]
+
+
+def test_simulated_delay_below_the_clients_least(cli: Cli) -> None:
+    words = ("nacks", "simulate", "--rate", 10, "--duration", "1s", "--delay", "10ms", "-o", "json")
+    found = cli(*words)
+    assert found.json["load"]["minDelay"] == 100
+    assert "make it 100ms" in found.stderr
+    assert "make it 100ms" not in cli(*words, "--max-delay", "1s").stderr  # a backoff's delays have no least
 
 
 @pytest.mark.parametrize(
@@ -628,7 +653,7 @@ GRID = ("--rate", "100", "--rate", "400", "--duration", "2s", "--delay", "700ms"
 def test_grid(cli: Cli, tmp_path: Path) -> None:
     rows = cli("nacks", "simulate", *GRID, "--png", tmp_path / "grid.png", "-o", "json").json
     points = [(row["messagesPerSecond"], row["precisionBits"], row["timer"]) for row in rows]
-    timers = ("interval", "merged", "deadline")
+    timers = ("interval", "merged", "cpp", "go", "deadline")
     assert points == [(rate, bits, timer) for rate in (100, 400) for bits in (0, 8) for timer in timers]
     for row in rows:
         one = (

@@ -55,6 +55,32 @@ def test_a_bucket_that_has_begun_is_due_at_once() -> None:
     assert (result.redeliveries, result.early.max_ms, result.late.max_ms) == (1, 10, 0)
 
 
+def test_the_cpp_clients_timer_starts_anew_with_every_nack() -> None:
+    """Nacked at 0, 250 and 500 for 900: the timer of 300 ms never fires before 800 (nothing due), then 1100 and 1400."""
+    result = runs(events_of([(0, 1, 1, 900), (250, 1, 2, 900), (500, 1, 3, 900)]), 8)["cpp"]
+    assert (result.redeliveries, result.firings, result.early.max_ms) == (3, 4, 0)  # 800, 1100, 1400, and 1700: nothing
+    assert (result.late.max_ms, result.late.mean_ms) == (250, (200 + 250 + 0) / 3)
+    assert result.peak_bytes is None
+
+
+def test_the_cpp_client_is_as_late_as_nacks_keep_coming() -> None:
+    """A nack a second for 20 s, delay 6 s: the last at 20,000 arms 22,000, which is 16 s behind the first one's time."""
+    result = runs(events_of([(1000 * second, 1, second, 6000) for second in range(21)]), 8)["cpp"]
+    assert result.late.max_ms == 16_000
+
+
+def test_the_cpp_client_names_an_entry_once_in_a_request() -> None:
+    assert runs(events_of([(0, 1, 7, 300), (10, 1, 7, 300)]), 0)["cpp"].doubled == 0
+
+
+def test_the_go_clients_ticker() -> None:
+    """Ticks at 300, 600, 900 …: due at 900 with the first, at 901 with the next; trimmed by 8 bits 1023 is due from 768 on."""
+    result = runs(events_of([(0, 1, 1, 900), (1, 1, 2, 900)]), 0)["go"]
+    assert (result.late.max_ms, result.firings) == (299, 4)
+    assert runs(events_of([(0, 1, 1, 1023)]), 8, 900)["go"].early.max_ms == 123
+    assert runs(events_of([(0, 1, 7, 300), (10, 1, 7, 300)]), 0)["go"].doubled == 1
+
+
 def test_upstreams_floor_of_the_check_interval() -> None:
     # a delay of 30 ms is checked every 100/3 ms, not every 10
     assert runs(events_of([(0, 1, 1, 30)]), 0, 30)["interval"].late.max_ms == 4
@@ -62,7 +88,7 @@ def test_upstreams_floor_of_the_check_interval() -> None:
 
 def test_no_events() -> None:
     for result in simulate(events_of([]), 8):
-        assert (result.nacks, result.redeliveries, result.firings, result.peak_bytes) == (0, 0, 0, 0)
+        assert (result.nacks, result.redeliveries, result.firings, result.peak_bytes or 0) == (0, 0, 0, 0)
 
 
 def test_same_seed_same_result_other_seed_other() -> None:
@@ -110,7 +136,7 @@ def test_sweep_points_are_plain_values() -> None:
         (10, 1000), (10, 5000), (100, 1000), (100, 5000),
     ]  # fmt: skip
     rows = simulate_point(pickle.loads(pickle.dumps(loads[0])), 8)
-    assert [row.timer for row in rows] == ["interval", "merged", "deadline"]
+    assert [row.timer for row in rows] == ["interval", "merged", "cpp", "go", "deadline"]
     assert rows == simulate_point(loads[0], 8)
 
 

@@ -12,6 +12,7 @@ from store.nacks.sizes import (
     SEED_SLIPS,
     NackLoad,
     hash_map_bytes,
+    java_client_bytes,
     measure_size,
     pair_map_bytes,
     sample_load,
@@ -110,3 +111,33 @@ def test_the_documents_slips_are_named() -> None:
     text = " ".join(slip.actually for slip in SEED_SLIPS)
     assert "2 bytes" in text
     assert "255" in text
+
+
+# Heap bytes an entry after garbage collection, Pulsar 4.0.8's own classes on OpenJDK 17 (bench/peers/NackStructures.java):
+# entries, every n-th left out, entries a millisecond → bits → bytes an entry.
+MEASURED_IN_JAVA = {
+    (1_000_000, 0, 1): {0: 808, 1: 404.2, 2: 202.1, 4: 52.01, 6: 14.50, 8: 5.661, 10: 2.935, 12: 2.223, 14: 0.683, 16: 0.296},
+    (1_000_000, 10, 1): {0: 809, 1: 449.2, 2: 224.6, 4: 57.79, 6: 16.12, 8: 6.289, 10: 3.256, 12: 2.447, 14: 0.756, 16: 0.328},
+    (2_000_000, 0, 10): {1: 43.2, 2: 23.25, 4: 7.72, 6: 3.546, 8: 2.455, 10: 0.990, 12: 0.375, 14: 0.221, 16: 0.183},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("load", MEASURED_IN_JAVA)
+def test_the_java_clients_heap_as_measured(load: tuple[int, int, int]) -> None:
+    entries, acknowledged_every, per_ms = load
+    index = np.arange(entries)
+    if acknowledged_every:
+        index = index[index % acknowledged_every != 0]
+    due = 1_700_003_600_000 + index // per_ms
+    for bits, measured in MEASURED_IN_JAVA[load].items():
+        found = java_client_bytes(10 + index // 50_000, index % 50_000, due, bits) / len(index)
+        assert found == pytest.approx(measured, rel=0.02), bits
+
+
+def test_the_java_clients_maps_of_many_ledgers_and_doubled_nacks() -> None:
+    """Worked by hand: 544 and 240 + 24 for one; an entry of a bucket counts once; 25 ledgers need 64 slots of 12 bytes."""
+    one = np.zeros(1, np.int64)
+    assert java_client_bytes(one, one, one, 8) == 544 + 240 + 24
+    assert java_client_bytes(one.repeat(2), one.repeat(2), np.array([1, 2]), 8) == 544 + 240 + 24
+    ledgers = np.arange(25)
+    assert java_client_bytes(ledgers, ledgers * 0, ledgers * 0, 8) == 544 + 32 * 12 + 25 * (240 + 24)
