@@ -18,7 +18,7 @@ from store.codec.logscan import Record, iter_records
 from store.importer import ImportOptions, import_standalone
 from store.indexing import Scanning, index_files, ledger_digests
 from store.meta import Store, create_store, open_store
-from store.scan import files, kernel
+from store.scan import files, filewindow, kernel
 from store.scan.engine_scan import Engine
 from store.scan.local import LocalEngine
 from store.scan.packed import pack_slice
@@ -172,7 +172,7 @@ class TestHere(IndexContract):
 
     @pytest.fixture
     def engine(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(files, "WINDOW_BYTES", 1 << 17)
+        monkeypatch.setattr(filewindow, "WINDOW_BYTES", 1 << 17)
         monkeypatch.setattr(files, "BATCH_RECORDS", 300)
         monkeypatch.setattr(indexing, "GROUP_BYTES", 1)
 

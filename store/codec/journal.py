@@ -32,8 +32,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from store.codec.buffer import run_end, written_end
-from store.codec.entry import ENTRY_HEADER_BYTES, find_digest_type
+from store.codec.entry import ENTRY_HEADER_BYTES
 from store.codec.logscan import TornTail as TornTail
+from store.codec.proof import Proofs
 from store.errors import JournalCorrupt, Unsupported
 
 MAGIC = b"BKLG"
@@ -162,17 +163,24 @@ def encode_header(version: int) -> bytes:
     return packed if version < FIRST_PADDED_VERSION else packed.ljust(PADDED_HEADER_BYTES, b"\0")
 
 
-def iter_records(view: bytes | memoryview, where: str, start: int | None = None) -> Iterator[JournalItem]:
+def iter_records(
+    view: bytes | memoryview, where: str, start: int | None = None, proofs: Proofs | None = None
+) -> Iterator[JournalItem]:
     """Yield the records of VIEW, a whole journal, from START (a record's offset; None: behind the header).
 
     A clean end (nothing or zeros behind the last record) yields nothing more; a record cut by the end of the file or
     by its zero tail yields TornTail and ends. Raises JournalCorrupt, with ``offset`` in its context, at bytes that
-    are neither; all before them has been yielded. Raises Unsupported for an unknown version.
+    are neither; all before them has been yielded. Raises Unsupported for an unknown version, but not behind
+    START, where nobody asks for one again. PROOFS: of VIEW, kept from
+    one call to the next.
     """
     data = memoryview(view)
-    header = decode_header(data, where)
-    pos = header.header_bytes if start is None or start <= 0 else start
-    padded = header.version >= FIRST_PADDED_VERSION
+    proofs = proofs or Proofs(data)
+    if start is None or start <= 0:
+        header = decode_header(data, where)
+        pos, padded = header.header_bytes, header.version >= FIRST_PADDED_VERSION
+    else:
+        pos, padded = start, _is_padded(data)
     limit = len(data)
     item: JournalItem
     while limit - pos >= _LEN.size:
@@ -186,7 +194,7 @@ def iter_records(view: bytes | memoryview, where: str, start: int | None = None)
         elif pos + _LEN.size + size > limit:
             item, pos = TornTail(pos, _LEN.size + size, limit - pos), limit
         else:
-            item = _record(data, pos, size, where)
+            item = _record(data, pos, size, where, proofs)
             pos = limit if isinstance(item, TornTail) else pos + _LEN.size + size
         yield item
     if pos < limit:
@@ -206,6 +214,12 @@ def journal_id_of(name: str) -> int | None:
     return int(stem, 16)
 
 
+def _is_padded(data: memoryview) -> bool:
+    """Whether a journal may have padding: one of a version that nobody knows may."""
+    magic, version = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"", 0)
+    return magic == MAGIC and not 0 < version < FIRST_PADDED_VERSION
+
+
 def _padding(data: memoryview, pos: int, where: str) -> tuple[Padding | TornTail, int]:
     limit = len(data)
     if limit - pos < _PAIR.size:
@@ -223,7 +237,7 @@ def _padding(data: memoryview, pos: int, where: str) -> tuple[Padding | TornTail
     return Padding(pos, end - pos), end
 
 
-def _record(data: memoryview, pos: int, size: int, where: str) -> JournalItem:
+def _record(data: memoryview, pos: int, size: int, where: str, proofs: Proofs) -> JournalItem:
     body = data[pos + _LEN.size : pos + _LEN.size + size]
     ledger_id, entry_id = _IDS.unpack_from(body)
     if ledger_id < 0:
@@ -231,7 +245,7 @@ def _record(data: memoryview, pos: int, size: int, where: str) -> JournalItem:
     if entry_id >= 0:
         if size < ENTRY_HEADER_BYTES:
             raise _corrupt(where, pos, "length of an entry", f">= {ENTRY_HEADER_BYTES}", size)
-        return _torn_by_zeros(data, pos, body) or JournalEntry(pos, size, ledger_id, entry_id)
+        return _torn_by_zeros(data, pos, body, proofs) or JournalEntry(pos, size, ledger_id, entry_id)
     if entry_id == FENCE_ENTRY_ID:
         return Fence(pos, ledger_id)
     if entry_id in (MASTER_KEY_ENTRY_ID, EXPLICIT_LAC_ENTRY_ID):
@@ -251,12 +265,12 @@ def _counted(body: memoryview, pos: int, where: str) -> bytes:
     return bytes(body[start : start + count])
 
 
-def _torn_by_zeros(data: memoryview, pos: int, body: memoryview) -> TornTail | None:
+def _torn_by_zeros(data: memoryview, pos: int, body: memoryview, proofs: Proofs) -> TornTail | None:
     """Return a TornTail if the entry at POS reaches into the zeros that end the file and its digest is wrong."""
     end = pos + _LEN.size + len(body)
     if body[-1] != 0 or run_end(data, end, min(end + _LEN.size, len(data)), 0) < min(end + _LEN.size, len(data)):
         return None
-    if run_end(data, end, len(data), 0) < len(data) or find_digest_type(body) is not None:
+    if end < proofs.written_end(len(data)) or proofs.digest_type(pos + _LEN.size, end) is not None:
         return None
     return TornTail(pos, end - pos, _LEN.size + len(bytes(body).rstrip(b"\0")))
 

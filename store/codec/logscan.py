@@ -27,6 +27,8 @@ Rules, in this order, at each position:
    end follows (end, framed record, start of padding).
 5. Anything else is unreadable up to the next good record; when there is none, and the bytes could be the head of a
    record that goes beyond the end, they are a torn tail.
+
+Time is linear in the bytes, whatever they are: ``proof`` bounds what digests cost, and a position is looked at once by each rule.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from store.codec.buffer import run_end, written_end
-from store.codec.entry import find_digest_type
+from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt
 
 HEADER_BYTES = 1024
@@ -114,12 +116,16 @@ class TornTail:
 
 
 def iter_records(
-    view: bytes | memoryview, where: str, start: int = HEADER_BYTES, end: int | None = None
+    view: bytes | memoryview,
+    where: str,
+    start: int = HEADER_BYTES,
+    end: int | None = None,
+    proofs: Proofs | None = None,
 ) -> Iterator[Record | Gap | TornTail]:
     """Yield what lies in VIEW, a whole log, from START (a record's offset) to END, in ascending order, without overlap.
 
     Damage is yielded, not raised; only END beyond VIEW raises EntryLogCorrupt, naming WHERE. Digests are not checked
-    except where the framing leaves a doubt.
+    except where the framing leaves a doubt. PROOFS: of VIEW, kept from one call to the next.
     """
     data = memoryview(view)
     limit = len(data) if end is None else end
@@ -127,16 +133,16 @@ def iter_records(
         raise EntryLogCorrupt(
             f"{where}: wanted {limit} bytes, got {len(data)}", where=where, wanted=limit, got=len(data)
         )
-    return _iter_records(data, start, limit)
+    return _iter_records(data, start, limit, proofs or Proofs(data))
 
 
-def _iter_records(data: memoryview, pos: int, limit: int) -> Iterator[Record | Gap | TornTail]:
+def _iter_records(data: memoryview, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
     # A record is held back until what follows it is known.
     held: Record | None = None
     while pos < limit:
         record = _frame(data, pos, limit)
         if record is None and held is not None:
-            good = _find_inside(data, held, limit)
+            good = _find_inside(data, held, limit, proofs)
             if good is not None:
                 yield Gap(held.offset, good - held.offset, GapReason.UNREADABLE)
                 held, pos = None, good
@@ -147,7 +153,7 @@ def _iter_records(data: memoryview, pos: int, limit: int) -> Iterator[Record | G
         if record is not None:
             pos = record.end
         else:
-            explained, pos = _explain(data, pos, limit)
+            explained, pos = _explain(data, pos, limit, proofs)
             yield explained
     if held is not None and held.ledger_id >= 0:
         yield held
@@ -169,14 +175,18 @@ def _frame(data: memoryview, pos: int, limit: int) -> Record | None:
     return Record(pos, size, ledger_id, entry_id)
 
 
-def _find_inside(data: memoryview, held: Record, limit: int) -> int | None:
+def _find_inside(data: memoryview, held: Record, limit: int, proofs: Proofs) -> int | None:
     """Return where a good record starts inside HELD if nothing proves HELD itself, else None (rule 1)."""
-    if _is_map(data, held) or find_digest_type(held.body(data)) is not None:
+    if _is_map(data, held) or _is_proved(held, proofs):
         return None
-    return _find_good(data, held.offset + 1, held.end, limit)
+    return _find_good(data, held.offset + 1, held.end, limit, proofs)
 
 
-def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, int]:
+def _is_proved(record: Record, proofs: Proofs) -> bool:
+    return proofs.digest_type(record.offset + _SIZE_BYTES, record.end) is not None
+
+
+def _explain(data: memoryview, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | TornTail, int]:
     """Return what lies at POS, where no record is framed, and the position behind it (rules 3 to 5)."""
     if data[pos] == _PADDING:
         stop = run_end(data, pos, limit, _PADDING)
@@ -185,10 +195,10 @@ def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, in
         stop = run_end(data, pos, limit, 0)
         if stop == limit:
             return Gap(pos, limit - pos, GapReason.UNWRITTEN), limit
-        behind = _find_behind_zeros(data, pos, stop, limit)
+        behind = _find_behind_zeros(data, pos, stop, limit, proofs)
         if behind is not None:
             return Gap(pos, behind - pos, GapReason.ZEROS), behind
-    good = _find_good(data, pos + 1, limit, limit)
+    good = _find_good(data, pos + 1, limit, limit, proofs)
     if good is not None:
         return Gap(pos, good - pos, GapReason.UNREADABLE), good
     wanted = _torn_bytes(data, pos, limit)
@@ -198,7 +208,7 @@ def _explain(data: memoryview, pos: int, limit: int) -> tuple[Gap | TornTail, in
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
-def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int) -> int | None:
+def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return where the record starts whose first bytes may belong to the zeros POS to STOP (rule 4)."""
     framed = [
         record
@@ -207,37 +217,38 @@ def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int) -> int
     ]
     # Shifted by whole bytes a size and its ids often stay plausible; a digest does not.
     for record in framed:
-        if find_digest_type(record.body(data)) is not None:
+        if _is_proved(record, proofs):
             return record.offset
     return next((record.offset for record in framed if _is_followed(data, record.end, limit)), None)
 
 
-def _find_good(data: memoryview, start: int, stop: int, limit: int) -> int | None:
+def _find_good(data: memoryview, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return the first position in START to STOP of a good record, or None."""
-    for pos in iter_candidates(data, start, limit):
+    for pos in iter_candidates(data, start, limit, proofs):
         if pos >= stop:
             return None
         record = _frame(data, pos, limit)
         if record is None or record.ledger_id < 0:
             continue
-        if _is_followed(data, record.end, limit) or find_digest_type(record.body(data)) is not None:
+        if _is_followed(data, record.end, limit) or _is_proved(record, proofs):
             return pos
     return None
 
 
-def find_record(data: memoryview, start: int, stop: int) -> int | None:
+def find_record(data: memoryview, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
     """Return the first position in START to STOP where a record begins, in the middle of a sound log; None: there is none.
 
     Its digest proves it; where no digest does (an unknown type), the first that starts a run of records is taken.
     """
+    proofs = proofs or Proofs(data)
     in_run = None
-    for pos in iter_candidates(data, start, min(stop + _FRAME.size, len(data))):
+    for pos in iter_candidates(data, start, min(stop + _FRAME.size, len(data)), proofs):
         if pos >= stop:
             break
         record = _frame(data, pos, len(data))
         if record is None or record.ledger_id < 0:
             continue
-        if find_digest_type(record.body(data)) is not None:
+        if _is_proved(record, proofs):
             return pos
         if in_run is None and _starts_run(data, record):
             in_run = pos
@@ -255,9 +266,9 @@ def _starts_run(data: memoryview, record: Record) -> bool:
     return True
 
 
-def iter_candidates(data: memoryview, start: int, limit: int) -> Iterator[int]:
+def iter_candidates(data: memoryview, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
     """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
-    for match in _CANDIDATE.finditer(data, start, written_end(data, start, limit)):
+    for match in _CANDIDATE.finditer(data, start, proofs.written_end(limit)):
         yield match.start()
 
 

@@ -2,11 +2,14 @@
 
 A ``Slice`` is plain data that any process can run. The kernel reads what validates; where it stops, the reference readers of
 ``store.codec`` explain the bytes and say where to go on. Offsets are absolute.
+
+Each time costs what was read in vain: n sizes that are wrong, each of which claims the rest of the file, are n times its bytes.
+What a scan reads in vain is at most VAIN_TIMES the bytes of its slice (a stop counts as STOP_BYTES) and one window; then the
+reference readers alone read on, a hundred times as slow, and linear whatever the bytes.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,20 +20,23 @@ import numpy as np
 
 from store.atomic import open_file
 from store.codec import journal
-from store.codec.buffer import run_end, written_end
+from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, decode_header
-from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_candidates, iter_records
+from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.scan import kernel
+from store.scan.filewindow import FileWindow, close_together
+from store.scan.wholefile import WholeFile
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int16]]]
 
-WINDOW_BYTES = 8 << 20
 RECORD_MAX_BYTES = 256 << 20
 BATCH_RECORDS = 1 << 18
+VAIN_TIMES = 4
+STOP_BYTES = 1 << 16
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
 
 
@@ -74,6 +80,9 @@ class FileScan:
     resume_offset: int = 0  # behind the last good record: where a scan of the grown file goes on
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``resume_offset``
     tail_problems: int = 0
+    vain_bytes: int = 0  # read and left again, see VAIN_TIMES
+    _whole: WholeFile | None = None
+    _ends: bool = False  # no record follows in a journal
 
     def batches(self) -> Iterator[Records]:
         """Yield record arrays in file order; each is overwritten by the next: copy what is kept.
@@ -90,7 +99,10 @@ class FileScan:
             self.first_offset = self.next_offset
             if self.next_offset <= size:
                 self._good_until(self.next_offset)
-            yield from self._scan(_Window(file, min(self.slice.end, size), size))
+            try:
+                yield from self._scan(FileWindow(file, min(self.slice.end, size), size))
+            finally:
+                self._whole = None
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
     def _first_record(self, file: Any, size: int) -> int:
@@ -108,16 +120,24 @@ class FileScan:
     def _seek(self, file: Any, size: int) -> int:
         """Return where the first record at or behind the slice's start begins; its end when none does."""
         stop = min(self.slice.end, size)
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
-            found = find_record(data, self.slice.start, stop)
+        whole = self._mapped(file)
+        found = find_record(whole.data, self.slice.start, stop, whole.proofs)
         return stop if found is None else found
+
+    def _mapped(self, file: Any) -> WholeFile:
+        if self._whole is None:
+            self._whole = WholeFile(file)
+        return self._whole
 
     def _good_until(self, offset: int) -> None:
         self.resume_offset, self.tail_records = offset, 0
 
-    def _scan(self, window: _Window) -> Iterator[Records]:
+    def _scan(self, window: FileWindow) -> Iterator[Records]:
         rows = np.zeros(BATCH_RECORDS, kernel.RECORD)
         while self.next_offset < window.stop:
+            if self._reads_in_vain(window):
+                yield from self._read_on_carefully(window, rows)
+                return
             window.move_to(self.next_offset)
             start = self.next_offset
             count, at, why = self._run_kernel(window, rows)
@@ -129,7 +149,7 @@ class FileScan:
                 why = kernel.STRANGE
             if why == kernel.STRANGE:
                 batch = self._look_again(batch)
-            self._count(batch, start)
+            self._count(batch, start, self.next_offset)
             if why == kernel.STRANGE:
                 self._step_over(window)
             batch = self._without_impossible(batch)
@@ -137,17 +157,93 @@ class FileScan:
                 yield batch
             if why == kernel.MORE:
                 window.widen(self.next_offset)
-            elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(window):
+            elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(self._mapped(window.file)):
                 return
 
-    def _count(self, batch: Records, start: int) -> None:
-        """Count BATCH, which was read from START on, and move ``resume_offset`` behind what is good of it."""
+    def _reads_in_vain(self, window: FileWindow) -> bool:
+        """Whether what stopped the kernel so far cost more than it may, see the top of this module."""
+        again = self.slice.start + window.read_bytes - self.next_offset  # a part of it is still ahead
+        allowed = VAIN_TIMES * (window.stop - self.slice.start) + 2 * len(window.data)
+        return self.vain_bytes + max(again, 0) > allowed
+
+    def _read_on_carefully(self, window: FileWindow, rows: Records) -> Iterator[Records]:
+        """Read the rest with the reference readers, which digest what they believe alone and every byte of that once."""
+        whole = self._mapped(window.file)
+        places = self._journal_places(whole) if self.slice.kind == "journal" else self._log_places(whole, window.stop)
+        for found in close_together(places, len(rows)):
+            batch = rows[: len(found)]
+            starts, sizes = np.array(found, np.int64).T.copy()
+            start, end = int(starts[0]), int(starts[-1] + 4 + sizes[-1])
+            window.cover(start, end)
+            kernel.read_bodies(window.data, starts - window.base, sizes, self.ledgers, self.verify, batch)
+            batch["offset"] = starts
+            self._note_bad_digests(batch, window)
+            self._count(batch, start, end)
+            batch = self._without_impossible(batch)
+            if len(batch):
+                yield batch
+        self.problems.sort(key=lambda problem: problem.offset)
+
+    def _log_places(self, whole: WholeFile, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield (offset, size) of the records of a log that begin before STOP, and note what lies between them."""
+        for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
+            self.next_offset = item.offset
+            if item.offset >= stop:
+                return
+            if isinstance(item, Record):
+                yield item.offset, item.size
+            else:
+                self._note(item)
+        self.next_offset = len(whole.data)
+
+    def _journal_places(self, whole: WholeFile) -> Iterator[tuple[int, int]]:
+        """Yield (offset, size) of the entries of a journal, and note what lies between them."""
+        while self.next_offset < len(whole.data):
+            held: journal.JournalEntry | None = None  # nothing proves it: what follows must
+            for item in self._sound_items(whole):
+                if held is not None:
+                    yield held.offset, held.size
+                held = item if isinstance(item, journal.JournalEntry) and not self._is_proved(item, whole) else None
+                if isinstance(item, journal.JournalEntry) and held is None:
+                    yield item.offset, item.size
+            if held is not None:
+                self.next_offset = held.offset
+            if held is not None or not self._ends:
+                self._step_over_in_journal(whole)
+            elif not self._goes_on(whole):
+                return
+
+    def _sound_items(self, whole: WholeFile) -> Iterator[journal.JournalItem]:
+        """Yield records and paddings of a journal, and move behind each, until something else comes or it ends."""
+        self._ends = False
+        try:
+            for item in journal.iter_records(whole.data, self.slice.path, self.next_offset, whole.proofs):
+                if isinstance(item, journal.Leftover):
+                    break
+                if isinstance(item, (TornTail, journal.UnknownRecord)) or whole.is_no_entry(item):
+                    return
+                self.next_offset = whole.end_of(item)
+                yield item
+        except JournalCorrupt:
+            return
+        self._ends = True
+
+    def _is_proved(self, entry: journal.JournalEntry, whole: WholeFile) -> bool:
+        """Whether the digest of ENTRY is right, or cannot be checked."""
+        known, kinds = self.ledgers
+        at = int(np.searchsorted(known, entry.ledger_id))
+        if not self.verify or (at < len(known) and known[at] == entry.ledger_id and kinds[at] in (0, 20)):
+            return True
+        return whole.proofs.digest_type(entry.offset + 4, entry.offset + 4 + entry.size) is not None
+
+    def _count(self, batch: Records, start: int, end: int) -> None:
+        """Count BATCH, which was read from START to END, and move ``resume_offset`` behind what is good of it."""
         self.records += len(batch)
         good = np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST == 0)
         # Nothing proves a journal's paddings: a scan of the grown file reads them again, from the last good entry on.
         proves_all = self.slice.kind == "entry-log"
         if proves_all and len(batch) and len(good) and good[-1] == len(batch) - 1:
-            self._good_until(self.next_offset)
+            self._good_until(end)
         elif len(good):
             last = batch[good[-1]]
             self._good_until(int(last["offset"]) + 4 + int(last["size"]))
@@ -155,7 +251,7 @@ class FileScan:
         elif len(batch):
             self.tail_records += len(batch)
         elif proves_all and self.resume_offset == start:
-            self._good_until(self.next_offset)
+            self._good_until(end)
 
     def _without_impossible(self, batch: Records) -> Records:
         """Return BATCH without entry ids that no ledger reaches; an index row has a place for every 1,024 ids."""
@@ -170,7 +266,7 @@ class FileScan:
         possible: Records = batch[~impossible]
         return possible
 
-    def _run_kernel(self, window: _Window, rows: Records) -> tuple[int, int, int]:
+    def _run_kernel(self, window: FileWindow, rows: Records) -> tuple[int, int, int]:
         start = self.next_offset - window.base
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
         if self.slice.kind == "journal":
@@ -185,7 +281,7 @@ class FileScan:
         """Whether the last record before the zeros that end a journal is bad: it may reach into them."""
         return self.slice.kind == "journal" and len(batch) > 0 and bool(batch[-1]["flags"] & kernel.BAD_DIGEST)
 
-    def _ends_in_doubt(self, batch: Records, window: _Window) -> bool:
+    def _ends_in_doubt(self, batch: Records, window: FileWindow) -> bool:
         """Whether a slice of a log ends with a bad record that no record follows: its size may be what is wrong."""
         if self.slice.kind == "journal" or not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return False
@@ -203,30 +299,28 @@ class FileScan:
         """Move back to the last record of BATCH, and leave it out, when its digest is bad: its size may be what is wrong."""
         if not len(batch) or not batch[-1]["flags"] & kernel.BAD_DIGEST:
             return batch
+        self.vain_bytes += self.next_offset - int(batch[-1]["offset"])
         self.next_offset = int(batch[-1]["offset"])
         self.problems.pop()
         shorter: Records = batch[:-1]
         return shorter
 
-    def _step_over(self, window: _Window) -> None:
+    def _step_over(self, window: FileWindow) -> None:
         """Ask the reference reader what lies at ``next_offset``, and move behind it."""
-        with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            if self.slice.kind == "journal":
-                self._step_over_in_journal(view, window)
-            else:
-                self._step_over_in_log(view, window)
+        self.vain_bytes += STOP_BYTES
+        whole = self._mapped(window.file)
+        if self.slice.kind == "journal":
+            self._step_over_in_journal(whole)
+        else:
+            self._step_over_in_log(whole)
 
-    def _step_over_in_log(self, view: mmap.mmap, window: _Window) -> None:
-        with memoryview(view) as data:
-            items = iter_records(data, self.slice.path, self.next_offset)
-            for item in items:
-                if isinstance(item, Record) and not self._is_same_place(item):
-                    self.next_offset = item.offset
-                    break
-                self._note(item)
-            else:
-                self.next_offset = window.file_bytes
-            del items
+    def _step_over_in_log(self, whole: WholeFile) -> None:
+        for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
+            if isinstance(item, Record) and not self._is_same_place(item):
+                self.next_offset = item.offset
+                return
+            self._note(item)
+        self.next_offset = len(whole.data)
 
     def _is_same_place(self, item: Record) -> bool:
         return item.offset == self.next_offset
@@ -240,43 +334,40 @@ class FileScan:
         elif isinstance(item, Record):
             self.problems.append(Problem(item.offset, 4 + item.size, "digest mismatch", item.ledger_id, item.entry_id))
 
-    def _step_over_in_journal(self, view: mmap.mmap, window: _Window) -> None:
+    def _step_over_in_journal(self, whole: WholeFile) -> None:
         start = self.next_offset
-        with memoryview(view) as data:
-            reason, torn = "unreadable bytes", False
-            try:
-                item = next(journal.iter_records(data, self.slice.path, start), None)
-                if isinstance(item, TornTail):
-                    reason, torn = f"torn tail: {item.got} of {item.wanted} bytes", True
-                elif isinstance(item, journal.UnknownRecord):
-                    reason = f"unknown record: entry id {item.entry_id}"
-            except JournalCorrupt as error:
-                reason = error.message
-            found = _find_journal_record(data, start + 1)
+        reason, torn = "unreadable bytes", False
+        try:
+            item = next(journal.iter_records(whole.data, self.slice.path, start, whole.proofs), None)
+            if isinstance(item, TornTail):
+                reason, torn = f"torn tail: {item.got} of {item.wanted} bytes", True
+            elif isinstance(item, journal.UnknownRecord):
+                reason = f"unknown record: entry id {item.entry_id}"
+        except JournalCorrupt as error:
+            reason = error.message
+        found = whole.find_journal_entry(start + 1)
         self.torn = torn and found is None
-        self.next_offset = window.file_bytes if found is None else found
+        self.next_offset = len(whole.data) if found is None else found
         self.problems.append(Problem(start, self.next_offset - start, reason))
 
-    def _goes_on(self, window: _Window) -> bool:
+    def _goes_on(self, whole: WholeFile) -> bool:
         """Whether records follow the zero length at ``next_offset`` (lost pages); moves there and notes what lies between."""
-        start = self.next_offset
-        with mmap.mmap(window.file.fileno(), 0, access=mmap.ACCESS_READ) as view, memoryview(view) as data:
-            written = run_end(data, start, len(data), 0)
-            if written == len(data):
-                return False
-            # The first bytes of its size field may be zero, too.
-            found = _find_journal_record(data, max(start + 1, written - 3))
-            end = written_end(data, written, len(data)) if found is None else found
+        start, written_end = self.next_offset, whole.proofs.written_end(len(whole.data))
+        if start >= written_end:
+            return False
+        written = run_end(whole.data, start, len(whole.data), 0)
+        # The first bytes of its size field may be zero, too.
+        found = whole.find_journal_entry(max(start + 1, written - 3))
         reason = (
             "a length of zero before bytes that are no record"
             if found is None
             else "lost pages: zeros before more records"
         )
-        self.problems.append(Problem(start, end - start, reason))
+        self.problems.append(Problem(start, (written_end if found is None else found) - start, reason))
         self.next_offset = start if found is None else found
         return found is not None
 
-    def _note_bad_digests(self, batch: Records, window: _Window) -> None:
+    def _note_bad_digests(self, batch: Records, window: FileWindow) -> None:
         """Give records whose digest is of another type a second chance; note the others as problems."""
         for index in np.flatnonzero(batch["flags"] & kernel.BAD_DIGEST).tolist():
             row = batch[index]
@@ -305,49 +396,3 @@ def _translated(path: str) -> Iterator[None]:
         raise EntryLogCorrupt(
             f"{path} cannot be read: {error.strerror}", hint="check the disk and the file's permissions", path=path
         ) from error
-
-
-def _find_journal_record(data: memoryview, start: int) -> int | None:
-    """Return the first place from START on of an entry that its digest proves."""
-    for offset in iter_candidates(data, start, len(data)):
-        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "big")
-        if end <= len(data) and find_digest_type(data[offset + 4 : end]):
-            return offset
-    return None
-
-
-class _Window:
-    """A part of a file in memory: ``data`` are its bytes from ``base`` on."""
-
-    def __init__(self, file: Any, stop: int, file_bytes: int) -> None:
-        self.file = file
-        self.stop = stop
-        self.file_bytes = file_bytes
-        self.base = 0
-        self._buffer = np.empty(WINDOW_BYTES, np.uint8)
-        self.data = self._buffer[:0]
-
-    def move_to(self, offset: int) -> None:
-        """Make OFFSET lie in the window, reading on unless it already does."""
-        if not self.base <= offset < self.base + len(self.data):
-            self._fill(offset)
-
-    def widen(self, offset: int) -> None:
-        """Read from OFFSET on; a second time at the same place reads twice as much."""
-        if offset == self.base and len(self.data) == len(self._buffer):
-            self._buffer = np.empty(2 * len(self._buffer), np.uint8)
-        self._fill(offset)
-
-    def _fill(self, offset: int) -> None:
-        wanted = min(len(self._buffer), self.file_bytes - offset)
-        view = memoryview(self._buffer.data)[:wanted]
-        got = 0
-        while got < wanted:
-            count = os.preadv(self.file.fileno(), [view[got:]], offset + got)
-            if count == 0:
-                raise SourceChanged(
-                    f"{self.file.name} became shorter while it was read: expected {self.file_bytes} bytes, found {offset + got}",
-                    hint="run it again when nothing writes there",
-                )
-            got += count
-        self.base, self.data = offset, self._buffer[:wanted]

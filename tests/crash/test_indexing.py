@@ -28,10 +28,10 @@ _PROGRAM = """
 import json, os, signal, sys
 from pulsar_admin.cli import run
 from store import importer, indexing, refresh, reindex
-from store.scan import files, local
+from store.scan import files, filewindow, local
 
 where, left, record, arguments = json.loads(sys.argv[1])
-indexing.SLICE_BYTES = files.WINDOW_BYTES = 1 << 20
+indexing.SLICE_BYTES = filewindow.WINDOW_BYTES = 1 << 20
 indexing.GROUP_BYTES = 1  # a transaction a slice
 
 def dying(owner, name, before=False):

@@ -7,22 +7,26 @@ damage is counted.
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import google_crc32c
 import numpy as np
 import pytest
 
-from store.codec import journal
+from store.codec import journal, proof
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, encode_entry, find_digest_type
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.logscan import Record, iter_records
-from store.scan import files, kernel
+from store.scan import files, filewindow, kernel
 from store.scan.files import FileScan, Slice
+from store.scan.filewindow import FileWindow
 from tests.worlds import STATES, WORLD_NAMES, world
 
 Kind = Literal["entry-log", "journal"]
@@ -34,6 +38,14 @@ RECORDED = [
     for path in sorted((world(name) / state / "bookkeeper/current").iterdir())
     if path.is_file() and path.suffix in (".log", ".txn") and path.stat().st_size
 ]
+
+
+@pytest.fixture(params=["kernel", "carefully"])
+def read_how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read as usual, and from the first record on as where reading was in vain too often."""
+    if request.param == "carefully":
+        monkeypatch.setattr(FileScan, "_reads_in_vain", lambda self, window: True)
+    return str(request.param)
 
 
 @dataclass(frozen=True)
@@ -74,10 +86,11 @@ def test_recorded_files(name: str, state: str, file: str) -> None:
     assert found.scan.records == len(found.good) > 0
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("window_bytes", [1 << 12, 1 << 14, 1 << 16])
 def test_any_window(monkeypatch: pytest.MonkeyPatch, window_bytes: int) -> None:
     """Records that do not fit into the window widen it, and batches end anywhere."""
-    monkeypatch.setattr(files, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(filewindow, "WINDOW_BYTES", window_bytes)
     monkeypatch.setattr(files, "BATCH_RECORDS", 7)
     path = world("small") / "clean/bookkeeper/current/1.log"
     assert scan_file(path, "entry-log").good == reference(path.read_bytes(), "entry-log")
@@ -158,6 +171,7 @@ def test_a_bit_flipped_anywhere(kind: Kind, tmp_path: Path) -> None:
         check_damaged(tmp_path / "f", kind, bytes(damaged), touched)
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), 0, 1, 19, 31, 32, 35, 36, 256 << 20, (256 << 20) + 1])
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 def test_any_size_field(kind: Kind, size: int, tmp_path: Path) -> None:
@@ -170,6 +184,7 @@ def test_any_size_field(kind: Kind, size: int, tmp_path: Path) -> None:
         assert found.scan.problems
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 @pytest.mark.parametrize("filler", [0x00, 0xFF, 0xF0, None])
 def test_a_lost_page(kind: Kind, filler: int | None, tmp_path: Path) -> None:
@@ -185,6 +200,7 @@ def test_a_lost_page(kind: Kind, filler: int | None, tmp_path: Path) -> None:
         assert found.scan.problems or not hit
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 def test_cut_at_every_field_boundary(kind: Kind, tmp_path: Path) -> None:
     data = sample(kind)
@@ -207,6 +223,7 @@ def test_cut_at_every_field_boundary(kind: Kind, tmp_path: Path) -> None:
         assert found.scan.resume_offset <= cut
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("kind", ["entry-log", "journal"])
 def test_a_scan_goes_on_where_the_file_was_cut(kind: Kind, tmp_path: Path) -> None:
     """A file read while it grew: what the first scan could not read whole, the second does, and nothing is counted twice."""
@@ -228,6 +245,7 @@ def test_a_scan_goes_on_where_the_file_was_cut(kind: Kind, tmp_path: Path) -> No
         assert len(first.scan.problems) - first.scan.tail_problems + len(second.scan.problems) == 0
 
 
+@pytest.mark.usefixtures("read_how")
 def test_scan_resumes_before_a_bad_tail(tmp_path: Path) -> None:
     """Records at the end whose bytes were not all on disk yet have bad digests; later they are good."""
     data = sample("entry-log")
@@ -259,6 +277,7 @@ def write_log(path: Path, *parts: bytes) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("kind", [DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC])
 def test_digest_types_are_found_by_trying(kind: DigestType, tmp_path: Path) -> None:
     path = write_log(
@@ -277,6 +296,7 @@ def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
     assert batch["flags"].tolist() == [kernel.UNVERIFIED | kernel.UNFRAMED]
 
 
+@pytest.mark.usefixtures("read_how")
 def test_an_entry_id_no_ledger_reaches_is_damage(tmp_path: Path) -> None:
     """Without checksums a flipped bit may make an id whose index row would fill the memory."""
     path = write_log(tmp_path / "0.log", entry_record(3, 0), entry_record(3, 2**40), entry_record(3, 1))
@@ -301,6 +321,7 @@ def test_ledgers_map_and_padding_are_no_records(tmp_path: Path) -> None:
     assert found.scan.problems == []
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("head", [b"BKLO\x00\x00\x00\x07", b"XXXX\x00\x00\x00\x01", bytes(8)])
 def test_a_damaged_header_is_counted_and_the_records_are_read(head: bytes, tmp_path: Path) -> None:
     path = write_log(tmp_path / "0.log", entry_record(1, 0))
@@ -310,6 +331,7 @@ def test_a_damaged_header_is_counted_and_the_records_are_read(head: bytes, tmp_p
     assert len(found.scan.problems) == 1
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("version", [0, 7, 99, 2**31 - 1])
 def test_a_damaged_journal_header_is_counted_and_the_records_are_read(version: int, tmp_path: Path) -> None:
     path = tmp_path / "0.txn"
@@ -338,6 +360,7 @@ JOURNAL_ITEMS: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("read_how")
 @pytest.mark.parametrize("version", [5, 6])
 def test_journal_items_that_are_no_entries(version: int, tmp_path: Path) -> None:
     random_, path = random.Random(4), tmp_path / "0.txn"
@@ -351,6 +374,7 @@ def test_journal_items_that_are_no_entries(version: int, tmp_path: Path) -> None
         assert found.scan.problems == []
 
 
+@pytest.mark.usefixtures("read_how")
 def test_padding_whose_length_is_wrong_swallows_nothing(tmp_path: Path) -> None:
     path = tmp_path / "0.txn"
     wrong = (-0x100).to_bytes(4, "big", signed=True) + (160).to_bytes(4, "big") + bytes(77)
@@ -366,6 +390,7 @@ def test_padding_whose_length_is_wrong_swallows_nothing(tmp_path: Path) -> None:
     assert len(found.scan.problems) == 1
 
 
+@pytest.mark.usefixtures("read_how")
 def test_an_entry_turned_into_a_meta_record_is_counted(tmp_path: Path) -> None:
     """The sign bit of an entry id makes a record that BookKeeper passes over in silence."""
     damaged = bytearray(entry_record(1, 3))
@@ -383,10 +408,91 @@ def test_a_vanished_and_a_shrinking_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(SourceChanged, match="is gone"):
         list(FileScan(Slice(str(tmp_path / "no"), "entry-log", 0, 9), NOTHING_KNOWN).batches())
     path = write_log(tmp_path / "0.log", *(entry_record(1, i, payload=bytes(3000)) for i in range(20)))
-    monkeypatch.setattr(files, "WINDOW_BYTES", 8192)
+    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 8192)
     monkeypatch.setattr(files, "BATCH_RECORDS", 2)
     batches: Any = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), NOTHING_KNOWN).batches()
     next(batches)
     path.write_bytes(path.read_bytes()[:9000])
     with pytest.raises(SourceChanged, match="became shorter while it was read"):
         list(batches)
+
+
+# -- how much is read -------------------------------------------------------------------------------------------------
+
+
+def heads(length: int, good: bool) -> tuple[bytes, int]:
+    """Heads of records, each of which claims nearly all that is left of LENGTH bytes, and how many good ones lie between."""
+    parts, at = [], 0
+    while length - at > 200:
+        claimed = length - at - 64
+        head = struct.pack(">iqqqq", claimed, 5, len(parts), len(parts) - 1, 9) + b"\x01\x02\x03\x04"
+        parts.append(head + (entry_record(5, len(parts)) if good else b""))
+        at += len(parts[-1])
+    return b"".join(parts).ljust(length, b"\x01"), len(parts) if good else 0
+
+
+@pytest.fixture
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes were digested or read into memory, each time."""
+    found: list[int] = []
+    extend, crc32, fill, run = google_crc32c.extend, zlib.crc32, FileWindow._fill, FileScan._run_kernel
+
+    def counting_fill(window: FileWindow, offset: int) -> None:
+        fill(window, offset)
+        found.append(len(window.data))
+
+    def counting_run(scan: FileScan, window: FileWindow, rows: Any) -> tuple[int, int, int]:
+        start = scan.next_offset - window.base
+        result = run(scan, window, rows)
+        found.append(result[1] - start)
+        return result
+
+    monkeypatch.setattr(google_crc32c, "extend", lambda crc, data: (found.append(len(data)), extend(crc, data))[1])
+    monkeypatch.setattr(zlib, "crc32", lambda data, crc=0: (found.append(len(data)), crc32(data, crc))[1])
+    monkeypatch.setattr(FileWindow, "_fill", counting_fill)
+    monkeypatch.setattr(FileScan, "_run_kernel", counting_run)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+@pytest.mark.parametrize("good", [False, True])
+def test_many_plausible_heads_are_read_in_linear_time(
+    kind: Kind, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: list[int]
+) -> None:
+    """Each of n heads that claim the rest of the file would be n times its bytes; here 150 KB would be more than 200 MB."""
+    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 1 << 14)
+    monkeypatch.setattr(files, "STOP_BYTES", 1)
+    start = encode_header(EntryLogHeader(1, 0, 0)) if kind == "entry-log" else journal.encode_header(6)
+    damaged, good_records = heads(150_000, good)
+    data = start + damaged
+    path = tmp_path / "f"
+    path.write_bytes(data)
+    found = scan_file(path, kind)
+    # 40 bytes of a head cost two ends of a stretch that are digested byte by byte.
+    assert sum(read_bytes) < len(data) // 40 * 4 * proof.STEP_BYTES * (3 if good else 2)
+    assert found.scan.vain_bytes <= files.VAIN_TIMES * len(data) + 4 * (1 << 14) + len(data)
+    if kind == "journal":
+        assert len(found.good) == good_records
+
+
+@pytest.mark.parametrize("kind", list(DigestType))
+def test_proofs_are_the_digests_of_stretches_that_overlap(kind: DigestType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "HMAC_TIMES", 1000)
+    random_ = random.Random(5)
+    sizes = [0, 1, 31, 4000, 4096, 5000, 70_000, 200_001]
+    entries = [
+        encode_entry(Entry(5, i, i - 1, 9, kind, memoryview(random_.randbytes(size)))) for i, size in enumerate(sizes)
+    ]
+    data = memoryview(b"".join(entries))
+    spans = [(sum(map(len, entries[:i])), sum(map(len, entries[: i + 1]))) for i in range(len(entries))]
+    some = [(start, random_.randrange(start, len(data))) for start, _ in spans for _ in range(4)]
+    proofs = proof.Proofs(data)
+    for start, end in random_.sample(spans + some, len(spans + some)):
+        assert proofs.digest_type(start, end) == find_digest_type(data[start:end])
+
+
+def test_hmac_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = memoryview(entry_record(5, 0, DigestType.HMAC, bytes(3000))[4:])
+    proofs = proof.Proofs(data)
+    found = [proofs.digest_type(0, len(data)) for _ in range(proof.HMAC_TIMES + 1)]
+    assert found == [DigestType.HMAC] * proof.HMAC_TIMES + [None]

@@ -1,0 +1,140 @@
+"""Which of many stretches of a file, overlapping as they may, are entries that their digest proves.
+
+Heads in damaged bytes may claim any length, and n heads each digested as far as it claims are n times the bytes. The CRC of a
+stretch follows from those of two beginnings of the file, so one pass keeps a CRC every STEP_BYTES, and then a stretch costs
+2 × STEP_BYTES at most, however long it is. HMAC knows no such rule: it is given HMAC_TIMES the bytes of the file, all
+stretches together, and proves nothing any more when they are used up.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable
+from functools import cache
+
+from store.codec.buffer import written_end
+from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from store.codec.entry import ENTRY_HEADER_BYTES
+
+STEP_BYTES = 1 << 10
+HMAC_TIMES = 8
+
+_ALL_ONES = 0xFFFFFFFF
+_POLYNOMIALS = {DigestType.CRC32C: 0x82F63B78, DigestType.CRC32: 0xEDB88320}
+_Extend = Callable[[int, bytes], int]
+_Tables = tuple[tuple[int, ...], ...]
+
+
+class Proofs:
+    """The digests of entries in DATA, a whole file; bytes asked about are read once and a constant for each question.
+
+    Sums are kept from the first stretch asked about on, and begin anew behind a part that nobody asked about.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        import google_crc32c  # 2 ms; undamaged files need none of this
+
+        self._data = data
+        self._crc32c = _Sums(data, DigestType.CRC32C, google_crc32c.extend)
+        self._crc32 = _Sums(data, DigestType.CRC32, lambda crc, part: zlib.crc32(part, crc))
+        self._hmac_bytes_left = HMAC_TIMES * len(data)
+        self._written_ends: dict[int, int] = {}
+
+    def digest_type(self, start: int, end: int) -> DigestType | None:
+        """Return what ``find_digest_type`` does for the entry body from START to END, as long as HMAC is not used up."""
+        for sums in (self._crc32c, self._crc32):
+            if sums.prove(start, end):
+                return sums.kind
+        payload = start + ENTRY_HEADER_BYTES + DIGEST_SIZE[DigestType.HMAC]
+        if payload > end or end - start > self._hmac_bytes_left:
+            return None
+        self._hmac_bytes_left -= end - start
+        header, found = self._data[start : start + ENTRY_HEADER_BYTES], self._data[start + ENTRY_HEADER_BYTES : payload]
+        proves = found == compute_digest(DigestType.HMAC, header, self._data[payload:end])
+        return DigestType.HMAC if proves else None
+
+    def written_end(self, limit: int) -> int:
+        """Return the position behind the last byte before LIMIT that is not zero."""
+        if limit not in self._written_ends:
+            self._written_ends[limit] = written_end(self._data, 0, limit)
+        return self._written_ends[limit]
+
+
+class _Sums:
+    """CRCs of one kind: after i steps from ``_base`` on, a state that began with 0 is ``_states[i]``."""
+
+    def __init__(self, data: memoryview, kind: DigestType, extend: _Extend) -> None:
+        self.kind = kind
+        self._data = data
+        self._extend = extend
+        self._base = 0
+        self._states = array("I", [0])
+
+    def prove(self, start: int, end: int) -> bool:
+        """Whether the digest of this kind proves the entry body from START to END."""
+        at = start + ENTRY_HEADER_BYTES
+        payload = at + DIGEST_SIZE[self.kind]
+        if payload > end:
+            return False
+        expected = int.from_bytes(self._data[at:payload], "big")
+        if expected > _ALL_ONES:
+            return False
+        state = self._advance(_ALL_ONES, start, at)
+        return self._state(state, payload, end) ^ _ALL_ONES == expected
+
+    def _state(self, state: int, start: int, end: int) -> int:
+        """Return what STATE is behind the bytes from START to END."""
+        if end - start < 4 * STEP_BYTES:
+            return self._advance(state, start, end)
+        if not self._base <= start <= self._base + (len(self._states) - 1) * STEP_BYTES:
+            self._base, self._states = start, array("I", [0])
+        first, last = -(-(start - self._base) // STEP_BYTES), (end - self._base) // STEP_BYTES
+        self._sum_until(last)
+        state = self._advance(state, start, self._base + first * STEP_BYTES)
+        # What two states have in common goes: the bytes between add the same to every state.
+        state = _over_zeros(self.kind, state ^ self._states[first], last - first) ^ self._states[last]
+        return self._advance(state, self._base + last * STEP_BYTES, end)
+
+    def _sum_until(self, step: int) -> None:
+        for known in range(len(self._states) - 1, step):
+            at = self._base + known * STEP_BYTES
+            self._states.append(self._advance(self._states[known], at, at + STEP_BYTES))
+
+    def _advance(self, state: int, start: int, end: int) -> int:
+        return self._extend(state ^ _ALL_ONES, bytes(self._data[start:end])) ^ _ALL_ONES
+
+
+def _over_zeros(kind: DigestType, state: int, steps: int) -> int:
+    """Return what STATE is behind STEPS × STEP_BYTES zeros."""
+    power = 0
+    while steps:
+        if steps & 1:
+            a, b, c, d = _zeros_table(kind, power)
+            state = a[state & 0xFF] ^ b[state >> 8 & 0xFF] ^ c[state >> 16 & 0xFF] ^ d[state >> 24]
+        steps >>= 1
+        power += 1
+    return state
+
+
+@cache
+def _zeros_table(kind: DigestType, power: int) -> _Tables:
+    """Return tables, one for each byte of a state, that take it over STEP_BYTES << POWER zeros."""
+    columns = []
+    for bit in range(32):
+        state = 1 << bit
+        if power:
+            columns.append(_over_zeros(kind, _over_zeros(kind, state, 1 << (power - 1)), 1 << (power - 1)))
+            continue
+        for _ in range(8 * STEP_BYTES):
+            state = state >> 1 ^ (_POLYNOMIALS[kind] if state & 1 else 0)
+        columns.append(state)
+    return tuple(_sums_of_bits(columns[first : first + 8]) for first in range(0, 32, 8))
+
+
+def _sums_of_bits(columns: list[int]) -> tuple[int, ...]:
+    """Return, for every byte, the sum of the columns of its bits."""
+    sums = [0]
+    for column in columns:
+        sums += [known ^ column for known in sums]
+    return tuple(sums)
