@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from store.scan.spark import SparkEngine
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
+FEW_MESSAGES = "so few messages are read in this process"
+"""Why Spark was asked for and not started."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -16,6 +16,7 @@ from store.counted import counted, plural
 from store.errors import EntryNotFound, StoreError
 from store.extent import extent_of
 from store.ledgers import EntryReader, find_times, iter_blocks
+from store.messagerow import signed
 from store.messages import Message, MessageReader, ReadOptions
 from store.meta import Txn
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
@@ -77,7 +78,7 @@ class Window:
             return False
         if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):
             start_ms, end_ms = self.times
-            if not message.event_ms or not start_ms <= message.event_ms < end_ms:
+            if not message.event_ms or not start_ms <= signed(message.event_ms) < end_ms:
                 return False
         index, entry = message.position.batch_index, message.position.entry
         if index < 0:

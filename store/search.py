@@ -108,6 +108,7 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
     its entry's event time.
     """
+    from store.messagerow import signed
     from store.messages import MessageReader, ReadOptions
 
     messages = MessageReader(reader, ReadOptions(committed=False))
@@ -115,8 +116,8 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     for message in messages.iter_messages(topic.iter_positions(topic.first_position)):
         read += message.position.entry != last
         last = message.position.entry
-        if message.event_ms and message.event_ms >= time_ms:
-            return Found(message.position, message.event_ms, read, 0, len(topic.ids), (), len(messages.errors))
+        if message.event_ms and signed(message.event_ms) >= time_ms:
+            return Found(message.position, signed(message.event_ms), read, 0, len(topic.ids), (), len(messages.errors))
     return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from store.broker_search import BrokerSearch
 from store.codec.cursor import CursorInfo
 from store.cursors import read_cursor
+from store.dump.reading import find_event_time
 from store.explain import explain
-from store.ledgers import open_reader
+from store.ledgers import EntryReader, open_reader
 from store.meta import open_store
-from store.names import Position, parse_topic
-from store.search import Clock, find_by_event_time, find_first_at_or_after
-from store.topics import read_topic
+from store.names import LATEST, Position, parse_topic
+from store.search import Clock, Found, find_by_event_time, find_first_at_or_after
+from store.topics import Topic, read_topic
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle
@@ -80,14 +82,19 @@ def test_exact_by_publish_time_on_every_topic(name: str) -> None:
                 assert find_first_at_or_after(reader, topic, time_ms, "publish").position == expected
 
 
-def test_event_time_finds_the_message_in_its_batch() -> None:
+@pytest.mark.parametrize("find", [find_by_event_time, find_event_time])
+def test_event_time_finds_the_message_in_its_batch(find: Callable[[EntryReader, Topic, int], Found]) -> None:
     rows = oracle("small")["topics"]["public/default/batched"]["messages"]
     middle = sorted(row[4] for row in rows)[len(rows) // 2]
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("public/default/batched"))
         for time_ms in (rows[0][4], middle, max(row[4] for row in rows), max(row[4] for row in rows) + 1):
             expected = next((Position(*row[:3]) for row in rows if row[4] >= time_ms), None)
-            assert find_by_event_time(reader, topic, time_ms).position == expected
+            found = find(reader, topic, time_ms)
+            assert found.position == expected
+            assert found.entries_read == len(
+                {(row[0], row[1]) for row in rows if Position(*row[:3]) <= (expected or LATEST)}
+            )
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.topics.answers import size_of
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
+from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.catalog import catalogued_bytes
@@ -22,6 +25,7 @@ from store.topics import Topic, read_topic, select_topics
 if TYPE_CHECKING:
     from store.explain import Explanation
 
+EVENT = "event"
 FIRST, BEFORE, BROKER = "first-at-or-after", "all-before", "broker"
 
 
@@ -73,15 +77,28 @@ def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> N
 
     Exact on clocks that run backwards: the first entry in topic order whose time is the one given or later. --clock chooses
     the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event (reads messages
-    until one matches: slow on a large topic).
+    until one matches, on Spark or in processes where there are many).
     """
-    with app.bulk() as engine, open_reader(app.store, engine) as reader:
+    with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        rows = list(app.each(topics, lambda topic: _find(app, reader, topic, options)))
+        with _engine(app, reader, topics):
+            rows = list(app.each(topics, lambda topic: _find(app, reader, topic, options)))
     if len(topics) == 1 and rows:
         app.emit(rows[0], plain=_render if options.explained else None)
     else:
         app.emit_rows(rows, COLUMNS)
+
+
+@contextmanager
+def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName]) -> Iterator[None]:
+    """Give READER the engine: event times are in no index, all others are, unless ledgers are not."""
+    if app.settings.clock == EVENT:
+        with app.scan(reader, size_of(reader, topics), "find-by-time", unused=FEW_MESSAGES):
+            yield
+        return
+    with app.bulk() as engine:
+        reader.engine = engine
+        yield
 
 
 def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) -> dict[str, Any]:  # Any: JSON
@@ -110,8 +127,14 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
 
 
 def _search(app: App, reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    if app.settings.clock == "event":
-        return find_by_event_time(reader, topic, time_ms)
+    if app.settings.clock == EVENT:
+        from store.reading import Window, is_small
+
+        if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
+            return find_by_event_time(reader, topic, time_ms)
+        from store.dump.reading import find_event_time
+
+        return find_event_time(reader, topic, time_ms)
     clock = check_clock(app.settings.clock)
     found = find_first_at_or_after(reader, topic, time_ms, clock)
     if reader.engine is None or not found.ledgers_without_index:

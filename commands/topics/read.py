@@ -12,7 +12,7 @@ import click
 from commands.topics.answers import Chosen, choose, report, size_of
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, value_option
-from pulsar_admin.context import App
+from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.codec.index import Block
@@ -90,7 +90,7 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
-        with app.scan(reader, size_bytes, "read", unused="so few messages are read in this process"):
+        with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             _emit(app, reader, chosen, (window, options, problems))
     report(app, problems)
 

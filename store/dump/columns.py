@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from store.scan.messages import message_schema
+from store.scan.messages import message_schema, schema_of
 from store.schemas import TopicSchemas
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
@@ -16,21 +16,29 @@ Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class DumpColumns:
-    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows."""
+    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
+
+    ``only``: these columns, of those that need no schema; empty: all.
+    """
 
     payload: bool = False
     schemas: TopicSchemas | None = None
     markers: bool = False
+    only: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a dump."""
+        if self.only:
+            return schema_of(self.only)
         fields = list(message_schema(payload=self.payload, markers=self.markers))
         return pa.schema(fields + [pa.field(*field) for field in (_VALUE_FIELDS if self.schemas else ())])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read them from, names of ``store.scan.messages``."""
+        if self.only:
+            return self.only
         names = message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is None:
             return tuple(names)

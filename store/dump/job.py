@@ -32,9 +32,9 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to dump. The last four concern level ``messages``; entries always have their payload, and no value.
+    """What to dump. The last five concern level ``messages``; entries always have their payload, and no value.
 
-    ``committed`` and ``markers`` are those of ``ReadOptions``.
+    ``committed`` and ``markers`` are those of ``ReadOptions``, ``only`` that of ``DumpColumns``.
     """
 
     level: Level = "messages"
@@ -43,6 +43,7 @@ class DumpOptions:
     value: bool = False
     committed: bool = True
     markers: bool = False
+    only: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ def iter_window_rows(
     """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
     found = WindowScan(reader, topic, options.window)
     schemas = read_schemas(reader, topic.name) if options.value else None
-    columns = DumpColumns(options.payload, schemas, options.markers)
+    columns = DumpColumns(options.payload, schemas, options.markers, options.only)
     slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(found, topic, columns, slow):

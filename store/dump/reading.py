@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import repeat
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,9 @@ from store.ledgers import EntryReader
 from store.messagerow import MessageRow, redacted
 from store.names import Position, TopicName
 from store.reading import EVENT, Window
+from store.scan.arrow import numbers_of
 from store.scan.messages import message_schema
+from store.search import Found
 from store.topics import Topic
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
@@ -51,6 +54,27 @@ def iter_columns(
     problems += dumped.problems
 
 
+def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
+    """Return what ``store.search.find_by_event_time`` finds, by columns and the reader's engine."""
+    options = DumpOptions(committed=False, only=("ledgerId", "entryId", "batchIndex", "eventTime"))
+    dumped = Dumped()
+    read, last = 0, (-1, -1)
+    answer: tuple[Position, int] | None = None
+    with closing(iter_window_rows(reader, topic, options, dumped, lambda count: None)) as batches:
+        for batch in batches:
+            ledgers, entries, indexes, times = (numbers_of(column)[0] for column in batch.columns)
+            hits = np.flatnonzero((times != 0) & (times >= time_ms))
+            end = int(hits[0]) + 1 if len(hits) else len(batch)
+            steps = np.diff(ledgers[:end], prepend=last[0]) | np.diff(entries[:end], prepend=last[1])
+            read += int(np.count_nonzero(steps))
+            last = int(ledgers[end - 1]), int(entries[end - 1])
+            if len(hits):
+                answer = Position(*last, int(indexes[end - 1])), int(times[end - 1])
+                break
+    position, event_ms = answer or (None, None)
+    return Found(position, event_ms, read, 0, len(topic.ids), (), len(dumped.problems))
+
+
 def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
     """Return the messages of BATCH, of entries in the window, that are in it too; see ``Window.holds``."""
     if window.key is not None:
@@ -58,7 +82,7 @@ def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
     if window.clock == EVENT and window.chooses:
         times, (start_ms, end_ms) = batch.column("eventTime"), window.times
         inside = pc.and_(pc.greater_equal(times, start_ms), pc.less(times, end_ms))
-        batch = batch.filter(pc.and_(pc.greater(times, 0), inside))
+        batch = batch.filter(pc.and_(pc.not_equal(times, 0), inside))
     if window.first.batch_index >= 0:
         outside = pc.less(batch.column("batchIndex"), window.first.batch_index)
         batch = batch.filter(pc.invert(pc.and_(_of_batch(batch, window.first), outside)))

@@ -22,6 +22,7 @@ NEEDS_A_SCAN = [
     ("ledgers", "verify", "-o", "json"),
     ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
     ("topics", "read", "--all-topics", "--payload", "-o", "jsonl"),
+    ("topics", "find-by-time", "public/default/batched", "--time", "@1795230000", "--clock", "event"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
     ("topics", "dump", "--all-topics", "--payload"),
