@@ -8,8 +8,11 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from pulsar_admin.table import find_row
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
-from store.plans.base import check_current, read_plan
+from store.ledgers import open_reader
+from store.plans.base import check_current
+from store.plans.files import derive_plan, read_plan
 
 
 @command(
@@ -26,9 +29,20 @@ from store.plans.base import check_current, read_plan
 def apply(app: App, file: Path) -> None:
     """Do what a plan file says, which --plan FILE of any changing command made.
 
-    Refused when the store changed since the plan was made: make it again and look at it.
+    Refused when the store changed since the plan was made: make it again and look at it. What is shown is worked out from the steps
+    in the file, not taken from it, and steps that no command makes are refused.
     """
     plan = read_plan(file)
+    _check_command(plan.command)
     check_current(app.store, plan)
+    with open_reader(app.store) as reader:
+        plan = derive_plan(reader, plan, app.now_ms)
     app.confirm(plan)
     app.emit(app.apply(plan))
+
+
+def _check_command(command: str) -> None:
+    """Refuse a plan of no command there is: the audit log names it."""
+    group, name, *_ = [*command.split(), "", ""]
+    if find_row(group, name) is None:
+        raise InvalidValue(f"the plan is of {command!r}, which is no command", hint="make it again and look at it")

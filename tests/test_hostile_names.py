@@ -51,7 +51,7 @@ READING = (
     ("topics", "stats", TOPIC, f"--no-{EVIL}"),
     ("topics", "stats", f"{EVIL}://{EVIL}"),
     ("topics", "skip", TOPIC, "-s", CURSOR, "-n", EVIL),
-    ("topics", "reset-cursor", TOPIC, "-s", CURSOR, "--to", "earliest", "--dry-run"),
+    ("topics", "reset-cursor", TOPIC, "-s", CURSOR, "-m", "earliest", "--dry-run"),
     ("topics", "skip", TOPIC, "-s", CURSOR, "-n", "2", "--dry-run"),
     ("topics", "clear-backlog", TOPIC, "-s", CURSOR, "--dry-run"),
     ("topics", "unsubscribe", TOPIC, "-s", CURSOR, "--dry-run"),

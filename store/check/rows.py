@@ -27,6 +27,7 @@ from store.meta import Store, Txn
 from store.names import shell_word
 from store.owners import iter_owners
 from store.plans.base import iter_changes
+from store.plans.chain import iter_breaks
 from store.references import find_references
 from store.tree import decode_node
 
@@ -289,17 +290,13 @@ def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
 
 
 def check_changes(txn: Txn) -> Iterator[Finding]:
-    """Check that every audit record and every imported node kept for export can be read."""
+    """Check that the audit log is the one chain that was written, and that every imported node kept for export can be read."""
     try:
         for change in iter_changes(txn):
             if change.undoes is not None and change.undoes >= change.change:
-                yield Finding(
-                    "problem",
-                    "changes-damaged",
-                    "store",
-                    f"change {change.change}",
-                    f"it undoes change {change.undoes}",
-                )
+                yield _changes_problem("changes-damaged", change.change, f"it undoes change {change.undoes}")
+        for number, what in iter_breaks(txn):
+            yield _changes_problem("changes-altered", number, what)
     except StoreError as error:
         yield problem_of(error, "changes-damaged", "store", "changes")
     for key, row in txn.items("base"):
@@ -308,3 +305,7 @@ def check_changes(txn: Txn) -> Iterator[Finding]:
                 decode_node(key, row)
         except IndexCorrupt as error:
             yield problem_of(error, "base-damaged", "store", "base")
+
+
+def _changes_problem(code: str, number: int, message: str) -> Finding:
+    return Finding("problem", code, "store", f"change {number}", message)

@@ -2,7 +2,8 @@
 
 Every change is one LMDB transaction that writes the steps, keeps the imported bytes of a node it touches for the first time
 (database ``base``, what export compares with), keeps ``owners`` in step, and appends the audit record with what undo needs.
-Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON, the fields of ``Change``.
+Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON, the fields of ``Change`` and the link of
+``store.plans.chain``.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from store.codec.rocksvalue import NodeStat
 from store.entrylogs import EntryFiles
-from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, UndoConflict
+from store.errors import ChangeNotFound, IndexCorrupt, Refused, StalePlan, UndoConflict
 from store.ledgers import EntryReader
 from store.meta import DATABASES, Store, Txn
 from store.owners import find_owners, put_owners
+from store.plans.chain import check_link, next_link, put_link
 from store.references import references
 from store.tree import Node, decode_node, encode_node, find_node, tree_key
 
@@ -68,7 +69,7 @@ class Plan:
         return _shown([_report(report, None, self.warnings) for report in self.reports])
 
     def dump(self) -> bytes:
-        """Return the plan as the bytes of a plan file (JSON)."""
+        """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.plans.files``."""
         fields: dict[str, Any] = {  # Any: JSON
             "planFormat": PLAN_FORMAT,
             "command": self.command,
@@ -80,39 +81,6 @@ class Plan:
             "warnings": list(self.warnings),
         }
         return json.dumps(fields, indent=1).encode() + b"\n"
-
-
-def load_plan(data: bytes, where: str) -> Plan:
-    """Return the plan in the bytes of a plan file; raises InvalidValue."""
-    try:
-        fields = json.loads(data)
-        if fields["planFormat"] != PLAN_FORMAT:
-            raise InvalidValue(f"{where}: plan format {fields['planFormat']}, this toolkit knows {PLAN_FORMAT}")
-        return Plan(
-            str(fields["command"]),
-            int(fields["transaction"]),
-            tuple(_step_of(step) for step in fields["steps"]),
-            tuple(dict(report) for report in fields["reports"]),
-            str(fields["loses"]),
-            None if fields["undoes"] is None else int(fields["undoes"]),
-            tuple(str(text) for text in fields["warnings"]),
-        )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidValue(
-            f"{where} is no plan: {error}", hint="make one with --plan FILE on any command that changes"
-        ) from error
-
-
-def read_plan(path: Path) -> Plan:
-    """Return the plan in the file PATH; raises NotFound, InvalidValue."""
-    try:
-        return load_plan(path.read_bytes(), str(path))
-    except FileNotFoundError as error:
-        raise NotFound(
-            f"no plan {path}", hint="make one with --plan FILE on any command that changes", path=str(path)
-        ) from error
-    except OSError as error:
-        raise InvalidValue(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
 
 
 def check_current(store: Store, plan: Plan) -> None:
@@ -187,7 +155,8 @@ def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Report, ..
 def _append(txn: Txn, change: Change) -> int:
     last = txn.last("changes")
     number = 1 if last is None else int(_NUMBER.unpack(last[0])[0]) + 1
-    _put_change(txn, replace(change, change=number))
+    key = _NUMBER.pack(number)
+    put_link(txn, key, _encode_change(replace(change, change=number), next_link(txn)))
     return number
 
 
@@ -251,8 +220,12 @@ def read_change(txn: Txn, number: int) -> Change:
 
 
 def plan_undo(txn: Txn, number: int) -> Plan:
-    """Plan bringing back the exact bytes from before change NUMBER; raises ChangeNotFound, UndoConflict."""
+    """Plan bringing back the exact bytes from before change NUMBER; raises ChangeNotFound, UndoConflict, and IndexCorrupt when its
+    audit record was altered.
+    """
     change = read_change(txn, number)
+    key = _NUMBER.pack(number)
+    check_link(txn, key, txn.get("changes", key) or b"")
     if not change.steps:
         raise Refused(f"change {number} ({change.command}) wrote outside the store: it cannot be undone", change=number)
     for step in change.steps:
@@ -299,15 +272,16 @@ def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
     )
 
 
-def _put_change(txn: Txn, change: Change) -> None:
+def _encode_change(change: Change, previous: str) -> bytes:
     fields = {
         "time": change.time_ms,
         "command": change.command,
         "reports": list(change.reports),
         "steps": [_step_json(step) for step in change.steps],
         "undoes": change.undoes,
+        "previous": previous,
     }
-    txn.put("changes", _NUMBER.pack(change.change), zlib.compress(json.dumps(fields).encode()))
+    return zlib.compress(json.dumps(fields).encode())
 
 
 def _decode_change(key: bytes, row: bytes) -> Change:
@@ -318,7 +292,7 @@ def _decode_change(key: bytes, row: bytes) -> Change:
             fields["time"],
             fields["command"],
             tuple(fields["reports"]),
-            tuple(_step_of(step) for step in fields["steps"]),
+            tuple(step_of(step) for step in fields["steps"]),
             fields["undoes"],
         )
     except (ValueError, KeyError, TypeError, struct.error, zlib.error) as error:
@@ -335,7 +309,8 @@ def _step_json(step: Step) -> list[str | None]:
     ]
 
 
-def _step_of(row: list[str | None]) -> Step:
+def step_of(row: list[str | None]) -> Step:
+    """Return the step that ``Plan.dump`` or an audit record spells as ROW; raises ValueError, TypeError."""
     database, key, before, after = row
     decoded = [None if text is None else base64.b64decode(text, validate=True) for text in (key, before, after)]
     if database not in DATABASES or not decoded[0]:

@@ -123,21 +123,28 @@ def _plan(
 ) -> Plan:
     command, namespace = what
     changed = change_policies(txn, namespace, change, now_ms)
-    steps = list(changed.steps)
-    key = rules_key(str(namespace))
-    row, wanted = txn.get("delayed", key), None if rules[1] is None else encode_rules(rules[1])
-    if row != wanted:
-        steps.append(Step("delayed", key, row, wanted))
+    steps = (*changed.steps, *plan_rules(txn, namespace, rules[1]))
     report: Report = {
         "namespace": str(namespace),
         "before": DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
         "after": DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
     }
-    delivery = changed.after.delayed_delivery
-    warnings: tuple[str, ...] = ()
-    if delivery is not None and delivery.active:
-        warnings = (*conflict_warnings(changed.after), *_topic_warnings(txn, namespace))
-    return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)
+    return Plan(command, txn.id, steps, (report,), warnings=delivery_warnings(txn, namespace, changed.after))
+
+
+def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:
+    """Return the step that sets the widths of NAMESPACE's index, or removes them; none where they are as wanted."""
+    key = rules_key(str(namespace))
+    row, wanted = txn.get("delayed", key), None if rules is None else encode_rules(rules)
+    return () if row == wanted else (Step("delayed", key, row, wanted),)
+
+
+def delivery_warnings(txn: Txn, namespace: NamespaceName, policies: Policies) -> tuple[str, ...]:
+    """Return what drops delayed messages of NAMESPACE before they are due, where POLICIES delay any."""
+    delivery = policies.delayed_delivery
+    if delivery is None or not delivery.active:
+        return ()
+    return (*conflict_warnings(policies), *_topic_warnings(txn, namespace))
 
 
 def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:

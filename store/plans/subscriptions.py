@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.codec.cursor import encode_cursor_info
+from store.codec.cursor import CursorState, encode_cursor_info
 from store.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -39,10 +39,15 @@ class NewSubscription:
     replicated: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def long_properties(self) -> dict[str, int]:
+        """Upstream's properties of the cursor's position."""
+        return {REPLICATED_PROPERTY: 1} if self.replicated else {}
+
 
 def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscription, now_ms: int) -> Plan:
     """Plan making NEW on TOPICS, all or none; raises AlreadyExists, InvalidValue for a name or property a broker reserves."""
-    _check_new(new)
+    check_new(new)
     steps: list[Step] = []
     reports: list[Report] = []
     for topic in topics:
@@ -55,16 +60,22 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
                 subscription=new.name,
             )
         state = start_state(reader, topic, new.start, exclude=False)
-        state = replace(state, properties={REPLICATED_PROPERTY: 1} if new.replicated else {})
+        state = replace(state, properties=new.long_properties)
         info = info_of_state(state, dict(new.properties), now_ms)
         steps.append(put_value_step(reader.txn, path, encode_cursor_info(info), now_ms))
-        extent = extent_of(reader.txn, topic, pending_intervals(topic, state))
-        after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
-        reports.append(_report(topic, new.name, (None, after), extent))
+        reports.append(creation_report(reader, topic, new, state))
     return Plan("topics create-subscription", reader.txn.id, tuple(steps), tuple(reports))
 
 
-def _check_new(new: NewSubscription) -> None:
+def creation_report(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> Report:
+    """Return the report of making NEW on TOPIC, which begins in STATE."""
+    extent = extent_of(reader.txn, topic, pending_intervals(topic, state))
+    after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
+    return _report(topic, new.name, (None, after), extent)
+
+
+def check_new(new: NewSubscription) -> None:
+    """Raise InvalidValue or Refused for a name or property that a broker reserves."""
     if not new.name:
         raise InvalidValue("a subscription needs a name", value=new.name)
     if new.name in (COMPACTION_CURSOR, DEDUP_CURSOR) or new.name.startswith(REPLICATOR_PREFIX):
