@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -32,7 +33,7 @@ from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.memory import slice_bytes
 from store.scan.runs import Runs, pack_runs
 from store.scan.slices import SLICE_BYTES, Cut
-from store.tree import iter_nodes
+from store.tree import Node, iter_nodes
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine, EngineScan
@@ -74,10 +75,10 @@ class _Step(NamedTuple):
     is_done: bool
 
 
-def ledger_digests(txn: Txn) -> LedgerDigests:
-    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata names a digest type."""
+def ledger_digests(txn: Txn, also: Iterable[Node] = ()) -> LedgerDigests:
+    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata, in the tree or ALSO, names a digest type."""
     kinds: dict[int, int] = {}
-    for node in iter_nodes(txn, "/ledgers/"):
+    for node in chain(iter_nodes(txn, "/ledgers/"), also):
         ledger_id = ledger_id_of_path(node.path)
         if ledger_id is None:
             continue

@@ -30,7 +30,7 @@ from store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
-from store.errors import IndexCorrupt, LimitExceeded, Refused
+from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError
 from store.ledgerids import OwnLedgers, next_own_ledgers, put_own_ledgers
 from store.ledgers import find_metadata, find_times
 from store.meta import Store, Txn
@@ -134,9 +134,12 @@ class WrittenLedgers:
         put_own_ledgers(txn, self.own)
 
     def discard(self) -> None:
-        """Remove the files unless the catalogue names them."""
-        with self.store.read() as txn:
-            known = {log.path for log in iter_logs(txn)}
+        """Remove the files unless the catalogue names them, or cannot be read: an error of its own would hide the first."""
+        try:
+            with self.store.read() as txn:
+                known = {log.path for log in iter_logs(txn)}
+        except StoreError:
+            return
         for path in self.files:
             if str(path.relative_to(self.store.path)) not in known:
                 remove_file(path)

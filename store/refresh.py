@@ -174,15 +174,22 @@ def refresh_store(
         warn(f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is left out")
     with store.read() as txn:
         result.entries_before = count_entries(txn)
-    for text in store.write(lambda txn: _refresh_tree(txn, layout, result)):
+        tree = _read_tree(txn, layout, result)
+    for text in tree.unknown:
         warn(f"{text}; the store keeps the metadata that it has")
-    _read_files(store, layout, options, (result, advance))
+    # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
+    _read_files(store, layout, options, (result, advance), tree)
+    if options.forget:
+        store.write(lambda txn: _take_tree(store, txn, tree))
+        tree = replace(tree, rows={})
     _forget(store, layout, options, result)
     with store.read() as txn:
         result.entries = count_entries(txn)
         was_stopped = txn.get("state", _UNFINISHED) is not None
     if result.changes or was_stopped:
-        store.write(lambda txn: _finish(store, txn, options, result))
+        store.write(lambda txn: _finish(store, txn, options, result, tree))
+    else:
+        store.write(lambda txn: _put_damage(txn, tree))
     result.seconds = time.monotonic() - started
     return result
 
@@ -191,8 +198,8 @@ def _begin(txn: Txn) -> None:
     txn.put("state", _UNFINISHED, b"")
 
 
-def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult) -> None:
-    index_owners(store, txn)
+def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: _NewTree) -> None:
+    _take_tree(store, txn, tree)
     txn.delete("state", _UNFINISHED)
     append_change(txn, options.now_ms, "store refresh", (_report(result),))
 
@@ -219,12 +226,16 @@ def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
 
 
 def _read_files(
-    store: Store, layout: StandaloneLayout, options: RefreshOptions, report: tuple[RefreshResult, Advance]
+    store: Store,
+    layout: StandaloneLayout,
+    options: RefreshOptions,
+    report: tuple[RefreshResult, Advance],
+    tree: _NewTree,
 ) -> None:
     result, advance = report
     survey = survey_files(store, layout)
     with store.read() as txn:
-        digests = ledger_digests(txn)
+        digests = ledger_digests(txn, tree.nodes("/ledgers/"))
     if survey.new or survey.grown:
         store.write(_begin)
     grown = {log.file_id: log for log in survey.grown}
@@ -271,33 +282,67 @@ def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, res
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def _refresh_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> list[str]:
-    """Take over the nodes of the source; return what became wrong with it as a whole since it was read last.
+@dataclass(frozen=True, slots=True)
+class _NewTree:
+    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
+    ``unknown``: what became wrong with it as a whole since it was read last."""
 
-    Where that is anything no node is taken: of a tree that lost changes nobody knows which nodes are new and which were deleted.
+    rows: dict[bytes, bytes | None]
+    damage: tuple[Damage, ...] | None
+    unknown: tuple[str, ...] = ()
+
+    def nodes(self, prefix: str) -> Iterator[Node]:
+        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
+        nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
+        return (node for node in nodes if node.path.startswith(prefix))
+
+
+def _read_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> _NewTree:
+    """Compare the nodes of the source with the store's.
+
+    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
+    which nodes are new and which were deleted.
     """
-    result.nodes_added = result.nodes_updated = result.nodes_removed = result.undecodable_values = 0
-    result.conflicts = []
     known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
     whole, items = _split_damage(iter_source_nodes(layout.metadata))
-    unknown = [damage.reason for damage in whole if damage.reason not in known]
+    unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
     if unknown:
         result.undecodable_values = len(unknown)
-        return unknown
-    clear_damage(txn, METADATA_FILE_ID)
+        return _NewTree({}, None, unknown)
+    rows: dict[bytes, bytes | None] = {}
+    damages: list[Damage] = []
     seen: set[bytes] = set()
     for item in chain(whole, items):
         if isinstance(item, Damage):
-            put_damage(txn, item)
-            result.undecodable_values += 1
+            damages.append(item)
         else:
-            seen.add(_refresh_node(txn, item, result))
-    gone = [key for key, _ in txn.items("tree") if key not in seen]
-    for key in gone:
-        _remove_node(txn, key, result)
-    if result.nodes_added or result.nodes_updated or result.nodes_removed:
+            seen.add(_compare_node(txn, item, result, rows))
+    result.undecodable_values = len(damages)
+    for key, _ in txn.items("tree"):
+        if key not in seen:
+            _compare_gone(txn, key, result, rows)
+    return _NewTree(rows, tuple(damages))
+
+
+def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
+    """Take over what the source changed; the owners of ledgers follow."""
+    for key, row in tree.rows.items():
+        if row is None:
+            txn.delete("tree", key)
+        else:
+            txn.put("tree", key, row)
+        txn.delete("base", key)
+    if tree.rows:
         _begin(txn)
-    return []
+    _put_damage(txn, tree)
+    index_owners(store, txn)
+
+
+def _put_damage(txn: Txn, tree: _NewTree) -> None:
+    if tree.damage is not None:
+        clear_damage(txn, METADATA_FILE_ID)
+        for damage in tree.damage:
+            put_damage(txn, damage)
 
 
 def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterator[Node | Damage]]:
@@ -310,8 +355,8 @@ def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterato
     return whole, iter(())
 
 
-def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:
-    """Take over a node of the source unless the store changed it; return its key."""
+def _compare_node(txn: Txn, node: Node, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
+    """Add a node of the source to ROWS unless the store has or changed it; return its key."""
     key, row = tree_key(node.path), encode_node(node)
     now, base = txn.get("tree", key), txn.get("base", key)
     imported = now if base is None else (base or None)
@@ -320,8 +365,7 @@ def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:
     if base is not None and not _same_value(key, now, base):
         result.conflicts.append(node.path)
         return key
-    txn.put("tree", key, row)
-    txn.delete("base", key)
+    rows[key] = row
     if now is None:
         result.nodes_added += 1
     else:
@@ -329,15 +373,14 @@ def _refresh_node(txn: Txn, node: Node, result: RefreshResult) -> bytes:
     return key
 
 
-def _remove_node(txn: Txn, key: bytes, result: RefreshResult) -> None:
-    """Remove a node that the source has no more, unless the store made or changed it."""
+def _compare_gone(txn: Txn, key: bytes, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
+    """Add a node that the source has no more to ROWS, unless the store made or changed it."""
     now, base = txn.get("tree", key), txn.get("base", key)
     if base is not None and not _same_value(key, now, base):
         if base:
             result.conflicts.append(key.decode("utf-8", "replace"))
         return
-    txn.delete("tree", key)
-    txn.delete("base", key)
+    rows[key] = None
     result.nodes_removed += 1
 
 

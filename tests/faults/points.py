@@ -188,11 +188,7 @@ class Bench:
         if ran.status not in (0, 1):
             return {f"store check ends with {ran.status}: {ran.stderr[-300:]}"}
         rows = [json.loads(line) for line in ran.stdout.splitlines()]
-        return {
-            f"{row['code']} {row['where']}: {row['message']}"
-            for row in rows
-            if row["severity"] != "summary" and row["code"] != "stray-file"
-        }
+        return {f"{row['code']} {row['where']}: {row['message']}" for row in rows if row["severity"] == "problem"}
 
     # -- one point ----------------------------------------------------------------------------------------------------
 
