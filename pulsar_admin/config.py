@@ -42,6 +42,8 @@ ENVIRONMENT_NAMES = (
     "verbose",
     "jobs",
     "memory",
+    "interceptors",
+    "broker_conf",
 )
 """Settings that may come from the environment or the file; consent (``--yes``, ``--dry-run``) may not."""
 
@@ -69,6 +71,8 @@ class Settings:
     verbose: bool
     jobs: int
     memory_bytes: int | None
+    interceptors: tuple[str, ...] | None = None
+    """Broker entry metadata that writers put in front of entries; None: not said, () none."""
     now_given: bool = False
     """Whether ``--now`` fixed the clock (a reproducible run)."""
 
@@ -106,6 +110,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         verbose=_flag("verbose", values.get("verbose", False)),
         jobs=_jobs(values.get("jobs")),
         memory_bytes=memory_bytes,
+        interceptors=_interceptors(values, given),
     )
 
 
@@ -123,6 +128,20 @@ def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None]
         zone,
         None if memory is None else parse_size_bytes(memory),
     )
+
+
+def _interceptors(values: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, ...] | None:  # Any: as above
+    """Return the interceptors named, else those of the broker's configuration named; the command line's one wins."""
+    names, conf = values.get("interceptors"), values.get("broker_conf")
+    if names is conf is None:
+        return None
+    from pathlib import Path
+
+    from store.interceptors import parse_interceptors, read_broker_conf  # only writers are told
+
+    if names is None or (given.get("broker_conf") and not given.get("interceptors")):
+        return read_broker_conf(Path(str(conf)))
+    return parse_interceptors(str(names))
 
 
 def _environment_values() -> dict[str, Any]:  # Any: text, or a tuple of texts

@@ -147,6 +147,11 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
         {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
     ),
     (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
+    (
+        ("--interceptors",),
+        {"metavar": "NAMES", "help": "Broker entry metadata to write: timestamp,index, class names, or none."},
+    ),
+    (("--broker-conf",), {"metavar": "FILE", "help": "Take brokerEntryMetadataInterceptors from this broker.conf."}),
     (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
     (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
     (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),

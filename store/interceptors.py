@@ -8,17 +8,21 @@ makes one interceptor.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from store.atomic import read_file
 from store.codec.brokerentry import BrokerEntry
-from store.errors import InvalidValue
+from store.errors import InvalidValue, NotFound
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"
 """Property of ManagedLedgerInfo that keeps the last index from one ledger to the next."""
 
+_SETTING = "brokerEntryMetadataInterceptors"
 _PACKAGE = "org.apache.pulsar.common.intercept."
 
 
@@ -102,11 +106,13 @@ class InterceptorChain:
 
 
 def parse_interceptors(text: str) -> tuple[str, ...]:
-    """Parse ``a,b``: upstream's class names with or without package, ``timestamp``, ``index``, or names of entry points.
+    """Parse ``a,b``: upstream's class names with or without package, ``timestamp``, ``index``, or names of entry points; ``none``.
 
     Returns names for ``open_chain`` in the order given, each once; raises InvalidValue for a name nobody provides.
     """
     names: list[str] = []
+    if text.strip() == "none":
+        return ()
     for word in (part.strip() for part in text.split(",")):
         name = _SHORT.get(word, word.removeprefix(_PACKAGE))
         if not word or name in names:
@@ -118,6 +124,27 @@ def parse_interceptors(text: str) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+def read_broker_conf(path: Path) -> tuple[str, ...]:
+    """Return the interceptors that a broker with the configuration file PATH (Java properties) has, none where it names none.
+
+    Raises NotFound, Refused for what is no file of text, InvalidValue for a class that nobody provides here.
+    """
+    try:
+        text = read_file(path).decode()
+    except OSError as error:
+        raise NotFound(
+            f"cannot read {path}: {error.strerror}", hint="name the broker's broker.conf", path=str(path)
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{path} is not UTF-8: {error}", hint="name the broker's broker.conf") from error
+    found = ""
+    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
+        name, _, value = line.strip().partition("=")
+        if name.strip() == _SETTING:
+            found = value
+    return parse_interceptors(found)
 
 
 def open_chain(names: Iterable[str]) -> InterceptorChain:

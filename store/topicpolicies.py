@@ -161,8 +161,12 @@ def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def apply_changes(store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int) -> object:
+def apply_changes(
+    store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
+) -> object:
     """Write what JOB changes into STORE (open for writing), one change for all; return its report, None without a change.
+
+    INTERCEPTORS are those of the broker whose events these are; None: those that wrote the last event.
 
     Raises what ``read_changes`` raises, EntryCorrupt for a schema that is none, StalePlan, DiskFull.
     """
@@ -170,7 +174,7 @@ def apply_changes(store: Store, names: Iterable[TopicName], job: PolicyJob, now_
         changes = [change for change in read_changes(reader.txn, names, job) if change.changes]
         if not changes:
             return None
-        batches = [_batch(reader, *group, now_ms) for group in _by_events(changes)]
+        batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
     written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
     try:
         with store.read() as txn:
@@ -221,7 +225,13 @@ def _by_events(changes: list[TopicChange]) -> Iterator[tuple[TopicName, list[Top
         yield events, [change for _, change in group]
 
 
-def _batch(reader: EntryReader, events: TopicName, changes: list[TopicChange], now_ms: int) -> _Batch:
+def _batch(
+    reader: EntryReader,
+    events: TopicName,
+    changes: list[TopicChange],
+    now_ms: int,
+    interceptors: tuple[str, ...] | None,
+) -> _Batch:
     locator = find_locator(reader.txn, events)
     newest = find_schema(reader, events, None)
     version = 0 if locator is None else locator.newest.version
@@ -229,7 +239,7 @@ def _batch(reader: EntryReader, events: TopicName, changes: list[TopicChange], n
         builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
     )
     payloads = [_message(change, schema, (number, now_ms)) for number, change in enumerate(changes)]
-    chain = open_chain(_interceptors(reader, events))
+    chain = open_chain(_interceptors(reader, events) if interceptors is None else interceptors)
     if chain:
         recover_chain(reader, events, chain)
         payloads = [append_payload(payload, chain, now_ms) for payload in payloads]

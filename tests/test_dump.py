@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -246,7 +247,7 @@ def _with_batch_bytes(size: int) -> tuple[Any, ...]:
     return tuple(size if one.name == "batch_bytes" else one.default for one in given)
 
 
-def _load(cli: Cli, store: Path, dump: Path, *options: str) -> Any:
+def _load(cli: Cli, store: Path, dump: Path, *options: object) -> Any:
     if not store.exists():
         create_store(store, now_ms=NOW_MS)
     result = cli("--store", store, "topics", "load", dump, *options, "-o", "json")
@@ -356,6 +357,68 @@ def test_interceptors_give_what_the_real_broker_gave(cli: Cli, tmp_path: Path) -
             assert same == rest
             compared += 1
     assert compared > 150
+
+
+def test_interceptors_none_leaves_what_a_client_receives(cli: Cli, tmp_path: Path) -> None:
+    """Dumped, or loaded: the checksum in front covers the rest, payloads are those that the real client received."""
+    source = imported("small", "clean")
+    for name in ("public/default/plain", "public/default/batched", "acme/orders/codecs"):
+        words = ("--store", source, "topics", "dump", name, "--level", "entries")
+        whole = cli(*words).json_lines
+        bare = cli(*words, "--interceptors", "none").json_lines
+        assert [row["entryId"] for row in bare] == [row["entryId"] for row in whole]
+        assert all(row["brokerIndex"] is not None for row in whole)
+        for row in bare:
+            payload = b64decode(row["payload"])
+            assert payload[:2] == b"\x0e\x01"
+            assert int.from_bytes(payload[2:6], "big") == google_crc32c.value(payload[6:])
+            assert (row.get("brokerTime"), row.get("brokerIndex")) == (None, None)
+            assert (row["size"], row["sha1"]) == (len(payload), hashlib.sha1(payload).hexdigest())
+        (tmp_path / "whole.jsonl").write_text(cli(*words).stdout)
+        store = tmp_path / name.replace("/", "-")
+        _load(cli, store, tmp_path / "whole.jsonl", "--interceptors", "none")
+        assert list(_entries(store, name)) == [b64decode(row["payload"]) for row in bare]
+        read = cli("--store", store, "topics", "read", name, "-o", "jsonl").json_lines
+        received = oracle("small")["topics"][name]["messages"]
+        assert [row["sha1"] for row in read] == [row[8] for row in received]
+        assert {row.get("brokerTime") for row in read} == {None}
+
+
+def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:
+    """The option, the variable and the file of settings; the command line's one wins; the last line of a key counts."""
+    source = imported("small", "clean")
+    (tmp_path / "a.jsonl").write_text(
+        cli("--store", source, "topics", "dump", "public/default/plain", "--level", "entries").stdout
+    )
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "# brokerEntryMetadataInterceptors=x\nbrokerEntryMetadataInterceptors=\nclusterName=a\n"
+        "brokerEntryMetadataInterceptors = org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,\\\n"
+        "   org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor\n"
+    )
+    cases: list[tuple[tuple[object, ...], dict[str, object]]] = [
+        (("--broker-conf", conf), {}),
+        ((), {"PULSAR_ADMIN_BROKER_CONF": conf}),
+        ((), {"PULSAR_ADMIN_INTERCEPTORS": "timestamp,index"}),
+        (("--broker-conf", conf), {"PULSAR_ADMIN_INTERCEPTORS": "none"}),
+    ]
+    for number, (words, environment) in enumerate(cases):
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, str(value))
+            store = tmp_path / str(number)
+            _load(cli, store, tmp_path / "a.jsonl", *words, "--now", f"@{NOW_MS}")
+        found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
+        assert [(entry.timestamp_ms, entry.index) for entry in found if entry] == [
+            (NOW_MS, index) for index in range(300)
+        ]
+    conf.write_text("brokerEntryMetadataInterceptors=com.example.Own\n")
+    refused = cli("--store", store, "topics", "load", tmp_path / "a.jsonl", "--broker-conf", conf, "-o", "json")
+    assert (refused.exit_code, refused.error["code"]) == (2, "invalid-value")
+    missing = cli(
+        "--store", store, "topics", "load", tmp_path / "a.jsonl", "--broker-conf", tmp_path / "none", "-o", "json"
+    )
+    assert missing.exit_code == 5
 
 
 def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:

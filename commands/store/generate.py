@@ -45,6 +45,7 @@ def _option(name: str, kind: Any, default: str, text: str) -> Callable[[Function
     elsewhere=["pulsar-admin store generate big --topics 100 --entries 10M --log-size-limit 1G --seed 7"],
     output="What was written: topics, ledgers, entries, messages, bytes, and entries a second.",
     errors=[AlreadyExists, InvalidValue, DiskFull, NotWritable],
+    uses=["interceptors", "broker_conf"],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--topic", type=TOPIC, multiple=True, help="A topic; may be repeated [public/default/generated].")
@@ -74,9 +75,6 @@ def _option(name: str, kind: Any, default: str, text: str) -> Callable[[Function
 @_option("subscriptions", _COUNT, "0", "Subscriptions of each topic, sub-0, sub-1 …")
 @_option("acked", _SHARE, "50", "How far the last of them has acknowledged everything.")
 @_option("holes", _COUNT, "0", "Runs of entries that each acknowledged one by one behind that.")
-@click.option(
-    "--interceptors", default="", metavar="NAMES", help="Broker entry metadata: timestamp,index, or class names."
-)
 @_option("entries-per-ledger", _COUNT, "50000", "Entries after which a topic begins its next ledger.")
 @click.option("--log-size-limit", type=SIZE, default="1G", show_default=True, help="Bytes of an entry log.")
 @_option("seed", click.IntRange(0, 2**63 - 1), "1", "Another seed gives other data of the same kind.")
@@ -93,7 +91,9 @@ def generate(app: App, directory: Path, **options: Any) -> None:  # Any: click's
     """
     from store.generate.cluster import apply_generate, plan_generate
 
-    plan = plan_generate(directory, plan_cluster(directory, *split_options(options)))
+    plan = plan_generate(
+        directory, plan_cluster(directory, *split_options({**options, "interceptors": app.settings.interceptors or ()}))
+    )
     app.confirm(plan)
     with app.progress(plan.entries, "entries", "generate") as progress:
         result = apply_generate(plan, progress.advance)

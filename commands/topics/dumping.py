@@ -16,7 +16,6 @@ from pulsar_admin.options import (
     POSITION,
     TIME,
     TOPIC,
-    ParsedType,
     TopicSelection,
     command,
     gather,
@@ -49,6 +48,7 @@ class DumpRequest:
     end_ms: int | None
     directory: Path | None
     form: str
+    interceptors: str | None
 
 
 @command(
@@ -86,6 +86,11 @@ class DumpRequest:
     show_default=True,
     help="Of the files in --directory.",
 )
+@click.option(
+    "--interceptors",
+    type=click.Choice(["none"]),
+    help="Of entries: none takes their broker metadata away and leaves what a client receives.",
+)
 @gather(DumpRequest)
 @pass_app
 def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
@@ -94,6 +99,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     Messages have the columns of `topics read`. Files are parted by topic and by day, on the clock that --clock names (auto:
     broker time where the entry has one, else publish time); times choose by the same clock.
     """
+    if options.interceptors is not None and options.level != "entries":
+        raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
     if app.settings.dry_run:
         _preview(app, selection, options)
     elif options.directory is None:
@@ -111,7 +118,7 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     last = LATEST if options.last is None else options.last
     window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock))
     level: Any = options.level  # Any: click checked that it is one of the two
-    return DumpOptions(level, window, options.payload, options.value)
+    return DumpOptions(level, window, options.payload, options.value, stripped=options.interceptors is not None)
 
 
 def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:
@@ -181,21 +188,12 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
 
 # -- load -------------------------------------------------------------------------------------------------------------
 
-INTERCEPTORS = ParsedType("interceptors", lambda text: _parse_interceptors(text), "NAMES")
-
-
-def _parse_interceptors(text: str) -> tuple[str, ...]:
-    from store.interceptors import parse_interceptors
-
-    return parse_interceptors(text)
-
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
     """How to load."""
 
     topic: TopicName | None
-    interceptors: tuple[str, ...] | None
     keep_ledger_ids: bool
 
 
@@ -211,10 +209,10 @@ class LoadRequest:
     ],
     output="The change: a report a topic, what it had and what it has, and the undo command.",
     errors=[NotFound, InvalidValue, Corrupt, Refused, DiskFull],
+    uses=["interceptors", "broker_conf"],
 )
 @click.argument("dump", type=click.Path(path_type=Path))
 @click.option("--topic", type=TOPIC, help="Load into this topic (a dump of one).")
-@click.option("--interceptors", type=INTERCEPTORS, help="Give entries broker metadata: timestamp,index or class names.")
 @click.option("--keep-ledger-ids", is_flag=True, help="Keep ledger and entry ids, which must be unknown here.")
 @gather(LoadRequest)
 @pass_app
@@ -222,8 +220,8 @@ def load(app: App, dump: Path, options: LoadRequest) -> None:
     """Add the entries of a dump to the end of their topics.
 
     DUMP is what `topics dump --level entries` wrote: a directory, a file, or - for JSON lines on standard input. Topics that are
-    not there are made. Entries keep their exact bytes, unless --interceptors put broker metadata (PIP-70) in front as a broker
-    with these interceptors would. Everything is one change.
+    not there are made. Entries keep their exact bytes, unless --interceptors or --broker-conf put broker metadata (PIP-70) in front as
+    a broker with these interceptors would; none takes it away, and leaves what a client receives. Everything is one change.
     """
     if app.settings.dry_run:
         app.emit(_preview_load(app, _source(dump), options))
@@ -249,7 +247,7 @@ def _apply_load(app: App, source: Source, options: LoadRequest) -> object:
     from store.dump.load import LoadOptions, apply_load
     from store.meta import open_store
 
-    wanted = LoadOptions(options.topic, options.interceptors or (), options.keep_ledger_ids, app.now_ms)
+    wanted = LoadOptions(options.topic, app.settings.interceptors, options.keep_ledger_ids, app.now_ms)
     app.close()
     with (
         open_store(app.settings.store, writable=True) as store,

@@ -40,6 +40,7 @@ _SETS: Any = {
     "no_plan": "a topic policy is not kept as a plan: its event is written before the change",
     "output": _CHANGE,
     "errors": [TopicNotFound, InvalidValue, MetadataCorrupt, Refused, StalePlan],
+    "uses": ["interceptors", "broker_conf"],
 }
 _GETS: Any = {"output": _VALUE, "errors": [TopicNotFound, MetadataCorrupt]}
 _BROKER = "broker-default"
@@ -69,7 +70,7 @@ def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
 
     app.close()
     with open_store(app.settings.store, writable=True) as store:
-        app.emit(apply_changes(store, names, job, app.now_ms))
+        app.emit(apply_changes(store, names, job, app.now_ms, app.settings.interceptors))
 
 
 def _names(txn: Txn, selection: TopicSelection) -> list[TopicName]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from store.counted import counted
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
-from store.dump.tables import entry_batch, json_text
+from store.dump.tables import EntryColumns, entry_batch, json_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.extent import Extent, extent_of, iter_ledger_parts
 from store.ledgers import EntryReader, iter_gaps
@@ -32,9 +32,10 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to dump. The last five concern level ``messages``; entries always have their payload, and no value.
+    """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
 
-    ``committed`` and ``markers`` are those of ``ReadOptions``, ``only`` that of ``DumpColumns``.
+    ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
+    ``ReadOptions``, ``only`` that of ``DumpColumns``.
     """
 
     level: Level = "messages"
@@ -44,6 +45,7 @@ class DumpOptions:
     committed: bool = True
     markers: bool = False
     only: tuple[str, ...] = ()
+    stripped: bool = False
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ def iter_window_rows(
     columns = DumpColumns(options.payload, schemas, options.markers, options.only)
     slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
     try:
-        for entries, batches in _rows(found, topic, columns, slow):
+        for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
             dumped.entries += entries
             for batch in batches:
                 dumped.rows += len(batch)
@@ -112,21 +114,22 @@ def _gaps(reader: EntryReader, ledger_id: int, first: int, last: int) -> Iterato
 
 
 def _rows(
-    found: WindowScan, topic: Topic, columns: DumpColumns, slow: MessageColumns | None
+    found: WindowScan, topic: Topic, columns: DumpColumns, slow: MessageColumns | None, *, stripped: bool = False
 ) -> Iterator[tuple[int, Iterable[pa.RecordBatch]]]:
     """Yield (entries, their rows), by the reader's engine where it has one."""
-    closed = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
+    closed_ms = {ledger.ledger_id: ledger.info.timestamp_ms or None for ledger in topic.ledgers}
+    of_entries = EntryColumns(closed_ms, stripped)
     finish = columns.finisher()
 
     def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
-        return iter([entry_batch(entries, closed.__getitem__)]) if slow is None else finish(slow.convert(entries))
+        return iter([entry_batch(entries, of_entries)]) if slow is None else finish(slow.convert(entries))
 
     if found.scan.reader.engine is None:
         yield from ((len(entries), convert(entries)) for entries in found.batches())
         return
     from store.dump.spread import MakeRows, rows_on
 
-    work = MakeRows(columns, closed if slow is None else None, found.times)
+    work = MakeRows(columns, of_entries if slow is None else None, found.times)
     yield from rows_on(found, work, convert, slow)
 
 

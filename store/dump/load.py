@@ -27,13 +27,14 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How to load. ``topic``: the topic to load into, for a dump of one; ``interceptors``: names for ``open_chain``.
+    """How to load. ``topic``: the topic to load into, for a dump of one; ``interceptors``: names for ``open_chain``;
+    None: entries keep their bytes.
 
     ``keep_ids``: ledgers and entries keep their ids, which must be unknown to the store.
     """
 
     topic: TopicName | None = None
-    interceptors: tuple[str, ...] = ()
+    interceptors: tuple[str, ...] | None = None
     keep_ids: bool = False
     now_ms: int = 0
 
@@ -141,7 +142,7 @@ def _iter_ledgers(
 ) -> Iterator[tuple[LedgerSpec, Iterator[Payload]]]:
     found, advance = report
     for topic, stream in _topics(reader.txn, source, options, found):
-        chain = open_chain(options.interceptors)
+        chain = open_chain(options.interceptors or ())
         if chain:
             recover_chain(reader, topic.name, chain)
         runs = (run for rows in stream for run in ledger_runs(rows))
@@ -167,7 +168,7 @@ def _payloads(
         following = last + 1
         ids = run.entry_ids if options.keep_ids else None
         columns = PayloadColumns(run.data, run.starts, run.sizes, ids)
-        yield _intercepted(columns, chain, options.now_ms) if chain else columns
+        yield columns if options.interceptors is None else _intercepted(columns, chain, options.now_ms)
         advance(len(run))
 
 

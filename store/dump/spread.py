@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.dump.columns import DumpColumns, Finish
-from store.dump.tables import ENTRY_SCHEMA, entry_batch
+from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
 from store.names import Position
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
@@ -36,13 +36,13 @@ LARGE_BYTES = 32 << 20  # an entry of so many bytes is better read here than sen
 class MakeRows:
     """Rows of one level from the entries at given places: ids of the entries, runs of them, and the Arrow batch of each run.
 
-    ``columns``: of level ``messages``. ``closed``: when each ledger was closed, for level ``entries``; None: level ``messages``.
+    ``columns``: of level ``messages``. ``entries``: of level ``entries``; None: level ``messages``.
     ``times`` choose entries. A batch with an entry that is not proven comes back empty: it is read again where it can be
     explained; so does a large entry whose contents would have to be sent.
     """
 
     columns: DumpColumns = field(default_factory=DumpColumns)
-    closed: dict[int, int | None] | None = None
+    entries: EntryColumns | None = None
     times: tuple[Clock, int, int] | None = None
 
     @property
@@ -52,7 +52,7 @@ class MakeRows:
     @property
     def has_contents(self) -> bool:
         """Whether the rows hold what is in the entries."""
-        return self.closed is not None or self.columns.payload or self.columns.schemas is not None
+        return self.entries is not None or self.columns.payload or self.columns.schemas is not None
 
     def weight(self, places: Places) -> int:
         """Return how much the rows of PLACES take, in entries without contents."""
@@ -74,10 +74,10 @@ class MakeRows:
         ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
         runs: list[tuple[int, int, int]] = []
         sink = pa.BufferOutputStream()
-        if self.closed is not None:
+        if self.entries is not None:
             schema = ENTRY_SCHEMA
             found: Iterator[tuple[slice, pa.RecordBatch | None]]
-            found = iter([(slice(0, len(batch)), entry_batch(batch, self.closed.__getitem__))])
+            found = iter([(slice(0, len(batch)), entry_batch(batch, self.entries))])
         else:
             schema = self.columns.schema
             found = message_runs(batch, schema_of(self.columns.names))
@@ -85,7 +85,7 @@ class MakeRows:
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:
                 runs.append((run.start, run.stop, int(rows is not None)))
-                for made in () if rows is None else finish([rows]) if self.closed is None else [rows]:
+                for made in () if rows is None else finish([rows]) if self.entries is None else [rows]:
                     stream.write_batch(made)
         # An entry of ids is there even when no entry was chosen, so that the row is not taken for an unproven one.
         return ids.tobytes() + bytes(16), np.array(runs, np.int64).tobytes(), sink.getvalue().to_pybytes()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -56,20 +57,33 @@ _QUIET = {
 }
 
 
-def entry_batch(entries: EntryBatch, closed: Callable[[int], int | None]) -> pa.RecordBatch:
-    """Return ENTRIES as rows of level ``entries``; CLOSED tells when a ledger was closed."""
+@dataclass(frozen=True)
+class EntryColumns:
+    """Of level ``entries``: ``closed_ms`` of each ledger (None: it is open); ``stripped``: without broker entry metadata."""
+
+    closed_ms: Mapping[int, int | None]
+    stripped: bool = False
+
+
+def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch:
+    """Return ENTRIES as rows of level ``entries``."""
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
     sizes = entries.offsets + 4 + entries.held - starts
     heads = np.zeros(len(entries), HEAD)
     read_heads(entries.data, starts, starts + sizes, heads)
     framed = entries.rows["flags"] & UNFRAMED == 0
-    times = [closed(ledger_id) for ledger_id in entries.ledger_ids.tolist()]
+    stamped, broker_index = entries.rows["flags"] & HAS_BROKER_TIME != 0, heads["broker_index"]
+    if columns_of.stripped:
+        fronts = np.where(framed, _broker_entry_bytes(entries.data, starts, sizes), 0)
+        starts, sizes = starts + fronts, sizes - fronts
+        stamped, broker_index = np.zeros_like(stamped), np.full_like(broker_index, -1)
+    times = [columns_of.closed_ms[ledger_id] for ledger_id in entries.ledger_ids.tolist()]
     columns = [
         column(entries.ledger_ids),
         column(entries.entry_ids),
         nullable(entries.rows["publish_ms"], framed),
-        nullable(entries.rows["broker_ms"], entries.rows["flags"] & HAS_BROKER_TIME != 0),
-        nullable(heads["broker_index"], heads["broker_index"] >= 0),
+        nullable(entries.rows["broker_ms"], stamped),
+        nullable(broker_index, broker_index >= 0),
         column(entries.rows["messages"]),
         nullable(
             np.array([time or 0 for time in times], np.int64), np.array([time is not None for time in times], bool)
@@ -81,6 +95,17 @@ def entry_batch(entries: EntryBatch, closed: Callable[[int], int | None]) -> pa.
         spans_array(entries.data, starts, sizes, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def _broker_entry_bytes(data: Array, starts: Array, sizes: Array) -> Array:
+    """Return how many bytes of broker entry metadata (magic, size, metadata) each payload begins with."""
+    found = np.zeros(len(starts), np.int64)
+    held = np.flatnonzero(sizes >= 6)
+    at = starts[held]
+    marked = held[(data[at] == 0x0E) & (data[at + 1] == 0x02)]
+    size = data[starts[marked, None] + np.arange(2, 6)].copy().view(">u4")[:, 0]
+    found[marked] = 6 + size.astype(np.int64)
+    return np.where(found <= sizes, found, 0)
 
 
 def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:

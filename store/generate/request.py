@@ -32,7 +32,6 @@ from store.generate.spec import (
     parse_sizes,
     parse_start,
 )
-from store.interceptors import parse_interceptors
 from store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"
@@ -69,7 +68,7 @@ class ClusterRequest:
     topics: int = 0
     from_file: Path | None = None
     seed: int = 1
-    interceptors: str = ""
+    interceptors: tuple[str, ...] = ()
     entries_per_ledger: int = 50_000
     log_size_limit: int = DEFAULT_LOG_SIZE_LIMIT_BYTES
     bookie_id: str = "127.0.0.1:3181"
@@ -117,7 +116,7 @@ def plan_cluster(path: Path, cluster: ClusterRequest, topic: TopicRequest) -> Cl
         seed=cluster.seed,
         topics=tuple(part for name, request in rows for part in _topics(name, request)),
         data_path=cluster.data_path or str(path.absolute()),
-        interceptors=parse_interceptors(cluster.interceptors),
+        interceptors=cluster.interceptors,
         entries_per_ledger=cluster.entries_per_ledger,
         log_size_limit_bytes=cluster.log_size_limit,
         bookie_id=cluster.bookie_id,

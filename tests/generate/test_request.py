@@ -114,7 +114,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     [
         (ClusterRequest(topic=(parse_topic("a"), parse_topic("a"))), TopicRequest()),
         (ClusterRequest(bookie_id="nobody"), TopicRequest()),
-        (ClusterRequest(interceptors="unknown"), TopicRequest()),
         (ClusterRequest(entries_per_ledger=0), TopicRequest()),
         (ClusterRequest(log_size_limit=4096), TopicRequest()),
         (ClusterRequest(log_size_limit=1 << 32), TopicRequest()),
