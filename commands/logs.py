@@ -69,6 +69,7 @@ _DUMP_COLUMNS = (
     ],
     output="One row a record in file order, damaged bytes included. Exit code 1 when there are any.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
+    uses=["spark"],
 )
 @click.argument("path", metavar="FILE", type=_PATH)
 @click.option("--ledger", type=click.IntRange(0), help="Only records of this ledger (and damaged bytes).")
@@ -84,7 +85,9 @@ def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:
             f"{path} is a directory", hint=f"name one of its files: pulsar-admin logs list {shell_word(path)}"
         )
     (file,) = log_paths(path)
-    app.emit_rows(_records(app, iter_log_records(file, verify=not no_checksums), ledger), _DUMP_COLUMNS)
+    with app.bulk(file.stat().st_size) as engine:
+        records = iter_log_records(file, verify=not no_checksums, engine=engine)
+        app.emit_rows(_records(app, records, ledger), _DUMP_COLUMNS)
 
 
 def _records(app: App, records: Iterable[LogRecord], ledger: int | None) -> Iterator[LogRecord]:
@@ -112,6 +115,7 @@ _VERIFY_COLUMNS = (
     examples=["pulsar-admin logs verify standalone/bookkeeper/current"],
     output="One row a file: records, ledgers, problems, and whether its ledgers map tells the truth. Exit code 1 for problems.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
+    uses=["spark"],
 )
 @click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
 @pass_app
@@ -119,8 +123,8 @@ def verify(app: App, path: Path) -> None:
     """Read entry logs and journals whole: framing, every digest, the ledgers map."""
     files = log_paths(path)
     total = sum(file.stat().st_size for file in files)
-    with app.progress(total, "bytes", "verify") as progress:
-        verdicts = (verify_log(file, progress.advance) for file in files)
+    with app.bulk(total) as engine, app.progress(total, "bytes", "verify") as progress:
+        verdicts = (verify_log(file, progress.advance, engine) for file in files)
         app.emit_rows(_counted(app, verdicts), _VERIFY_COLUMNS)
 
 

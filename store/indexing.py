@@ -217,7 +217,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scannin
     _check_all(engine, [scan for scan in scans.values() if scan.missing])
 
 
-def _check_all(engine: Engine, incomplete: list[EngineScan]) -> None:
+def _check_all(engine: Engine, incomplete: list[EngineScan[Runs]]) -> None:
     """Raise EntryLogCorrupt when files have slices without a result."""
     if not incomplete:
         return

@@ -111,6 +111,15 @@ def _covered(header: EntryHeader, position: Position) -> _Covered | None:
     return _Covered(position, last - (message_count(header.metadata) - 1 if batch else 0), last, batch)
 
 
+def _is_sound(reader: EntryReader, position: Position) -> bool:
+    """Of large entries heads are read, without their digest: check the one that is the answer."""
+    try:
+        reader.read(position.ledger_id, position.entry_id)
+    except _UNREADABLE:
+        return False
+    return True
+
+
 def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> IndexFound:
     """Look at every entry, columns at a time."""
     import numpy as np
@@ -122,7 +131,7 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
 
     following: tuple[int, Position] | None = None
     indexed = False
-    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries))
+    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
     for batch in scan.batches():
         heads = np.zeros(len(batch), HEAD)
         starts = batch.offsets + 36 + batch.rows["digest_bytes"]
@@ -132,10 +141,11 @@ def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> I
         batched = (flags & BATCH != 0) & (flags & TRANSACTION == 0)
         first = last - np.where(batched, batch.rows["messages"] - 1, 0)
         indexed |= bool((last >= 0).any())
-        hits = np.flatnonzero((last >= 0) & (first <= index) & (index <= last))
-        if len(hits):
-            at = int(hits[0])
+        hits = np.flatnonzero((last >= 0) & (first <= index) & (index <= last)).tolist()
+        for at in hits:
             position = Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
+            if not _is_sound(reader, position):
+                continue
             covered = _Covered(position, int(first[at]), int(last[at]), bool(batched[at]))
             return _answer(index, covered, entries_read, scanned=True)
         above = np.flatnonzero(first > index)

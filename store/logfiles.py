@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from store.atomic import open_file
 from store.codec import journal
@@ -13,6 +13,9 @@ from store.codec.digest import DIGEST_SIZE
 from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
 from store.counted import counted
 from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
+
+if TYPE_CHECKING:
+    from store.scan.engine_scan import Engine
 
 BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
 DETAILS_MAX = 1_000  # problems named a file; the count goes on
@@ -140,29 +143,41 @@ def read_log_summary(path: Path) -> LogSummary:
     return replace(summary, version=header.version, sealed=sealed, ledgers=header.ledgers_count if sealed else None)
 
 
-def iter_log_records(path: Path, *, verify: bool = True) -> Iterator[LogRecord]:
-    """Yield every record of a log or journal in file order, and what lies between them when it is damage.
+def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None = None) -> Iterator[LogRecord]:
+    """Yield every record of a log or journal in file order, and what lies between them when it is damage; scanned by ENGINE.
 
     Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
     """
-    scan = _scan(path, verify)
+    scan = _scan(path, verify, engine)
+    gaps: list[LogRecord] = []
     told = 0
     for batch in scan.batches():
         rows = [_record(row) for row in batch.tolist()]
         bad = {row.offset for row in rows if row.state == BAD}
-        rows += [_gap(problem) for problem in scan.problems[told:] if problem.offset not in bad]
+        gaps += map(_gap, scan.problems[told:])
         told = len(scan.problems)
+        last = rows[-1].offset if rows else -1
+        rows += [gap for gap in gaps if gap.offset <= last and gap.offset not in bad]
+        gaps = [gap for gap in gaps if gap.offset > last]  # an engine tells them with the slice they are in
         yield from sorted(rows, key=lambda row: row.offset)
-    yield from (_gap(problem) for problem in scan.problems[told:])
+    yield from sorted([*gaps, *map(_gap, scan.problems[told:])], key=lambda row: row.offset)
 
 
-def _scan(path: Path, verify: bool) -> Any:  # Any: FileScan, which numpy comes with
+def _scan(
+    path: Path, verify: bool, engine: Engine | None = None, *, sizes: bool = False
+) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
+    """Return a scan of PATH; by ENGINE its batches come from other processes, with SIZES only the bytes of each ledger."""
     import numpy as np
 
     from store.scan.files import FileScan, Slice
 
     nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
-    return FileScan(Slice(str(path), kind_of(path), 0, path.stat().st_size), nothing_known, verify)  # type: ignore[arg-type]
+    whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)  # type: ignore[arg-type]
+    if engine is None:
+        return FileScan(whole, nothing_known, verify)
+    from store.scan.engine_scan import EngineLog, ScanRecords, ScanSizes
+
+    return EngineLog(engine, whole, (ScanSizes if sizes else ScanRecords)(nothing_known, verify))
 
 
 def _record(row: tuple[int, ...]) -> LogRecord:
@@ -192,11 +207,11 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
     )
 
 
-def verify_log(path: Path, advance: Callable[[int], None]) -> LogVerdict:
-    """Read a whole log or journal: framing, every digest, and the ledgers map against the records."""
+def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
+    """Read a whole log or journal, by ENGINE: framing, every digest, and the ledgers map against the records."""
     kind = kind_of(path)
     verdict = LogVerdict(str(path), kind, path.stat().st_size)
-    scan = _scan(path, True)
+    scan = _scan(path, True, engine, sizes=True)
     sizes: dict[int, int] = {}
     told = 0
     for batch in scan.batches():
@@ -206,7 +221,7 @@ def verify_log(path: Path, advance: Callable[[int], None]) -> LogVerdict:
     advance(max(verdict.size_bytes - told, 0))
     verdict.records, verdict.torn = scan.records, scan.torn
     verdict.ledgers, verdict.entry_bytes = len(sizes), sum(sizes.values())
-    for problem in scan.problems:
+    for problem in sorted(scan.problems, key=lambda problem: problem.offset):
         whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
         verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
     if kind == "entry-log" and verdict.size_bytes:
@@ -244,12 +259,13 @@ def _read_map(path: Path, head: bytes) -> dict[int, int] | None:
         return None
 
 
-def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records
-    import numpy as np
+def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
+    if not isinstance(batch, dict):
+        from store.scan.grouping import ledger_sizes
 
-    ledgers, inverse = np.unique(batch["ledger_id"], return_inverse=True)
-    found = np.bincount(inverse, batch["size"].astype(np.int64) + 4).astype(np.int64)
-    for ledger_id, size in zip(ledgers.tolist(), found.tolist(), strict=True):
+        ledgers, found = ledger_sizes(batch)
+        batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
+    for ledger_id, size in batch.items():
         sizes[ledger_id] = sizes.get(ledger_id, 0) + size
 
 

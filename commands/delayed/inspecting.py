@@ -56,7 +56,7 @@ _VERIFY_COLUMNS = (
     ],
     output="Policy, messages that wait, the index and its lag, what real trackers would need, and TTL and quota conflicts.",
     errors=[TopicNotFound, IndexCorrupt, MetadataCorrupt, DiskFull],
-    uses=["now"],
+    uses=["now", "spark"],
 )
 @delaying
 @pass_app
@@ -68,7 +68,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
     from store.delayed.runs import open_runs
 
     rows = []
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         for one in iter_delaying(reader, selection, subscription, unsubscribed=True):
             with open_runs() as file:
                 row = _status(app, reader, one, file)

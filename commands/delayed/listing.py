@@ -52,7 +52,7 @@ HISTOGRAM_COLUMNS = (
     output="A row a message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
     "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
-    uses=["now"],
+    uses=["now", "spark"],
 )
 @delaying
 @click.option("--until", "until_ms", type=TIME, default="now", show_default=True, help="What is due up to then.")
@@ -65,7 +65,7 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     """
     from store.delayed.runs import open_runs
 
-    with open_reader(app.store) as reader, open_runs() as file:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
         chosen = iter_waiting(app, reader, selection, subscription, file)
         app.emit_rows((row for waiting in chosen for row in _due(reader, waiting, until_ms)), DUE_COLUMNS)
 

@@ -41,7 +41,7 @@ class ReplayOptions:
     ],
     output="A line a message, in order of time over all subscriptions: topic, subscription, tick, message id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
-    uses=["now", "progress"],
+    uses=["now", "progress", "spark"],
 )
 @delaying
 @click.option(
@@ -65,7 +65,7 @@ def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterat
     from store.delayed.replay import iter_replay
     from store.delayed.runs import open_runs
 
-    with open_reader(app.store) as reader, open_runs() as file:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader, open_runs() as file:
         waitings = list(iter_waiting(app, reader, selection, options.subscription, file))
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)

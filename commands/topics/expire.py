@@ -122,7 +122,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @command(
     "expire",
     changes=True,
-    uses=["clock", "now"],
+    uses=["clock", "now", "spark"],
     examples=[
         "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-20T00:00:00Z --dry-run",
         "pulsar-admin topics expire public/default/plain -s expire-me -p 18:4",
@@ -151,7 +151,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
     topics or partitions are one change: all or nothing.
     """
     options.check()
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
         _check_expirable(cursors, options)
         if options.forecast_ms is None and options.position is None:
@@ -163,7 +163,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
 @command(
     "expire-all-subscriptions",
     changes=True,
-    uses=["clock", "now"],
+    uses=["clock", "now", "spark"],
     examples=[
         "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-20T00:00:00Z --dry-run",
         "pulsar-admin topics expire-all-subscriptions --pattern 'public/default/steady*' -t 2026-11-21T09:23:13Z",
@@ -186,7 +186,7 @@ def expire_all_subscriptions(app: App, selection: TopicSelection, options: Expir
     The cursors of compaction, deduplication and replication stay. All subscriptions of all topics are one change.
     """
     options.check()
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = list(read_topics(reader, selection))
         if options.forecast_ms is None:
             check_entries(selection, topics)

@@ -36,6 +36,7 @@ COLUMNS = (
     output="One object a topic: the position (with the index in its batch) and the indexes its entry covers; null when no entry "
     "covers the one asked for, with the next that is there.",
     errors=[TopicNotFound, NothingMatches, InvalidValue],
+    uses=["spark"],
 )
 @topics_argument
 @click.option("--index", type=click.IntRange(min=0), required=True, help="The index, counted from 0.")
@@ -46,7 +47,7 @@ def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
     Brokers with AppendIndexMetadataInterceptor number the messages of a topic in their broker entry metadata (PIP-70). A batch in
     a transaction has one index for all of its messages.
     """
-    with open_reader(app.store) as reader:
+    with app.bulk() as engine, open_reader(app.store, engine) as reader:
         topics = selected(reader.txn, selection)
         rows = list(app.each(topics, lambda name: _find(app, reader, name, index)))
     if len(topics) == 1 and rows:

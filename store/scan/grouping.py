@@ -50,3 +50,9 @@ class Sums:
     def replace(self, rows: Rows) -> None:
         """Go on from ROWS, which need no order."""
         self._rows, self._pending, self._pending_rows = grouped(rows, self._keys), [], 0
+
+
+def ledger_sizes(batch: Rows) -> tuple[Rows, Rows]:
+    """Return (ledgers, ascending; bytes of the records of each, with their size fields) of BATCH."""
+    ledgers, inverse = np.unique(batch["ledger_id"], return_inverse=True)
+    return ledgers, np.bincount(inverse, batch["size"].astype(np.int64) + 4).astype(np.int64)

@@ -11,6 +11,7 @@ import pytest
 
 from store.codec.digest import DigestType
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from store.scan.slices import Cut
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
@@ -148,3 +149,33 @@ def test_not_a_bookie(tmp_path: Path, cli: Cli) -> None:
         answer = cli("logs", command, tmp_path, "-o", "json")
         assert (answer.exit_code, answer.error["code"]) == (5, "source-not-found")
         assert "found none" in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [("dump", "-o", "csv"), ("dump", "--no-checksums", "-o", "csv"), ("verify", "-o", "json")]
+)
+def test_slices_say_what_one_scan_says(
+    words: tuple[str, ...], tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of good, torn and damaged files, cut where records, damage and the file's end are not."""
+    whole = (world("small") / "clean/bookkeeper/current/1.log").read_bytes()
+    damaged = bytearray(whole)
+    for at in range(5_000, len(damaged), 70_001):
+        damaged[at] ^= 0x20
+    damaged[300_000:310_000] = bytes(10_000)
+    (journal,) = (world("small") / "clean/bookkeeper/current").glob("*.txn")
+    files = {
+        "0.log": whole,
+        "1.log": bytes(damaged),
+        "2.log": whole[:400_001],
+        "3.log": journal.read_bytes(),
+        "4.log": b"",
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.setattr("store.scan.engine_scan.cut_for", lambda memory_bytes: Cut(90_000))
+    for name in files:
+        command = ("logs", words[0], tmp_path / name, *words[1:])
+        here, sliced = cli(*command), cli(*command, "--jobs", "2")
+        assert (sliced.exit_code, sliced.stdout, sliced.stderr) == (here.exit_code, here.stdout, here.stderr), name
+        assert here.exit_code == (name in ("1.log", "2.log"))

@@ -25,6 +25,11 @@ NEEDS_A_SCAN = [
     ("topics", "find-by-time", "public/default/batched", "--time", "@1795230000", "--clock", "event"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
+    ("topics", "find-by-index", "public/default/batched", "--index", "99999"),
+    ("topics", "expire-all-subscriptions", "acme/delayed/reminders", "-t", "2026-11-20T00:00:00Z", "--dry-run"),
+    ("delayed", "due", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
+    ("delayed", "status", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
+    ("delayed", "replay", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--payload"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
