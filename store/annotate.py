@@ -8,12 +8,14 @@ which every broker keeps and none looks at.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from store.codec.index import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.errors import IndexCorrupt
 from store.ledgers import find_times
 from store.meta import Txn
-from store.topics import TopicLedger
+from store.topics import Topic, TopicLedger
 
 BEGIN, END = "beginPublishTimestamp", "endPublishTimestamp"
 
@@ -26,6 +28,50 @@ class StatedTime:
     where: str
     stated: str
     found_ms: int
+
+
+class PublishTimes(NamedTuple):
+    """The smallest and largest publish time of a ledger, and from where: "entries" (derived), or stated: "field", "property"."""
+
+    begin_ms: int
+    end_ms: int
+    source: str
+
+
+def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
+    """Return the publish times of a ledger: of its entries that are here, else what its LedgerInfo states; None: nothing does."""
+    row = txn.view("times", ledger_key(info.ledger_id))
+    found = None if row is None else decode_publish_bounds(info.ledger_id, row)
+    return stated_times(info) if found is None else PublishTimes(*found, "entries")
+
+
+def stated_times(info: LedgerInfo) -> PublishTimes | None:
+    """Return what INFO states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
+    if info.begin_publish_ms is not None and info.end_publish_ms is not None:
+        found = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
+    else:
+        texts = info.properties.get(BEGIN, ""), info.properties.get(END, "")
+        if not all(text.isascii() and text.isdigit() and len(text) <= 19 for text in texts):
+            return None
+        found = PublishTimes(int(texts[0]), int(texts[1]), "property")
+    return found if 0 <= found.begin_ms <= found.end_ms else None
+
+
+def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
+    """Whether all of a ledger, of which no entry is here, is stated to be published before TIME_MS, and CLOCK goes by that.
+
+    The broker's clock does not; ``auto`` does unless an entry of TOPIC that is here carries a broker time.
+    """
+    stated = stated_times(ledger.info)
+    if stated is None or stated.end_ms >= time_ms or clock == "broker":
+        return False
+    if clock == "publish":
+        return True
+    key = ("broker times", topic.name)
+    if key not in txn.memo:
+        rows = ((ledger_id, txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
+        txn.memo[key] = any(row is not None and decode_latest(one, row, "broker") > NO_MAX for one, row in rows)
+    return not txn.memo[key]
 
 
 def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from store.annotate import is_stated_earlier, stated_times
 from store.broker_search import BrokerSearch, Probe
 from store.codec.message import decode_message_entry
 from store.counted import counted
@@ -12,7 +13,7 @@ from store.ledgers import EntryReader, find_block, find_times
 from store.names import Position
 from store.search import Clock, Found, clock_time, find_first_at_or_after
 from store.timespec import format_time_ms
-from store.topics import Topic
+from store.topics import Topic, TopicLedger
 
 NEIGHBOURS = 3
 _SHOWN_LEDGERS = 10
@@ -85,11 +86,20 @@ def _ledger_verdicts(
             verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, "holds the answer"))
             break
         if newest is None:
-            verdict = "empty" if not ledger.entries else "not here: no imported file holds an entry of it"
+            verdict = _unseen(reader, topic, ledger, time_ms, clock)
         else:
             verdict = "pruned: all of it is earlier" if newest < time_ms else "looked into"
         verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict))
     return tuple(verdicts[-_SHOWN_LEDGERS:])
+
+
+def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int, clock: Clock) -> str:
+    if not ledger.entries:
+        return "empty"
+    stated = stated_times(ledger.info)
+    if stated is not None and is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
+        return f"pruned: not here, its {stated.source} states that it ends at {format_time_ms(stated.end_ms)}"
+    return "not here: no imported file holds an entry of it"
 
 
 def _block_of(reader: EntryReader, position: Position | None) -> tuple[Position, int] | None:

@@ -1,7 +1,8 @@
 """Read model of ``info-internal``: the metadata of a topic and its cursors as stored, in upstream's shape.
 
 Keys and their order: upstream ``ManagedLedgerInfo`` (Pulsar 4.0.8). Ours alone: ``beginPublishTimestamp`` and
-``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known.
+``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and ``publishTimestampsFrom``: derived from
+its entries, or as stored (field, property) where none is here.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from store.annotate import find_publish_times
 from store.codec.cursor import decode_cursor_info
 from store.codec.managedledger import LedgerInfo
 from store.cursors import iter_cursor_names
 from store.errors import StoreError
-from store.internalstats import iso_time, publish_times
+from store.internalstats import iso_time
 from store.meta import Txn
 from store.names import Position, TopicName, encode_name
 from store.topics import read_topic
@@ -51,6 +53,7 @@ class LedgerInfoRow:
     offloaded_context_uuid: str | None = field(default=None, metadata=_OPTIONAL)
     begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
     end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError])
 
 
 def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
-    begin_ms, end_ms = publish_times(txn, info)
+    times = find_publish_times(txn, info)
     stored = bool(info.timestamp_ms or info.entries)
     return LedgerInfoRow(
         info.ledger_id,
@@ -107,8 +110,9 @@ def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
         info.timestamp_ms,
         info.offload_uuid is not None,
         info.offload_uuid,
-        begin_ms,
-        end_ms,
+        times and times.begin_ms,
+        times and times.end_ms,
+        times and times.source,
     )
 
 

@@ -2,7 +2,8 @@
 
 Keys and their order: upstream ``PersistentTopicInternalStats`` (Pulsar 4.0.8). What only a running
 broker knows has the value that a broker shows just after it loaded the topic; docs/what-a-store-knows.md lists it. Ours alone:
-``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known.
+``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and
+``publishTimestampsFrom``: derived from its entries, or as stored (field, property) where none is here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from store.codec.index import decode_publish_bounds, ledger_key
+from store.annotate import find_publish_times
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
-from store.codec.managedledger import LedgerInfo
 from store.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -51,6 +51,7 @@ class LedgerStats:
     properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
     begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
     end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
 
 
 def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats:
-    begin_ms, end_ms = publish_times(txn, ledger.info)
+    times = find_publish_times(txn, ledger.info)
     return LedgerStats(
         ledger.ledger_id,
         0 if ledger.is_open else ledger.entries,
@@ -171,16 +172,10 @@ def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats
         ledger.info.offloaded,
         _metadata_text(txn, ledger.ledger_id) if metadata else None,
         properties=dict(ledger.info.properties) or None,
-        begin_publish_timestamp=begin_ms,
-        end_publish_timestamp=end_ms,
+        begin_publish_timestamp=times and times.begin_ms,
+        end_publish_timestamp=times and times.end_ms,
+        publish_timestamps_from=times and times.source,
     )
-
-
-def publish_times(txn: Txn, info: LedgerInfo) -> tuple[int | None, int | None]:
-    """Return the smallest and largest publish time of a ledger: of its entries, else what its LedgerInfo says."""
-    row = txn.view("times", ledger_key(info.ledger_id))
-    found = None if row is None else decode_publish_bounds(info.ledger_id, row)
-    return found or (info.begin_publish_ms, info.end_publish_ms)
 
 
 def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[StoreError]) -> LedgerStats:

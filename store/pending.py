@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from store.annotate import is_stated_earlier
 from store.codec.cursor import CursorState
 from store.codec.index import BLOCK_BITS, Block
 from store.codec.message import decode_message_entry
@@ -84,7 +85,9 @@ class PendingSearch:
         for ledger_id, first, last in parts:
             times = find_times(self.reader.txn, ledger_id)
             if times is None:
-                self.ledgers_without_index[ledger_id] = None
+                listed = self.topic.ledger(ledger_id)
+                if listed is None or not is_stated_earlier(self.reader.txn, self.topic, listed, time_ms, self.clock):
+                    self.ledgers_without_index[ledger_id] = None
                 continue
             candidate = first_candidate(times, time_ms, self.clock)
             if candidate is None:

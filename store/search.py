@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from store.annotate import is_stated_earlier
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
 from store.codec.message import decode_entry_times
 from store.errors import EntryCorrupt, EntryNotFound, InvalidValue
@@ -29,8 +30,8 @@ _READ_AHEAD_BYTES = 1 << 20
 class Found(NamedTuple):
     """Where a time search ended. ``position`` None: nothing is at or after the time.
 
-    ``ledgers_without_index``: listed ledgers that have entries of which none is here (lost or offloaded): the answer is exact
-    for what is here only.
+    ``ledgers_without_index``: listed ledgers in front of it that have entries of which none is here (lost or offloaded), and
+    that are not stated to be earlier (PIP-345): the answer is exact for what is here only.
     """
 
     position: Position | None
@@ -51,7 +52,10 @@ def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, cloc
             continue
         row = reader.txn.view("times", ledger_key(ledger_id))
         if row is None:
-            without.append(ledger_id)
+            if is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
+                pruned += 1
+            else:
+                without.append(ledger_id)
             continue
         if decode_latest(ledger_id, row, clock) < time_ms:
             pruned += 1

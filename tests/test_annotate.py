@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from store.annotate import BEGIN, END
+from store.annotate import BEGIN, END, stated_times
 from store.check import check_store
-from store.codec.managedledger import decode_managed_ledger
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.codec.rocksvalue import decode_value
 from store.meta import Txn, open_store
 from store.names import parse_topic
@@ -124,3 +126,74 @@ def test_not_in_place(tmp_path: Path, cli: Cli) -> None:
         "--store", imported("small", "clean"), "store", "export", "standalone", tmp_path, "--in-place", "--annotate"
     )
     assert result.exit_code == 3
+
+
+def _lost(path: Path, *, properties: bool, clock_ms: int | None = None) -> Path:
+    """Three ledgers of a topic, an hour apart, none of whose entries is here, and one that is; times stated of the first two."""
+    hours = [
+        [Made(START_MS + hour * 3_600_000 + second, lost=hour < 3, broker_ms=clock_ms) for second in range(5)]
+        for hour in range(4)
+    ]
+    make_store(path, {str(TOPIC): MadeTopic(hours, closed_ms=[START_MS] * 4)})
+    with open_store(path, writable=True) as store:
+
+        def state(txn: Txn) -> None:
+            node = read_node(txn, TOPIC.path)
+            managed = decode_managed_ledger(node.value, TOPIC.path)
+            infos = list(managed.ledgers)
+            for hour in range(2):
+                begin, end = START_MS + hour * 3_600_000, START_MS + hour * 3_600_000 + 4
+                if properties:
+                    infos[hour] = infos[hour]._replace(properties={BEGIN: str(begin), END: str(end)})
+            value = encode_managed_ledger(replace(managed, ledgers=tuple(infos)), node.value)
+            put_node(txn, node._replace(value=value))
+
+        store.write(state)
+    if not properties:
+        _seed_form(path, START_MS, START_MS + 4)
+    return path
+
+
+@pytest.mark.parametrize("properties", [True, False])
+def test_stated_times_rule_ledgers_out_whose_entries_are_not_here(tmp_path: Path, cli: Cli, properties: bool) -> None:
+    """The rest of what is not here could hold an earlier answer: exit code 1 with the answer among what is readable."""
+    path = _lost(tmp_path / "s", properties=properties)
+    asked = START_MS + 3_600_000 + 5 if properties else START_MS + 5
+    ask = ("--store", path, "topics", "find-by-time", TOPIC, "-o", "json", "--time")
+    found = cli(*ask, f"@{asked}")
+    assert found.exit_code == 1
+    assert found.json["ledgersWithoutIndex"] == ([12] if properties else [11, 12])
+    assert found.json["position"]["ledgerId"] == 13
+    assert "an earlier answer could lie there" in found.stderr
+    assert cli(*ask, f"@{START_MS + 2}").json["ledgersWithoutIndex"] == [10, 11, 12]
+    nothing = cli(*ask, f"@{START_MS + 10**9}")
+    assert (nothing.exit_code, nothing.json["position"]) == (1, None)
+    text = cli("--store", path, "topics", "find-by-time", TOPIC, "--time", f"@{asked}", "--explain").stdout
+    assert f"states that it ends at {'2023-11-14T23:13:20.004Z' if properties else '2023-11-14T22:13:20.004Z'}" in text
+
+
+def test_publish_times_do_not_rule_out_by_the_brokers_clock(tmp_path: Path, cli: Cli) -> None:
+    path = _lost(tmp_path / "s", properties=True, clock_ms=START_MS + 10**10)
+    ask = ("--store", path, "topics", "find-by-time", TOPIC, "-o", "json", "--time", f"@{START_MS + 3_600_005}")
+    assert cli(*ask).json["ledgersWithoutIndex"] == [10, 11, 12]
+    assert cli(*ask, "--clock", "broker").json["ledgersWithoutIndex"] == [10, 11, 12]
+    assert cli(*ask, "--clock", "publish").json["ledgersWithoutIndex"] == [12]
+
+
+def test_what_is_derived_and_what_is_stored_is_said(tmp_path: Path, cli: Cli) -> None:
+    for properties, source in ((True, "property"), (False, "field")):
+        path = _lost(tmp_path / source, properties=properties)
+        for command in ("stats-internal", "info-internal"):
+            ledgers = cli("--store", path, "topics", command, TOPIC, "-o", "json").json["ledgers"]
+            assert (ledgers[0]["beginPublishTimestamp"], ledgers[0]["endPublishTimestamp"]) == (START_MS, START_MS + 4)
+            assert [ledger.get("publishTimestampsFrom") for ledger in ledgers] == [
+                source,
+                source if properties else None,
+                None,
+                "entries",
+            ]
+
+
+@pytest.mark.parametrize("texts", [("", ""), ("5", "x"), ("9", "5"), ("²", "9"), ("1" * 30, "1" * 30), ("-1", "5")])
+def test_nonsense_states_nothing(texts: tuple[str, str]) -> None:
+    assert stated_times(LedgerInfo(1, 5, 5, 1, properties=dict(zip((BEGIN, END), texts, strict=True)))) is None

@@ -55,7 +55,8 @@ COLUMNS = (
         "pulsar-admin topics find-by-time acme/iot/skewed --time @1795260000000 --clock publish --explain",
         "pulsar-admin topics find-by-time --pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
-    output="One object a topic; `position` is null when nothing is at or after the time. With --explain the proof as text.",
+    output="One object a topic; `position` is null when nothing is at or after the time (exit code 5). Where ledgers or entries "
+    "that could hold an earlier answer are not readable, the exit code is 1. With --explain the proof as text.",
     errors=[TopicNotFound, NothingMatches],
 )
 @topics_argument
@@ -108,7 +109,12 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
     if answer is None:
         app.nothing_matches()
     if found.ledgers_without_index:
-        app.warn(f"{name}: no entry of ledgers {', '.join(map(str, found.ledgers_without_index))} is in the index")
+        ledgers = ", ".join(map(str, found.ledgers_without_index))
+        app.warn(f"{name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
+        app.problems(len(found.ledgers_without_index))
+    if found.unreadable:
+        app.warn(f"{name}: {counted(found.unreadable, 'damaged entry')} passed over: an earlier answer could be there")
+        app.problems(found.unreadable)
     document = {
         "topic": str(name),
         "time": options.time_ms,

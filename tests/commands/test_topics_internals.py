@@ -20,7 +20,7 @@ from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, oracle
 
-OURS = {"beginPublishTimestamp", "endPublishTimestamp"}
+OURS = {"beginPublishTimestamp", "endPublishTimestamp", "publishTimestampsFrom"}
 
 
 def ask(cli: Cli, store: Path, *arguments: object, exit_code: int = 0) -> Any:
