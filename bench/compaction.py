@@ -129,7 +129,7 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
         ]
         run([ADMIN, "-q", "store", "generate", data, *options, *keys])
         run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
-        taken, report, last_id_seconds = _run_ours(store, "new", runs)
+        taken, report, last_id_seconds = _run_ours(store, "reduced", runs)
         legacy = _run_ours(store, "legacy", 0)[1]
         row = {
             "what": "run",
@@ -140,10 +140,10 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
             "entriesKept": report["entries"],
             "payloadBytes": {
                 "before": report["payloadBytes"]["before"],
-                "new": report["payloadBytes"]["after"],
+                "reduced": report["payloadBytes"]["after"],
                 "legacy": legacy["payloadBytes"]["after"],
             },
-            "ledgerBytes": {"new": report["bytes"], "legacy": legacy["bytes"]},
+            "ledgerBytes": {"reduced": report["bytes"], "legacy": legacy["bytes"]},
             "seconds": taken.seconds,
             "processorSeconds": taken.processor_seconds,
             "peakBytes": taken.peak_bytes,
@@ -242,7 +242,7 @@ def show(row: Row) -> None:
         beside = f", the broker fails: {row['brokerError']}"
     print(
         f"run      {row['messages']:,} messages {row['layout']}: {row['seconds']:.2f} s ({row['processorSeconds']:.2f} s of"
-        f" processor, {row['peakBytes'] >> 20} MiB){beside}; payload {payload['before']:,} → new {payload['new']:,}, legacy"
+        f" processor, {row['peakBytes'] >> 20} MiB){beside}; payload {payload['before']:,} → reduced {payload['reduced']:,}, legacy"
         f" {payload['legacy']:,} bytes; last-id then {row['lastIdSeconds'] * 1000:.0f} ms",
         flush=True,
     )
@@ -308,7 +308,7 @@ def _last_id_row(row: Row, runs: int) -> measuring.Row:
 def _run_row(row: Row, runs: int) -> measuring.Row:
     payload = row["payloadBytes"]
     note = (
-        f"peak {row['peakBytes'] >> 20} MiB, payload {payload['before']:,} → new {payload['new']:,}, legacy"
+        f"peak {row['peakBytes'] >> 20} MiB, payload {payload['before']:,} → reduced {payload['reduced']:,}, legacy"
         f" {payload['legacy']:,} bytes, last-id then {row['lastIdSeconds'] * 1000:.0f} ms"
     )
     if "brokerProcessorSeconds" in row:

@@ -275,7 +275,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "upgrade": Row(
             "commands.compaction.changing:upgrade",
-            "Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only.",
+            "Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch.",
         ),
     },
     "delayed": {

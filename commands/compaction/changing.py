@@ -15,6 +15,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import camel_case
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from store.counted import counted
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -29,11 +30,10 @@ if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
 
 _NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before the change"
-NEW, LEGACY = "new", "legacy"
 KEEP, BY_KEY = "keep", "by-key"
-_NEW_FORMAT = (
-    "in the format of PIP-429: brokers and clients before it (4.0.8 is) cannot read them; "
-    "--format legacy writes what every version reads"
+_REDUCED = (
+    "without placeholders: no broker writes that, clients of 4.0.8 crash on it and brokers may fail; "
+    "--format indexed writes what every version reads"
 )
 Report = dict[str, Any]  # Any: JSON
 
@@ -54,7 +54,8 @@ class RunOptions:
     """How to compact."""
 
     retain_null_key: bool = False
-    form: str = NEW
+    form: str = INDEXED
+    rule: str = RULE_4_2
     encrypted: str = KEEP
     from_start: bool = False
     skip_damaged: bool = False
@@ -86,11 +87,18 @@ class _Job:
 @click.option(
     "--format",
     "form",
-    type=click.Choice([NEW, LEGACY]),
-    default=NEW,
+    type=click.Choice(FORMATS),
+    default=INDEXED,
     show_default=True,
-    help="new: only retained messages in the payload, their indexes in the metadata (PIP-429). "
-    "legacy: compacted_out placeholders, which every client reads.",
+    help="Of batches. indexed: as Pulsar 4.2, indexes of what stays in the metadata and placeholders for the rest. "
+    "legacy: as 4.0, placeholders alone. reduced: indexes alone, which clients of 4.0 cannot read.",
+)
+@click.option(
+    "--rule",
+    type=click.Choice(RULES),
+    default=RULE_4_2,
+    show_default=True,
+    help="Null values outside batches. 4.2: what says so or is empty. 4.0: what states an uncompressed size of 0.",
 )
 @click.option(
     "--encrypted",
@@ -109,7 +117,7 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
     """Compact topics: keep the latest message of every key in a new compacted ledger.
 
     Null values delete their keys. Batches that are encrypted or cannot be decoded stay whole; markers and messages of aborted
-    transactions go. Clients before PIP-429 cannot read the default format in batches: see docs/howto/compaction.md.
+    transactions go. Brokers and clients of 4.0 and 4.2 read the default format; docs/howto/compaction.md compares the three.
     """
     _each_topic(app, selection, _Job("compaction run", options))
 
@@ -125,7 +133,7 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @topics_argument
 @pass_app
 def upgrade(app: App, selection: TopicSelection) -> None:
-    """Rewrite compacted ledgers of older brokers in the format of PIP-429, which holds retained messages only."""
+    """Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch."""
     _each_topic(app, selection, _Job("compaction upgrade", RunOptions(), everything=True))
 
 
@@ -167,7 +175,9 @@ def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job
     store, engine = opened
     with open_reader(store, engine) as reader:
         topic = read_topic(reader.txn, name)
-        source = SourceOptions(options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything)
+        source = SourceOptions(
+            options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything, rule=options.rule
+        )
         work = _phase_one(app, reader, topic, (source, job))
         if work is not None and passes_open_transaction(work[0].source, work[1].result.messages.uncommitted):
             app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
@@ -248,8 +258,8 @@ def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Co
 def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
     from store.plans.compaction import LedgerSwap
 
-    batches = compaction.result.new_format_batches
-    warnings = (f"{counted(batches, 'batch is', 'batches are')} {_NEW_FORMAT}",) if batches else ()
+    batches = compaction.result.reduced_batches
+    warnings = (f"{counted(batches, 'batch is', 'batches are')} {_REDUCED}",) if batches else ()
     facts = _facts(prepared, compaction)
     return LedgerSwap(
         prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts, warnings

@@ -20,7 +20,7 @@ from store.names import TopicName
 from store.topics import read_topic
 
 if TYPE_CHECKING:
-    from store.compactor.verify import Verification
+    from store.compactor.verification import Verification
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -92,6 +92,8 @@ def _document(name: TopicName, found: Verification, findings: list[dict[str, Any
         "topicEntries": found.topic_entries,
         "topicMessages": found.topic_messages,
         "trimmedBefore": None if found.trimmed_before is None else position_json(found.trimmed_before),
+        "formats": found.forms,
+        "rule": found.rule,
         "keyless": found.keyless,
         "encryptedEntries": found.unchecked,
         "lostEntries": found.lost,

@@ -34,6 +34,7 @@ _STATUS_COLUMNS = (
     Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "number"),
     Column("ENTRIES", lambda row: None if row.ledger is None else row.ledger.entries, "number"),
     Column("BYTES", lambda row: None if row.ledger is None else row.ledger.size_bytes, "number"),
+    Column("FORMAT", lambda row: None if row.ledger is None else row.ledger.form),
     Column("SINCE", "entries_since", "number"),
     Column("PROBLEMS", lambda row: "; ".join(row.problems)),
 )

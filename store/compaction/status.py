@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from store.codec.batch import iter_batch
 from store.codec.compactedentry import decode_compacted_to
+from store.codec.compression import NONE, decompress
 from store.codec.ledgermetadata import LedgerMetadata
+from store.codec.message import is_batch, is_encrypted
 from store.compaction.floor import find_skipped
+from store.compaction.forms import INDEXED, LEGACY, REDUCED
+from store.compaction.heads import read_compacted_head
 from store.compaction.view import (
     COMPACTED_LEDGER,
     COMPACTED_TO,
+    CompactedView,
+    compacted_where,
     find_compaction_cursor,
     is_compacted_ledger,
+    read_compacted_entry,
     stranger_text,
 )
 from store.counted import counted
@@ -20,21 +28,29 @@ from store.cursors import Cursor
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
 from store.extent import Extent, extent_of
 from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from store.messages import ENTRY_ERRORS
 from store.meta import Txn
 from store.names import Position
 from store.owners import find_owners
 from store.topics import Topic
 
+_LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
+
 
 @dataclass(frozen=True, slots=True)
 class CompactedLedgerFacts:
-    """The ledger that the cursor names. ``compacted_to``: the last position its writer read, None when it does not say."""
+    """The ledger that the cursor names.
+
+    ``compacted_to``: the last position that its writer did not take for deleted, None when it does not say. ``form``: of its last batch
+    (``store.compaction.forms``), None where there is none among the last entries, or it cannot be read.
+    """
 
     ledger_id: int
     entries: int
     size_bytes: int
     missing_entries: int
     compacted_to: Position | None
+    form: str | None = field(metadata={"json": "format"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +151,32 @@ def _ledger_facts(
         )
     compacted_to, problem = _compacted_to(reader, topic, ledger, horizon)
     problems += [problem] if problem else []
-    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, compacted_to)
+    form = _find_form(reader, CompactedView(horizon, ledger_id, ledger.last_entry_id))
+    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, compacted_to, form)
     return facts, problems
+
+
+def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
+    try:
+        for entry_id in range(view.last_entry_id, max(view.last_entry_id - _LOOKED_AT_ENTRIES, -1), -1):
+            metadata = read_compacted_head(reader, view, entry_id).metadata
+            if is_batch(metadata) and not is_encrypted(metadata):
+                return _form_of(reader, view, entry_id) if metadata.compacted_batch_indexes else LEGACY
+    except ENTRY_ERRORS:
+        pass  # whoever reads the entry says so
+    return None
+
+
+def _form_of(reader: EntryReader, view: CompactedView, entry_id: int) -> str:
+    """Return the form of a batch that lists its indexes: its payload tells whether placeholders stand for the others."""
+    header = read_compacted_entry(reader, view, entry_id).header
+    metadata, where = header.metadata, compacted_where(view, entry_id)
+    plain: bytes | memoryview = header.payload
+    if metadata.compression != NONE:
+        plain = decompress(metadata.compression, plain, metadata.uncompressed_size, where=where)
+    count, listed = metadata.num_messages_in_batch, metadata.compacted_batch_indexes
+    held = sum(1 for _ in iter_batch(plain, count, where, listed, placeholders=True))
+    return INDEXED if held == count else REDUCED
 
 
 def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Position) -> tuple[Position | None, str]:

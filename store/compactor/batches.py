@@ -15,6 +15,7 @@ import numpy as np
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.compression import LIMIT_BYTES, NONE, decompress
 from store.codec.message import decode_message_entry
+from store.compaction.forms import RULE_4_0, RULE_4_2
 from store.compaction.last_id import check_indexes
 from store.compaction.tail import Transactions
 from store.compaction.view import CompactedView
@@ -91,8 +92,8 @@ class MessageSource:
 
     ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
     ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
-    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 takes it. ``as_is``: compacted
-    batches whose indexes contradict them are handed out all the same.
+    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers take it. ``rule``: what a null value
+    is. ``as_is``: compacted batches whose indexes contradict them are handed out all the same.
     """
 
     reader: EntryReader
@@ -101,6 +102,7 @@ class MessageSource:
     transactions: Callable[[], Transactions]
     skip_damaged: bool = False
     encrypted_by_key: bool = False
+    rule: str = RULE_4_2
     transactional: bool = False
     as_is: bool = False
     damaged: list[StoreError] = field(default_factory=list)
@@ -140,7 +142,7 @@ class MessageSource:
 
     def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
         """Yield the messages of ENTRIES; a compacted ledger's entry that is none is left out, noted or raised."""
-        rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key)
+        rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key, rule=self.rule)
         if compacted:
             entries, rows = self._without_broken(entries, rows)
         elif transactional(rows).any():
@@ -229,11 +231,13 @@ def _spans(entries: EntryBatch) -> tuple[Array, Array]:
     return entries.offsets + 4 + 32 + entries.rows["digest_bytes"], entries.offsets + 4 + entries.rows["size"]
 
 
-def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool) -> Array:
+def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
     """Return kernel.ENTRY of ENTRIES; what is no compacted entry in a compacted ledger is BROKEN."""
     rows = np.empty(len(entries), kernel.ENTRY)
     rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
     kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)
+    if rule == RULE_4_0:
+        rows["flags"] |= kernel.NULLS_AS_4_0
     if encrypted_by_key:
         rows["kind"][rows["kind"] == kernel.ENCRYPTED_BATCH] = kernel.SINGLE
     return rows

@@ -17,8 +17,8 @@ SINGLE, BATCH, ENCRYPTED_BATCH, CHUNK, MARKER, STRANGE, BROKEN, UNCOMMITTED = ra
 """Kinds of entries. STRANGE: no message that can be read; BROKEN: not even a compacted entry; UNCOMMITTED: of a transaction
 that was not committed (told by the caller)."""
 
-HAS_TRANSACTION, IN_SCRATCH, HAS_PLAIN_SIZE, BAD_INDEXES = 1, 2, 4, 8
-"""Flags of entries. BAD_INDEXES: field 31 does not ascend within the batch."""
+HAS_TRANSACTION, IN_SCRATCH, HAS_PLAIN_SIZE, BAD_INDEXES, SAYS_NULL, NULLS_AS_4_0 = 1, 2, 4, 8, 16, 32
+"""Flags of entries. BAD_INDEXES: field 31 does not ascend within the batch. SAYS_NULL: field 25. NULLS_AS_4_0: told by the caller."""
 
 ENTRY = np.dtype(
     [
@@ -197,6 +197,8 @@ def _take_number(row, number, value):
         row.transaction_least = value
     elif number == 23:
         row.transaction_most = value
+    elif number == 25:
+        row.flags |= SAYS_NULL if value != 0 else 0
     elif number == 27:
         row.chunks = value
     elif number == 29:

@@ -1,6 +1,6 @@
-"""The two phases of compaction (upstream ``PublishingOrderCompactor``, 4.0.8, and PIP-429).
+"""The two phases of compaction (upstream ``PublishingOrderCompactor``, 4.0.8 and 4.2.4).
 
-Phase one finds the latest message of every key; a null value (size 0) deletes its key. Phase two reads what stays again and yields
+Phase one finds the latest message of every key; a null value deletes its key. Phase two reads what stays again and yields
 the new entries. Entries that cannot be opened, encrypted batches and those that are no message, are kept whole and take no part in
 phase one. Chunks of one message stay or go together: a broker keeps the last of them only.
 """
@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from store.compaction.forms import INDEXED, REDUCED
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
 from store.compactor.facts import WHOLE, Survey, iter_facts, survey, uuid_of
 from store.compactor.inventory import Inventory
 from store.compactor.keys import LIMIT_KEYS, Latest, LatestKeys
-from store.compactor.rewrite import NEW, EntryColumns, Rewriter
+from store.compactor.rewrite import EntryColumns, Rewriter
 from store.scan.entries import Part
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -29,9 +30,9 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """What to keep and how. ``form``: "new" or "legacy"; ``everything``: keep all that was not taken out before."""
+    """What to keep and how. ``form``: one of ``forms.FORMATS``; ``everything``: keep all that was not taken out before."""
 
-    form: str = NEW
+    form: str = INDEXED
     retain_keyless: bool = False
     everything: bool = False
     limit_keys: int = LIMIT_KEYS
@@ -65,7 +66,7 @@ class CompactionResult:
     message_bytes_read: int = 0
     message_bytes_kept: int = 0
     messages: MessageCounts = field(default_factory=MessageCounts)
-    new_format_batches: int = 0
+    reduced_batches: int = 0
     is_changed: bool = False
 
 
@@ -123,7 +124,7 @@ class Compaction:
     def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes | EntryColumns]:
         """Phase two: yield the payloads of the new ledger's entries; ``result`` is complete at the end."""
         result = self.result
-        result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.new_format_batches = 0
+        result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.reduced_batches = 0
         for batch, ordinals in self._everything() if self.rules.everything else self._wanted():
             yield from self._kept(batch, self._fates(batch, ordinals), ordinals)
             advance(len(batch.rows))
@@ -179,7 +180,7 @@ class Compaction:
                 continue
             if kinds[index] == kernel.BATCH:
                 mine = kept[firsts[index] : firsts[index + 1]]
-                self.result.new_format_batches += self.rules.form == NEW
+                self.result.reduced_batches += self.rules.form == REDUCED
                 if not self._rewriter.is_as_wanted(batch, index, mine):
                     yield from self._whole(batch, whole)
                     whole = []

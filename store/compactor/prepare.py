@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from store.compaction.floor import compacted_floor
+from store.compaction.forms import RULE_4_2
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import Transactions, find_topic_end, has_transactions, rank_behind, read_transactions
 from store.compaction.view import COMPACTED_TO, COMPACTED_TOPIC, CompactedView, find_compaction_cursor, open_view
@@ -31,6 +32,7 @@ class SourceOptions:
     encrypted_by_key: bool = False
     view_only: bool = False
     transactional: bool = False
+    rule: str = RULE_4_2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
         return None
     parts = () if end is None else tuple(iter_ledger_parts(topic, rank_behind(topic, floor), topic.rank(end) + 1))
     source = MessageSource(
-        reader, view, parts, transactions, options.skip_damaged, options.encrypted_by_key, transactional
+        reader, view, parts, transactions, options.skip_damaged, options.encrypted_by_key, options.rule, transactional
     )
     horizons = [place for place in (end, None if view is None else view.horizon) if place is not None]
     entries = sum(last - first + 1 for _, first, last in parts) + (0 if view is None else view.last_entry_id + 1)

@@ -1,8 +1,7 @@
 """New entries of a compacted ledger: kept whole, or batches with only the messages that stay.
 
-Formats (pulsar.md §4.3): ``new`` keeps only those messages in the payload and lists their indexes in metadata field 31 (PIP-429);
-``legacy`` keeps a placeholder, ``compacted_out``, for every message taken out, as brokers before PIP-429 do. In both the number of
-messages in the batch stays what it was, the codec too; the entry's checksum is computed anew, its broker metadata is kept.
+Forms: ``store.compaction.forms``. In all of them the number of messages in the batch stays what it was, the codec too; the entry's
+checksum is computed anew, its broker metadata is kept.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 from store.codec.batch import encode_batch, placeholder
 from store.codec.compression import LIMIT_BYTES, compress
 from store.codec.message import encode_message_entry
+from store.compaction.forms import LEGACY, REDUCED
 from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch
 from store.errors import LimitExceeded
@@ -24,7 +24,6 @@ from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
-NEW, LEGACY = "new", "legacy"
 _SIZE = struct.Struct(">I")
 _PLACEHOLDER = encode_batch([placeholder()])
 
@@ -71,10 +70,14 @@ class Rewriter:
             return False
         row = batch.rows[index]
         slots = batch.slots[batch.firsts[index] : batch.firsts[index + 1]]
-        if self._form == NEW:
+        if self._form == REDUCED:
             return bool(kept.all()) and int(row["indexes"]) == len(slots)
         out = slots["flags"] & slot_kernel.COMPACTED_OUT != 0
-        return int(row["indexes"]) == 0 and len(slots) == int(row["messages"]) and bool((kept | out).all())
+        if len(slots) != int(row["messages"]) or not (kept | out).all():
+            return False
+        if self._form == LEGACY:
+            return int(row["indexes"]) == 0
+        return int(row["indexes"]) == int(kept.sum()) and int(row["last_index"]) == int(np.flatnonzero(kept)[-1])
 
     def rebatched(self, batch: MessageBatch, index: int, kept: Array) -> bytes:
         """Return the compacted entry of batch INDEX with the messages KEPT; raises LimitExceeded for an absurd count."""
@@ -90,9 +93,9 @@ class Rewriter:
         parts: list[bytes | memoryview] = [plain[start:end] for start, end in spans]
         indexes = numbers[kept].tolist()
         del metadata.compacted_batch_indexes[:]
-        if self._form == NEW:
+        if self._form != LEGACY:
             metadata.compacted_batch_indexes.extend(indexes)
-        else:
+        if self._form != REDUCED:
             parts = _with_placeholders(parts, indexes, metadata.num_messages_in_batch)
         payload = b"".join(parts)
         metadata.uncompressed_size = len(payload)
@@ -119,7 +122,9 @@ class Rewriter:
 def _with_placeholders(parts: list[bytes | memoryview], indexes: list[int], count: int) -> list[bytes | memoryview]:
     if count * len(_PLACEHOLDER) > LIMIT_BYTES:
         raise LimitExceeded(
-            f"a batch of {count} messages does not fit a legacy entry", hint="use --format new", messages=count
+            f"a batch of {count} messages and a placeholder for each does not fit an entry",
+            hint="use --format reduced, which keeps none",
+            messages=count,
         )
     listed: list[bytes | memoryview] = [_PLACEHOLDER] * count
     for index, part in zip(indexes, parts, strict=True):

@@ -6,11 +6,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from store.compactor.kernel import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, SINGLE, STRANGE
+from store.compactor.kernel import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, NULLS_AS_4_0, SAYS_NULL, SINGLE, STRANGE
 from store.scan.crc import load_8
 from store.scan.kernel import _i32, _skip, _varint
 
-COMPACTED_OUT, NULL_VALUE = 1, 2
+COMPACTED_OUT, NULL_VALUE, RULE_MATTERS = 1, 2, 4
+"""Flags of messages. RULE_MATTERS: a null value by one rule and not by the other."""
 
 SLOT = np.dtype(
     [
@@ -46,9 +47,7 @@ def read_slots(data, scratch, rows, slots, firsts):
             slot = slots[count]
             slot.start, slot.end = row.plain_start, row.plain_end
             slot.key_start, slot.key_length = row.key_start, row.key_length
-            size = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.front_end
-            slot.value_bytes = min(size, 0x7FFFFFFF)
-            slot.flags = 0
+            _read_alone(row, slot)
             count += 1
         elif row.kind == BATCH:
             found = _walk(scratch if row.flags & IN_SCRATCH else data, row, slots[count:])
@@ -58,6 +57,20 @@ def read_slots(data, scratch, rows, slots, firsts):
                 row.kind = STRANGE
     firsts[rows.shape[0]] = count
     return count
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _read_alone(row, slot):
+    """Read the size of a message alone (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``, 4.0.8 and 4.2.4).
+
+    4.0 takes the whole entry for the value where no size is stated, which so is never null, and does not look at ``null_value``.
+    """
+    older = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.front_end
+    newer = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.meta_end
+    if row.flags & SAYS_NULL:
+        newer = 0
+    slot.flags = RULE_MATTERS if (older <= 0) != (newer <= 0) else 0
+    slot.value_bytes = min(older if row.flags & NULLS_AS_4_0 else newer, 0x7FFFFFFF)
 
 
 @njit(cache=True, boundscheck=False)

@@ -72,6 +72,7 @@ class FindKeys:
     """The latest message of every key of a slice. ``committed``: transactions; None: not known."""
 
     encrypted_by_key: bool
+    rule: str
     retain_keyless: bool
     committed: frozenset[tuple[int, int]] | None
 
@@ -93,7 +94,7 @@ class FindKeys:
     def _facts(self, entries: EntryBatch, places: Places, keys: LatestKeys) -> EntryFacts | None:
         if doubtful(entries, places).any():
             return None
-        rows = decode_rows(entries, compacted=False, encrypted_by_key=self.encrypted_by_key)
+        rows = decode_rows(entries, compacted=False, encrypted_by_key=self.encrypted_by_key, rule=self.rule)
         if transactional(rows).any():
             if self.committed is None:
                 return None
@@ -135,7 +136,7 @@ class _Merging:
         """Yield the facts of SCAN's entries; their keys are entered."""
         source = self._source
         committed = source.transactions().committed if source.transactional else None
-        work = FindKeys(source.encrypted_by_key, self._retain_keyless, committed)
+        work = FindKeys(source.encrypted_by_key, source.rule, self._retain_keyless, committed)
         for places, row in run_places(engine, work, source.reader.files, scan.groups(), self._weight):
             if row is not None and self._merge(row, places):
                 yield _facts_of(row)

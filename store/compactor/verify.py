@@ -7,7 +7,6 @@ ledger holds of them cannot be compared; it still must not hold a key that occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from store.codec.message import decode_message_entry
 from store.compaction.floor import compacted_floor
+from store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
 from store.compaction.last_id import check_indexes
 from store.compaction.tail import has_transactions, read_transactions
 from store.compaction.view import CompactedView
@@ -22,6 +22,17 @@ from store.compactor import kernel, slot_kernel
 from store.compactor.batches import MessageBatch, MessageSource
 from store.compactor.facts import iter_facts, uuid_of
 from store.compactor.keys import LIMIT_KEYS, LatestKeys
+from store.compactor.verification import (
+    DAMAGED,
+    DELETED,
+    DIFFERS,
+    FOREIGN,
+    INDEXES,
+    MISSING,
+    ORDER,
+    STALE,
+    Verification,
+)
 from store.counted import counted
 from store.errors import EntryCorrupt, StoreError
 from store.extent import iter_ledger_parts
@@ -32,47 +43,6 @@ from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.topics import Topic
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
-
-FINDINGS_MAX = 1000
-MISSING, STALE, DELETED, DIFFERS = "missing", "stale", "deleted", "differs"
-ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionFinding:
-    """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
-
-    kind: str
-    position: Position | None
-    message: str
-
-
-@dataclass(slots=True)
-class Verification:
-    """What was compared and found. ``trimmed_before``: the topic begins there, what lies before it could not be compared.
-
-    ``unchecked``: encrypted batches, whose keys nobody here can read. ``lost``: entries of the topic that cannot be read, so
-    that a finding may be due to them. ``findings`` are the first ones, ``total`` counts all.
-    """
-
-    ledger_id: int
-    horizon: Position
-    entries: int = 0
-    messages: int = 0
-    topic_entries: int = 0
-    topic_messages: int = 0
-    trimmed_before: Position | None = None
-    unchecked: int = 0
-    keyless: int = 0
-    lost: int = 0
-    total: int = 0
-    findings: list[CompactionFinding] = field(default_factory=list)
-
-    def add(self, kind: str, position: Position | None, message: str) -> None:
-        """Note something wrong."""
-        self.total += 1
-        if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(CompactionFinding(kind, position, message))
 
 
 def verify_view(
@@ -89,8 +59,9 @@ def verify_view(
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
-    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known)
-    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True)
+    # By the rule of 4.0 the messages that the rules disagree on are values: either may have written them, or left them out.
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=RULE_4_0)
+    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=RULE_4_0)
     first = Position(parts[0][0], parts[0][1]) if parts else Position(floor.ledger_id, floor.entry_id + 1)
     with LatestKeys(limit_keys) as keys:
         for batch in keys.adding(_batches_before(kept, first)):
@@ -180,6 +151,8 @@ class _Comparison:
         for batch in kept.batches():
             self._found.entries += len(batch.rows)
             self._found.messages += int((batch.slots["flags"] & slot_kernel.COMPACTED_OUT == 0).sum())
+            self._found.nulls_kept += int((batch.slots["flags"] & slot_kernel.RULE_MATTERS != 0).sum())
+            self._count_forms(batch)
             for index in range(len(batch.rows)):
                 place = batch.position(index)
                 if place <= before:
@@ -188,6 +161,14 @@ class _Comparison:
                 before = place
                 self._check_entry(batch, index, place)
                 yield batch, index, place
+
+    def _count_forms(self, batch: MessageBatch) -> None:
+        rows, forms = batch.rows, self._found.forms
+        is_listed, is_whole = rows["indexes"] > 0, np.diff(batch.firsts) == rows["messages"]
+        for form, chosen in ((LEGACY, ~is_listed), (INDEXED, is_listed & is_whole), (REDUCED, is_listed & ~is_whole)):
+            count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
+            if count:
+                forms[form] = forms.get(form, 0) + count
 
     def _check_entry(self, batch: MessageBatch, index: int, place: Position) -> None:
         row = batch.rows[index]
@@ -317,7 +298,10 @@ class _Comparison:
             self._found.add(
                 MISSING, place, f"entry {place}: cannot be decoded and is not there; such entries are kept whole"
             )
-        for number in np.flatnonzero(fates == slot_kernel.RETAINED).tolist():
+        undecided = _slots(batch, index)["flags"] & slot_kernel.RULE_MATTERS != 0
+        retained = fates == slot_kernel.RETAINED
+        self._found.nulls_dropped += int((retained & undecided).sum())
+        for number in np.flatnonzero(retained & ~undecided).tolist():
             message = _message_place(batch, index, number)
             self._found.add(
                 MISSING, message, f"message {message}: the latest of key {_key(batch, index, number)!r} is not there"

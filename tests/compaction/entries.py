@@ -105,3 +105,27 @@ def compacted(ledger_id: int, entry_id: int, inner: bytes) -> bytes:
     """Return the entry of a compacted ledger."""
     front = MessageIdData(ledgerId=ledger_id, entryId=entry_id, partition=-1).SerializeToString()
     return struct.pack(">I", len(front)) + front + struct.pack(">I", len(inner)) + inner
+
+
+def split(payload: bytes) -> tuple[bytes, MessageMetadata, bytes]:
+    """Return message id bytes, metadata and stored payload of a compacted entry, taken apart by hand."""
+    id_size = struct.unpack_from(">I", payload)[0]
+    (size,) = struct.unpack_from(">I", payload, 4 + id_size)
+    inner = payload[8 + id_size :]
+    assert len(inner) == size
+    assert inner[:2] == b"\x0e\x01"
+    (meta_size,) = struct.unpack_from(">I", inner, 6)
+    return payload[4 : 4 + id_size], MessageMetadata.FromString(inner[10 : 10 + meta_size]), inner[10 + meta_size :]
+
+
+def decompressed(codec: int, data: bytes, size: int) -> bytes:
+    """Return the uncompressed payload of SIZE bytes."""
+    import zlib
+
+    if codec == 1:
+        return bytes(cramjam.lz4.decompress_block(data, output_len=size))
+    if codec == 2:
+        return zlib.decompressobj().decompress(data)  # Java flushes it and never ends it
+    if codec == 3:
+        return bytes(cramjam.zstd.decompress(data))
+    return bytes(cramjam.snappy.decompress_raw(data)) if codec == 4 else data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from store.ledgers import EntryReader, find_metadata, open_reader
 from store.messages import Message
 from store.meta import open_store
 from store.names import Position, parse_topic
-from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.topics import read_topic
-from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, entry
+from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -66,7 +64,7 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -
     with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(name))
         view = find_compacted_view(reader, topic)
-        prepared = prepare(reader, topic, SourceOptions(from_start=True, encrypted_by_key=True))
+        prepared = prepare(reader, topic, SourceOptions(from_start=True, encrypted_by_key=True, rule="4.0"))
         assert view is not None
         assert prepared is not None
         prepared.source.parts = tuple(iter_ledger_parts(topic, 0, topic.rank(view.horizon) + 1))
@@ -80,32 +78,46 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str, limit_keys: int) -
 
 
 @pytest.mark.parametrize(("world", "name"), COMPACTED)
-def test_new_format_reads_as_the_broker_s(world: str, name: str, tmp_path: Path, cli: Cli) -> None:
+def test_upgraded_ledger_reads_as_the_broker_s(world: str, name: str, tmp_path: Path, cli: Cli) -> None:
+    """The payloads are the same bytes, of which ``last-id`` needs none any more."""
     store = copied(world, "clean", tmp_path)
     before = [(row.position, row.key, bytes(row.payload)) for row in _view(store, name)]
     report = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
     assert _rows(store, name) == before
-    assert report["payloadBytes"]["after"] <= report["payloadBytes"]["before"]
+    assert report["payloadBytes"]["after"] == report["payloadBytes"]["before"]
+    assert report["after"]["markDeletePosition"] == report["before"]["markDeletePosition"]
     again = cli("--store", store, "compaction", "upgrade", name, "-o", "json").json
     assert again["change"] is None
 
 
-def test_upgrade_makes_the_payload_smaller(tmp_path: Path, cli: Cli) -> None:
-    store = copied("nometa", "clean", tmp_path)
-    report = cli("--store", store, "compaction", "upgrade", "acme/orders/compacted", "-o", "json").json
+def test_reduced_payloads_are_smaller_and_can_be_upgraded(tmp_path: Path, cli: Cli) -> None:
+    store, name = copied("nometa", "clean", tmp_path), "acme/orders/compacted"
+    with open_store(store) as opened, open_reader(opened) as reader:
+        before = _payloads(reader, name)
+    report = cli("--store", store, "compaction", "run", name, "--format", "reduced", "-o", "json").json
     assert report["payloadBytes"]["after"] < report["payloadBytes"]["before"]
-    assert report["after"]["markDeletePosition"] == report["before"]["markDeletePosition"]
+    assert "without placeholders: no broker writes that" in report["warnings"][0]
+    formats = [cli("--store", store, "compaction", "status", name, "-o", "json").json["ledger"]["format"]]
+    for command in (("upgrade",), ("run", "--format", "legacy")):
+        assert "warnings" not in cli("--store", store, "compaction", command[0], name, *command[1:], "-o", "json").json
+        formats.append(cli("--store", store, "compaction", "status", name, "-o", "json").json["ledger"]["format"])
+    assert formats == ["reduced", "indexed", "legacy"]
+    with open_store(store) as opened, open_reader(opened) as reader:
+        assert _payloads(reader, name) == before
 
 
+@pytest.mark.parametrize("rule", ["4.0", "4.2"])
 @pytest.mark.parametrize("world", ["small", "nometa"])
-def test_run_behind_the_horizon(world: str, tmp_path: Path, cli: Cli) -> None:
+def test_run_behind_the_horizon(world: str, rule: str, tmp_path: Path, cli: Cli) -> None:
     """The single topic went on after its compaction: all of it compacted, the producer's record replayed."""
     name = "acme/orders/compacted-single"
     store = copied(world, "clean", tmp_path)
-    report = cli("--store", store, "compaction", "run", name, "-o", "json").json
+    report = cli("--store", store, "compaction", "run", name, "--rule", rule, "-o", "json").json
     rows = oracle(world)["topics"][name]["messages"]
-    latest = {row[5]: row for row in rows}  # a message alone never deletes its key when its size is not stated
-    expected = sorted((Position(*row[:2]), key, row[7]) for key, row in latest.items())
+    latest = {row[5]: row for row in rows}
+    # Their producer states no sizes, so that by the rule of 4.0 an empty message never deletes its key.
+    expected = sorted((Position(*row[:2]), key, row[7]) for key, row in latest.items() if row[7] or rule == "4.0")
+    assert len(expected) < len(latest) or rule == "4.0"
     assert [(place, key, len(value)) for place, key, value in _rows(store, name)] == expected
     assert report["keys"] == len(expected)
     last = rows[-1]
@@ -127,48 +139,23 @@ def _only_payload(store: Path) -> bytes:
     return payload
 
 
-def _split(payload: bytes) -> tuple[bytes, MessageMetadata, bytes]:
-    """Return message id bytes, metadata and stored payload of a compacted entry, taken apart by hand."""
-    id_size = struct.unpack_from(">I", payload)[0]
-    (size,) = struct.unpack_from(">I", payload, 4 + id_size)
-    inner = payload[8 + id_size :]
-    assert len(inner) == size
-    assert inner[:2] == b"\x0e\x01"
-    (meta_size,) = struct.unpack_from(">I", inner, 6)
-    return payload[4 : 4 + id_size], MessageMetadata.FromString(inner[10 : 10 + meta_size]), inner[10 + meta_size :]
-
-
 @pytest.mark.parametrize("codec", range(5))
-@pytest.mark.parametrize("form", ["new", "legacy"])
+@pytest.mark.parametrize("form", ["indexed", "reduced", "legacy"])
 def test_example_of_the_proposal(tmp_path: Path, cli: Cli, form: str, codec: int) -> None:
     store = _one_entry(tmp_path, entry(Batch(SEED, codec)))
     report = cli("--store", store, "compaction", "run", TOPIC, "--format", form, "-o", "json").json
-    message_id, metadata, payload = _split(_only_payload(store))
+    message_id, metadata, payload = split(_only_payload(store))
     assert message_id == bytes.fromhex("080a 1000 18ffffffffffffffffff01")
     slot = bytes.fromhex("00000006 12026b30 1802 7631")
-    plain = slot if form == "new" else GONE + slot + GONE + GONE
+    plain = slot if form == "reduced" else GONE + slot + GONE + GONE
     assert metadata.num_messages_in_batch == 4
     assert metadata.compression == codec
     assert metadata.uncompressed_size == len(plain)
-    assert list(metadata.compacted_batch_indexes) == ([1] if form == "new" else [])
-    assert _decompressed(codec, payload, len(plain)) == plain
+    assert list(metadata.compacted_batch_indexes) == ([] if form == "legacy" else [1])
+    assert decompressed(codec, payload, len(plain)) == plain
     assert _rows(store) == [(Position(10, 0, 1), "k0", b"v1")]
     assert report["messagesByReason"]["superseded"] == 2
     assert report["messagesByReason"]["nullValues"] == 1
-
-
-def _decompressed(codec: int, data: bytes, size: int) -> bytes:
-    import zlib
-
-    import cramjam
-
-    if codec == 1:
-        return bytes(cramjam.lz4.decompress_block(data, output_len=size))
-    if codec == 2:
-        return zlib.decompress(data)
-    if codec == 3:
-        return bytes(cramjam.zstd.decompress(data))
-    return bytes(cramjam.snappy.decompress_raw(data)) if codec == 4 else data
 
 
 def test_vectors_of_the_specification(tmp_path: Path, cli: Cli) -> None:
@@ -182,7 +169,7 @@ def test_vectors_of_the_specification(tmp_path: Path, cli: Cli) -> None:
     cli("--store", store, "compaction", "run", TOPIC, "--format", "legacy")
     with open_store(store) as opened, open_reader(opened) as reader:
         first = _payloads(reader, TOPIC)[0]
-    assert _split(first)[2] == vector_5
+    assert split(first)[2] == vector_5
     vector_6 = bytes.fromhex(
         "00000004 080a1003 00000031 0e011617538b 00000013 0a017010081880d095ffbc3148145802f80101"
         "0000000418002001 0000000612026b3118027631"
@@ -192,7 +179,9 @@ def test_vectors_of_the_specification(tmp_path: Path, cli: Cli) -> None:
     read = make_store(tmp_path / "b", {TOPIC: topic})
     assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
     cli("--store", read, "compaction", "upgrade", TOPIC)
-    assert _split(_only_payload(read))[2] == vector_5[8:]
+    assert split(_only_payload(read))[2] == vector_5
+    cli("--store", read, "compaction", "run", TOPIC, "--format", "reduced")
+    assert split(_only_payload(read))[2] == vector_5[8:]
     assert _rows(read) == [(Position(10, 3, 1), "k1", b"v1")]
 
 
@@ -207,7 +196,7 @@ _BATCHES = st.one_of(
 )
 
 
-def _replay(entries: Sequence[Batch], retain_keyless: bool) -> list[tuple[Position, str | None, bytes]]:
+def _replay(entries: Sequence[Batch], retain_keyless: bool, rule: str) -> list[tuple[Position, str | None, bytes]]:
     """What compaction is, one message after the other in a dictionary."""
     latest: dict[str, tuple[Position, str | None, bytes]] = {}
     keyless = []
@@ -215,7 +204,7 @@ def _replay(entries: Sequence[Batch], retain_keyless: bool) -> list[tuple[Positi
         for index, slot in enumerate(batch.slots):
             value = slot.value or b""
             row = (Position(10, entry_id, -1 if batch.alone else index), slot.key, value)
-            size_is_known = not batch.alone or batch.codec != 0
+            size_is_known = rule == "4.2" or not batch.alone or batch.codec != 0
             if slot.key is None:
                 keyless.append(row)
             elif not value and size_is_known:
@@ -242,9 +231,10 @@ def _run(store: Path, form: str, retain_keyless: bool, *more: str) -> dict[str, 
 @given(
     st.lists(_BATCHES, min_size=1, max_size=12),
     st.booleans(),
-    st.sampled_from(["new", "legacy"]),
-    st.sampled_from(["new", "legacy"]),
+    st.sampled_from(["indexed", "reduced", "legacy"]),
+    st.sampled_from(["indexed", "reduced", "legacy"]),
     st.integers(0, 12),
+    st.sampled_from([("4.2", "4.2"), ("4.0", "4.0"), ("4.0", "4.2")]),
 )
 def test_run_then_read_is_a_replay(
     tmp_path_factory: pytest.TempPathFactory,
@@ -253,15 +243,16 @@ def test_run_then_read_is_a_replay(
     form: str,
     second: str,
     cut: int,
+    rules: tuple[str, str],
 ) -> None:
-    """In one go, and in two with more messages in between; a second run changes nothing."""
+    """In one go, and in two with more messages in between; a second run changes nothing. 4.2 takes over what 4.0 left."""
     folder = tmp_path_factory.mktemp("replay")
     store = _store_of(folder / "whole", entries)
-    _run(store, form, retain_keyless)
-    assert _rows(store) == _replay(entries, retain_keyless)
+    _run(store, form, retain_keyless, "--rule", rules[1])
+    assert _rows(store) == _replay(entries, retain_keyless, rules[1])
     with open_store(store) as opened:
         transaction = opened.last_txn_id()
-    _run(store, form, retain_keyless)
+    _run(store, form, retain_keyless, "--rule", rules[1])
     with open_store(store) as opened:
         assert opened.last_txn_id() == transaction
 
@@ -269,12 +260,12 @@ def test_run_then_read_is_a_replay(
     if cut == 0:
         return
     first = _store_of(folder / "first", entries[:cut])
-    _run(first, form, retain_keyless)
+    _run(first, form, retain_keyless, "--rule", rules[0])
     with open_store(first) as opened, open_reader(opened) as reader:
         made = MadeCompacted(77, _payloads(reader, TOPIC), Position(10, cut - 1))
     both = _store_of(folder / "both", entries, made)
-    _run(both, second, retain_keyless)
-    assert _rows(both) == _replay(entries, retain_keyless)
+    _run(both, second, retain_keyless, "--rule", rules[1])
+    assert _rows(both) == _replay(entries, retain_keyless, rules[1])
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -356,7 +347,7 @@ def test_partition_is_written_into_ids(tmp_path: Path, cli: Cli) -> None:
     store = make_store(tmp_path / "pulsar-store", {name: MadeTopic([[Made(PUBLISH_MS, raw=raw)]])})
     report = cli("--store", store, "compaction", "run", name, "-o", "json").json
     with open_store(store) as opened, open_reader(opened) as reader:
-        assert _split(_payloads(reader, name)[0])[0] == bytes.fromhex("080a 1000 1803")
+        assert split(_payloads(reader, name)[0])[0] == bytes.fromhex("080a 1000 1803")
         metadata = find_metadata(reader.txn, report["after"]["compactedLedger"])
     assert metadata is not None
     assert metadata.custom["pulsar/compactedTo"] == bytes.fromhex("080a 1000 1803 3000")

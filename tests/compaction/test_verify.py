@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from store.codec.cursor import CursorInfo
-from store.compactor import verify as kinds
-from store.compactor.verify import Verification, verify_view
+from store.compactor import verification as kinds
+from store.compactor.verification import Verification
+from store.compactor.verify import verify_view
 from store.ledgers import open_reader
 from store.meta import open_store
 from store.names import Position, parse_topic
@@ -64,7 +65,7 @@ def test_recorded_ledgers_and_our_own(world: str, name: str, tmp_path: Path, cli
     assert (report.exit_code, report.json["problems"]) == (0, 0)
     assert report.json["topicEntries"] > 0
     store = copied(world, "clean", tmp_path)
-    for form in ("new", "legacy"):
+    for form in ("indexed", "reduced", "legacy"):
         cli("--store", store, "compaction", "run", name, "--from-start", "--format", form)
         report = cli("--store", store, "compaction", "verify", name, "-o", "json")
         assert (report.exit_code, report.json["problems"]) == (0, 0)

@@ -93,7 +93,7 @@ def _compact(store: Path, engine: Engine | None, retain: bool, options: SourceOp
     with open_store(store) as opened, open_reader(opened, engine) as reader:
         prepared = prepare(reader, read_topic(reader.txn, parse_topic(TOPIC)), options)
         assert prepared is not None
-        compaction = Compaction(prepared.source, CompactionRules("new", retain, limit_keys=17), -1)
+        compaction = Compaction(prepared.source, CompactionRules("reduced", retain, limit_keys=17), -1)
         latest: Latest = compaction.find_latest()
         written = [found if isinstance(found, bytes) else list(found) for found in compaction.payloads()]
         flat = [payload for found in written for payload in ([found] if isinstance(found, bytes) else found)]
@@ -155,7 +155,7 @@ class EngineContract:
 
     def test_encrypted_by_key(self, engine: Engine, tmp_path: Path) -> None:
         store = _store(tmp_path / "store", _everything(3), known=True)
-        options = SourceOptions(encrypted_by_key=True)
+        options = SourceOptions(encrypted_by_key=True, rule="4.0")
         assert _compact(store, engine, False, options) == _compact(store, None, False, options)
 
     @pytest.mark.parametrize("known", [False, True])

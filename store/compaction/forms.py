@@ -1,0 +1,12 @@
+"""The forms of batches in compacted ledgers, and the rules for null values, by the brokers that write them."""
+
+from __future__ import annotations
+
+INDEXED, REDUCED, LEGACY = FORMATS = "indexed", "reduced", "legacy"
+"""``legacy``: a placeholder, ``compacted_out``, for every message taken out (brokers before PIP-429). ``indexed``: the indexes of those
+that stay in metadata field 31 as well (brokers since; seen with 4.2.4). ``reduced``: the indexes and no placeholder (the text of PIP-429;
+no broker was seen to write it)."""
+
+RULE_4_2, RULE_4_0 = RULES = "4.2", "4.0"
+"""When a message outside batches is a null value. 4.2: it says so, or its value is empty. 4.0: its stated uncompressed size is 0, so that
+an empty one that states none never is (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``; PR 25817)."""
