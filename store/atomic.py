@@ -25,6 +25,7 @@ _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _EXISTS = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR})
 _FAILED = frozenset({errno.EIO, errno.ESTALE})
 PRIVATE_FILE = 0o600
+_ROOM_BYTES = 1 << 20
 PRIVATE_DIRECTORY = 0o700
 
 
@@ -334,6 +335,16 @@ def reserve_file(path: Path, size_bytes: int) -> None:
             os.close(descriptor)
     except OSError as error:
         raise_write_error(error, path)
+
+
+def has_room(path: Path) -> bool:
+    """Whether the file PATH can grow: its disk has room, and no limit on the size of files is reached."""
+    import resource
+
+    disk = os.statvfs(path.parent)
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    is_below = limit_bytes == resource.RLIM_INFINITY or path.stat().st_size + _ROOM_BYTES < limit_bytes
+    return disk.f_bavail * disk.f_frsize > _ROOM_BYTES and is_below
 
 
 def sync_file(path: Path) -> None:

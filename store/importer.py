@@ -34,11 +34,13 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
-from store.meta import Store, Txn, check_new_store, create_store, open_store, read_store_info, writer_lock
+from store.locks import writer_lock
+from store.meta import Store, Txn, create_store, open_store
 from store.references import index_owners
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
+from store.storeinfo import check_new_store, read_store_info
 from store.tree import Node, put_nodes
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,42 +19,37 @@ import lmdb
 from store.atomic import (
     PRIVATE_DIRECTORY,
     create_directory,
+    has_room,
     mode_below,
-    open_lock_file,
-    read_file,
     remove_tree,
-    replace_file,
     reserve_file,
 )
+from store.backups import back_up, damaged_store
 from store.errors import (
-    AlreadyExists,
+    DiskFailed,
     DiskFull,
-    IndexCorrupt,
     NotWritable,
     Refused,
     StoreBusy,
-    StoreNotFound,
-    Unsupported,
+    StoreError,
+)
+from store.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
+from store.metafile import DATA_FILE, CommitRecord, is_as_committed, read_commit
+from store.storeinfo import (
+    FORMAT_VERSION,
+    StoreInfo,
+    check_new_store,
+    read_store_info,
+    walk_pages,
+    write_store_info,
 )
 
-FORMAT_VERSION = 1
 DATABASES = ("tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state")
 _FIRST_MAP_BYTES = 1 << 28
 _MAX_READERS = 512
 _READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
-# LMDB reports a write that was cut short, as on a full disk, as an I/O error.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreInfo:
-    """``store.json``: format version, creation time and what was imported from where."""
-
-    format_version: int
-    created_ms: int
-    state: str  # "ready", or "importing" until an import has run to its end
-    sources: tuple[dict[str, Any], ...]  # Any: JSON objects, one a source; shape in store/importer.py
 
 
 class Txn:
@@ -138,41 +131,107 @@ class Store:
         self.path = path
         self.writable = writable
         self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handle
+        self._env: lmdb.Environment | None = None
+        self._record: CommitRecord | None = None
         self._lock = take_writer_lock(path) if writable and lock is None else None
         try:
             self.info = read_store_info(path)  # under the lock: a writer finds no state that another one is changing
-            self._env = self._open_environment()
+            self._open()
         except BaseException:
             self.close()
             raise
 
-    def _open_environment(self) -> lmdb.Environment:
-        options: dict[str, Any] = {
-            "create": False,
-            "max_dbs": len(DATABASES) + 4,
-            "subdir": True,
-            "max_readers": _MAX_READERS,
-        }
-        data = self.path / "meta" / "data.mdb"
-        if not data.is_file():
-            raise IndexCorrupt(f"{self.path} lacks {data}", hint="import again into a new store", path=str(data))
-        data_bytes = data.stat().st_size
-        options["map_size"] = max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0)
-        # A read-only disk has no room for LMDB's reader table; nobody can write there either.
-        lock = self.writable or _is_writable(self.path / "meta" / "lock.mdb")
-        if lock:
+    def _open(self) -> None:
+        meta = self.path / "meta"
+        if not (meta / DATA_FILE).is_file():
+            raise damaged_store(self.path, f"{self.path} lacks {meta / DATA_FILE}")
+        # Who cannot enter itself in LMDB's table of readers gets its pages written over by any writer: those have to wait.
+        registers = self.writable or may_register(self.path)
+        if not registers:
+            self._lock = take_reader_lock(self.path)
+        if is_as_committed(meta):
+            self._open_environment(registers=registers)
+        elif self.writable or not registers:
+            walk_pages(self.path)
+            self._open_environment(registers=registers)
+        else:
+            self._open_walked()
+        if self.writable:
+            self._check_change()
+            self._record = CommitRecord(meta)
+            self._env_of().reader_check()  # readers that were killed keep every page they saw from being used again
+            if not is_as_committed(meta):
+                self._put_record()
+
+    def _open_walked(self) -> None:
+        """Open for reading what is not as its last commit left it: a writer is at work, was killed, or the file is another."""
+        descriptor = try_reader_lock(self.path)
+        if descriptor is None:  # what differs is what the writer does
+            self._open_environment(registers=True)
+            return
+        try:
+            if is_as_committed(self.path / "meta"):
+                self._open_environment(registers=True)
+                return
+            walk_pages(self.path)
+            self._open_environment(registers=True)
+            self._check_change()
+            # The next reader need not walk again. Another reader that does the same, and a disk that is full, leave it to that.
+            with suppress(BlockingIOError, StoreError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._record = CommitRecord(self.path / "meta")
+                self._put_record()
+        finally:
+            os.close(descriptor)
+            if self._record is not None:
+                self._record.close()
+                self._record = None
+
+    def _check_change(self) -> None:
+        """Raise IndexCorrupt when the audit log has not the last change that was committed."""
+        record = read_commit(self.path / "meta")
+        with self.read() as txn:
+            found = last_change(txn)
+        if record is not None and found < record.change:
+            raise damaged_store(self.path, f"{self.path} lost changes: expected {record.change}, found {found}")
+
+    def _open_environment(self, *, registers: bool) -> None:
+        data_bytes = (self.path / "meta" / DATA_FILE).stat().st_size
+        if registers:
             reserve_file(self.path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
         with _translated(self.path):
-            env = lmdb.open(str(self.path / "meta"), readonly=not self.writable, lock=lock, **options)
-            self._env = env
-            for name in DATABASES:
-                try:
-                    self._handles[name] = env.open_db(name.encode(), create=self.writable)
-                except lmdb.NotFoundError as error:
-                    raise IndexCorrupt(
-                        f"{self.path} lacks the database {name!r}", hint="import again into a new store"
-                    ) from error
-        return env
+            env = self._env = lmdb.open(
+                str(self.path / "meta"),
+                create=False,
+                max_dbs=len(DATABASES) + 4,
+                max_readers=_MAX_READERS,
+                map_size=max(_FIRST_MAP_BYTES, 1 << (2 * data_bytes - 1).bit_length() if data_bytes else 0),
+                readonly=not self.writable,
+                lock=registers,
+            )
+            try:
+                self._open_databases(env)
+            except lmdb.ReadersFullError:
+                env.reader_check()
+                self._open_databases(env)
+
+    def _open_databases(self, env: lmdb.Environment) -> None:
+        for name in DATABASES:
+            try:
+                self._handles[name] = env.open_db(name.encode(), create=self.writable)
+            except lmdb.NotFoundError as error:
+                raise damaged_store(self.path, f"{self.path} lacks the database {name!r}") from error
+
+    def _env_of(self) -> lmdb.Environment:
+        assert self._env is not None
+        return self._env
+
+    def _put_record(self) -> None:
+        """Record what was committed last, and the number of the last change with it."""
+        if self._record is not None:
+            with self.read() as txn:
+                change = last_change(txn)
+            self._record.put(change)
 
     def handle(self, database: str) -> Any:  # Any: lmdb's opaque database handle
         return self._handles[database]
@@ -181,11 +240,15 @@ class Store:
     def read(self) -> Iterator[Txn]:
         """Open a snapshot for reading."""
         with _translated(self.path):
+            env = self._env_of()
             try:
-                txn = self._env.begin(buffers=True)
+                txn = env.begin(buffers=True)
             except lmdb.MapResizedError:
-                self._env.set_mapsize(0)
-                txn = self._env.begin(buffers=True)
+                env.set_mapsize(0)
+                txn = env.begin(buffers=True)
+            except lmdb.ReadersFullError:
+                env.reader_check()
+                txn = env.begin(buffers=True)
             with txn:
                 yield Txn(self, txn)
 
@@ -193,29 +256,41 @@ class Store:
         """Run WORK in one write transaction and commit; WORK runs again on a larger map when the map was full."""
         if not self.writable:
             raise NotWritable(f"{self.path} was opened for reading")
+        env = self._env_of()
         while True:
             try:
                 with (
                     _translated(self.path, passing=lmdb.MapFullError),
-                    self._env.begin(write=True, buffers=True) as txn,
+                    env.begin(write=True, buffers=True) as txn,
                 ):
-                    return work(Txn(self, txn))
+                    result = work(Txn(self, txn))
             except lmdb.MapFullError:
-                self._env.set_mapsize(self._env.info()["map_size"] * 2)
+                env.reader_check()
+                env.set_mapsize(env.info()["map_size"] * 2)
+            else:
+                self._put_record()
+                return result
 
     def last_txn_id(self) -> int:
-        return int(self._env.info()["last_txnid"])
+        return int(self._env_of().info()["last_txnid"])
+
+    def back_up(self) -> Path:
+        """Copy the environment of a store open for writing, see ``store.backups.back_up``."""
+        return back_up(self.path, self.last_txn_id())
 
     def update_info(self, **changes: Any) -> None:  # Any: JSON values of StoreInfo's fields
         """Replace ``store.json`` atomically with CHANGES applied."""
         values = {field: getattr(self.info, field) for field in StoreInfo.__slots__} | changes
         self.info = StoreInfo(**values)
-        _write_info(self.path, self.info)
+        write_store_info(self.path, self.info)
 
     def close(self) -> None:
-        env = getattr(self, "_env", None)
-        if env is not None:
-            env.close()
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+        if self._record is not None:
+            self._record.close()
+            self._record = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -227,63 +302,10 @@ class Store:
         self.close()
 
 
-def _is_writable(path: Path) -> bool:
-    """Whether the file PATH may be written or, when it is not there, be made."""
-    return os.access(path if path.exists() else path.parent, os.W_OK)
-
-
-def read_store_info(path: Path) -> StoreInfo:
-    """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""
-    file = path / "store.json"
-    try:
-        fields = json.loads(read_file(file))
-        sources = tuple({**source} for source in fields["sources"])
-        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), str(fields["state"]), sources)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise StoreNotFound(
-            f"{path} is not a store (no store.json there)",
-            hint="make one with: pulsar-admin --store DIR store import standalone DATA, or name another with --store",
-            path=str(path),
-        ) from error
-    except OSError as error:
-        raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise IndexCorrupt(f"{file} is damaged: {error}", hint="import again into a new store") from error
-    if info.format_version > FORMAT_VERSION:
-        raise Unsupported(
-            f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",
-            hint="use the toolkit that wrote it",
-        )
-    return info
-
-
-def _write_info(path: Path, info: StoreInfo) -> None:
-    document = {
-        "formatVersion": info.format_version,
-        "created": info.created_ms,
-        "state": info.state,
-        "sources": list(info.sources),
-    }
-    replace_file(path / "store.json", json.dumps(document, indent=2).encode() + b"\n")
-
-
-def check_new_store(path: Path) -> None:
-    """Raise AlreadyExists unless a store can be made at PATH: nothing there, an empty directory, or a store whose making
-    was stopped before it had a ``store.json``."""
-    if (path.exists() or path.is_symlink()) and (
-        not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
-    ):
-        raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
-
-
-def _is_leftover(entry: Path) -> bool:
-    if entry.name == "entries":
-        return entry.is_dir() and not any(entry.iterdir())
-    if entry.name == "meta":
-        return entry.is_dir() and {file.name for file in entry.iterdir()} <= {"data.mdb", "lock.mdb"}
-    if entry.name == "lock":
-        return True
-    return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
+def last_change(txn: Txn) -> int:
+    """Return the number of the last change in the audit log, 0 before the first one."""
+    last = txn.last("changes")
+    return 0 if last is None else int.from_bytes(last[0], "big")
 
 
 def create_store(
@@ -319,7 +341,10 @@ def create_store(
             for name in DATABASES:
                 env.open_db(name.encode(), txn=txn)
         env.close()
-    _write_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
+    record = CommitRecord(path / "meta")
+    record.put(0)
+    record.close()
+    write_store_info(path, StoreInfo(FORMAT_VERSION, now_ms, state, sources))
 
 
 def open_store(path: Path, *, writable: bool = False, unfinished: bool = False, lock: int | None = None) -> Store:
@@ -338,39 +363,6 @@ def open_store(path: Path, *, writable: bool = False, unfinished: bool = False, 
 
 
 @contextmanager
-def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY) -> Iterator[int]:
-    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block; raises StoreBusy."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
-    create_directory(path, exist_ok=True, mode=mode)
-    descriptor = take_writer_lock(path)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def take_writer_lock(path: Path) -> int:
-    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming the holder."""
-    descriptor = open_lock_file(path / "lock")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
-        os.close(descriptor)
-        raise StoreBusy(
-            f"{path} is being written by {holder}",
-            hint="wait for it to end, then run the command again",
-            path=str(path),
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
-    return descriptor
-
-
-@contextmanager
 def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseException], ...] = ()) -> Iterator[None]:
     """Turn lmdb's errors into ours; PASSING goes through."""
     try:
@@ -379,12 +371,22 @@ def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseExcept
         raise
     except lmdb.Error as error:
         text = str(error)
-        if any(os.strerror(number) in text for number in _FULL):
+        failed = os.strerror(errno.EIO) in text
+        # LMDB reports a write that was cut short, as on a full disk, as an I/O error, too.
+        if any(os.strerror(number) in text for number in _FULL) or (failed and not has_room(path / "meta" / DATA_FILE)):
             raise DiskFull(
                 f"no space left for {path}/meta: {text}", hint="free space, then run it again: nothing changed"
             ) from error
+        if failed:
+            raise DiskFailed(
+                f"{path}/meta: the disk failed: {text}",
+                hint="see the kernel's messages (dmesg); nothing changed: move the store to a disk that works",
+                path=str(path),
+            ) from error
+        if isinstance(error, lmdb.ReadersFullError):
+            raise StoreBusy(f"{path} is being read by {_MAX_READERS} processes", hint="wait for some to end") from error
         if any(os.strerror(number) in text for number in (errno.EACCES, errno.EROFS, errno.EPERM)):
             raise NotWritable(f"{path}/meta: {text}", path=str(path)) from error
         if isinstance(error, lmdb.ReadonlyError):
             raise NotWritable(f"{path} is open for reading only") from error
-        raise IndexCorrupt(f"{path}/meta: {text}", hint="import again into a new store", path=str(path)) from error
+        raise damaged_store(path, f"{path}/meta: {text}") from error

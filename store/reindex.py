@@ -22,7 +22,8 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
-from store.meta import FORMAT_VERSION, Store, Txn, create_store, open_store, read_store_info
+from store.meta import Store, Txn, create_store, open_store
+from store.storeinfo import FORMAT_VERSION, read_store_info
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
@@ -75,11 +76,13 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
         )
 
 
-def build_index(store: Store, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
-    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays."""
+def build_index(txn: Txn, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
+    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays.
+
+    LOGS are the catalogue of TXN, whose metadata says how entries are digested.
+    """
     verify, advance, engine = how
-    with store.read() as txn:
-        digests = ledger_digests(txn)
+    store, digests = txn.store, ledger_digests(txn)
     with scratch.read() as txn:
         there = {log.file_id: log for log in iter_logs(txn)}
     rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
@@ -157,7 +160,9 @@ def rebuild_index(
         logs = read_catalogue(store)
     check_files(store, logs)
     with open_scratch(store.path / _SCRATCH, _identity(store, logs, verify)) as scratch:
-        build_index(store, scratch, logs, (verify, advance, engine))
+        with store.read() as txn:
+            build_index(txn, scratch, logs, (verify, advance, engine))
+        store.back_up()
         with scratch.read() as new:
             paths = {log.file_id: log.path for log in logs}
             changed = store.write(lambda txn: _take_over(txn, new, paths))
@@ -224,14 +229,16 @@ def _differences(
 
 def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:
     """Return what ``rebuild_index`` would do; the index is made in a scratch directory and STORE is only read."""
-    logs = read_catalogue(store)
-    check_files(store, logs)
+    # One transaction: beside a writer, the catalogue of one and the index of another contradict each other.
     with (
+        store.read() as txn,
         tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
         open_scratch(Path(folder, "scratch")) as scratch,
     ):
-        build_index(store, scratch, logs, (verify, advance, engine))
-        with store.read() as txn, scratch.read() as new:
+        logs = tuple(iter_logs(txn))
+        check_files(store, logs)
+        build_index(txn, scratch, logs, (verify, advance, engine))
+        with scratch.read() as new:
             changed = sum(1 for _ in differences(txn, new))
             found = tuple(iter_logs(new))
             return replace(

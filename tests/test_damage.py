@@ -167,7 +167,7 @@ def test_rubbish_instead_of_a_database(tmp_path: Path, cli: Cli, damages_stores:
         (path / "meta" / "data.mdb").write_bytes(data)
         answer = cli("--store", path, "store", "info")
         assert answer.exit_code == 6, answer.stderr
-        assert "hint: import again into a new store" in answer.stderr
+        assert "hint: keep " in answer.stderr
 
 
 # -- the metadata store -----------------------------------------------------------------------------------------------

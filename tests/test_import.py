@@ -220,7 +220,7 @@ elif where == "create":
     importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
 elif where == "half made":
     from store import meta
-    meta._write_info = die
+    meta.write_store_info = die
     left[0] = 0
     importer.create_store = meta.create_store
 elif where == "tree":
@@ -331,7 +331,7 @@ def test_two_writers(tmp_path: Path, cli: Cli) -> None:
         path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": str(world("small") / "clean")},)
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from pathlib import Path; from store.meta import take_writer_lock\n"
+        [sys.executable, "-c", "import sys; from pathlib import Path; from store.locks import take_writer_lock\n"
          "take_writer_lock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()", str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip

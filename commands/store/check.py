@@ -42,7 +42,9 @@ def check(app: App, deep: bool) -> None:
 
 def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
     from store.check import Finding, check_store
+    from store.storeinfo import check_pages
 
+    check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
     counts = {"problem": 0, "note": 0}
     with app.store.read() as txn:
         total = catalogued_bytes(txn) if deep else 0

@@ -40,4 +40,6 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: bool) -> Non
     app.confirm(plan)
     app.close()
     with open_store(app.settings.store, writable=True) as store:
+        if in_place:
+            store.back_up()
         app.emit(apply_export(store, plan, app.now_ms))

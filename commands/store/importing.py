@@ -11,7 +11,8 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import AlreadyExists, DiskFull, MetadataCorrupt, NotWritable, SourceNotFound, StoreBusy
-from store.meta import FORMAT_VERSION, check_new_store, create_store
+from store.meta import create_store
+from store.storeinfo import FORMAT_VERSION, check_new_store
 
 if TYPE_CHECKING:
     from store.importer import ImportOptions, ImportPreview, ImportResult

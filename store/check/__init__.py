@@ -13,7 +13,7 @@ from store.check.data import check_ledgers, check_nodes, check_topics
 from store.check.deep import check_files_deep, check_lengths
 from store.check.finding import Finding
 from store.check.nacks import check_nacks
-from store.check.rows import check_catalogue, check_changes, check_index, check_owners
+from store.check.rows import check_catalogue, check_changes, check_index, check_owners, check_pages
 from store.ledgers import open_reader
 from store.meta import Store
 
@@ -36,6 +36,7 @@ def check_store(
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
     with open_reader(store) as reader:
+        yield from check_pages(store, reader.txn)
         yield from check_catalogue(store, reader.txn)
         yield from check_index(reader.txn)
         yield from check_owners(store, reader.txn)
@@ -46,5 +47,5 @@ def check_store(
         yield from check_ledgers(reader.txn)
         if deep:
             yield from check_lengths(reader)
-    if deep:
-        yield from check_files_deep(store, advance, engine)
+            # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
+            yield from check_files_deep(store, reader.txn, advance, engine)

@@ -50,13 +50,14 @@ def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Find
     )
 
 
-def check_files_deep(store: Store, advance: Callable[[int], None], engine: Engine | None = None) -> Iterator[Finding]:
-    """Read every file again with every digest verified, and compare index and known damage with what is found."""
+def check_files_deep(
+    store: Store, txn: Txn, advance: Callable[[int], None], engine: Engine | None = None
+) -> Iterator[Finding]:
+    """Read every file again with every digest verified, and compare index and known damage of TXN with what is found."""
     # numpy and numba: only a deep check pays for them.
     from store.reindex import build_index, differences, open_scratch
 
-    with store.read() as txn:
-        logs = list(iter_logs(txn))
+    logs = list(iter_logs(txn))
     if not all(_is_comparable(store, log) for log in logs):
         yield Finding(
             "problem",
@@ -71,8 +72,8 @@ def check_files_deep(store: Store, advance: Callable[[int], None], engine: Engin
         tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
         open_scratch(Path(folder, "scratch")) as scratch,
     ):
-        build_index(store, scratch, logs, (True, advance, engine))
-        with store.read() as txn, scratch.read() as new:
+        build_index(txn, scratch, logs, (True, advance, engine))
+        with scratch.read() as new:
             paths = {log.file_id: str(log.locate(store.path)) for log in logs}
             yield from _new_damage(txn, new, paths)
             for difference in differences(txn, new):

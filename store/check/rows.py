@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from operator import add
 
+from store.backups import keep_hint
 from store.catalog import LogFile, iter_damage, iter_logs
 from store.check.finding import Finding, data_problem, note, problem_of, store_problem
 from store.codec.index import (
@@ -24,6 +25,7 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import IndexCorrupt, StoreError
 from store.meta import Store, Txn
+from store.metafile import check_file
 from store.names import shell_word
 from store.owners import iter_owners
 from store.plans.base import iter_changes
@@ -36,6 +38,16 @@ _LOST = {
     "changed": "is another file than the one imported, or shorter",
     "unreadable": "cannot be read",
 }
+
+
+def check_pages(store: Store, txn: Txn) -> Iterator[Finding]:
+    """Check the pages of the database that hold the state of TXN."""
+    try:
+        check_file(store.path / "meta", txn.id)
+    except IndexCorrupt as error:
+        yield Finding(
+            "problem", "pages-damaged", "store", str(store.path / "meta"), error.message, keep_hint(store.path)
+        )
 
 
 # -- catalogue --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from store.codec.nackrow import bucket_key, tracker_id, tracker_key
-from store.meta import open_store, take_writer_lock
+from store.locks import take_writer_lock
+from store.meta import open_store
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import copied

@@ -12,7 +12,8 @@ from typing import Any
 
 from store.catalog import iter_logs
 from store.errors import StoreError
-from store.meta import DATABASES, Txn, open_store, read_store_info
+from store.meta import DATABASES, Txn, open_store
+from store.storeinfo import read_store_info
 
 
 def store_state(path: str) -> dict[str, str]:
