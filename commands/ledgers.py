@@ -10,6 +10,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.catalog import find_log
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from store.inventory import LedgerRow, Missing
     from store.verify import EntryRow, LedgerVerdict
 
-_LEDGER_ID = click.IntRange(0, 2**63 - 1)
+_LEDGER_ID = whole()
 
 
 def _owner_text(owners: Iterable[Owner]) -> str:
@@ -198,9 +199,9 @@ _ENTRY_COLUMNS = (
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledger", type=_LEDGER_ID)
-@click.option("--from", "first", type=click.IntRange(0), default=0, help="First entry id.")
-@click.option("--to", "last", type=click.IntRange(0), help="Last entry id.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many rows.")
+@click.option("--from", "first", type=whole(), default=0, help="First entry id.")
+@click.option("--to", "last", type=whole(), help="Last entry id.")
+@click.option("--limit", type=whole(1), help="At most so many rows.")
 @pass_app
 def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> None:
     """List the entries of a ledger, each read and its digest verified.

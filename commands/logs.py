@@ -9,6 +9,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
 from store.logfiles import (
@@ -72,7 +73,7 @@ _DUMP_COLUMNS = (
     uses=["spark"],
 )
 @click.argument("path", metavar="FILE", type=_PATH)
-@click.option("--ledger", type=click.IntRange(0), help="Only records of this ledger (and damaged bytes).")
+@click.option("--ledger", type=whole(), help="Only records of this ledger (and damaged bytes).")
 @click.option("--no-checksums", is_flag=True, help="Do not verify digests.")
 @pass_app
 def dump(app: App, path: Path, ledger: int | None, no_checksums: bool) -> None:

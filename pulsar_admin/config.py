@@ -165,14 +165,31 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
             values = {key.replace("-", "_"): value for key, value in tomllib.load(file).items()}
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error.strerror}", hint=f"{PREFIX}CONFIG names it", path=path) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested beyond the stack
         raise InvalidValue(f"{path} is not TOML: {error}", hint='write lines such as store = "/data/store"') from error
     unknown = sorted(set(values) - set(ENVIRONMENT_NAMES))
     if unknown:
         raise InvalidValue(f"{path} sets unknown {', '.join(unknown)}", hint=f"known: {', '.join(ENVIRONMENT_NAMES)}")
     if isinstance(values.get("spark_conf"), dict):
-        values["spark_conf"] = tuple(f"{key}={value}" for key, value in values["spark_conf"].items())
-    return values
+        values["spark_conf"] = [f"{key}={_plain(path, key, value)}" for key, value in values["spark_conf"].items()]
+    return {name: _typed(path, name, value) for name, value in values.items()}
+
+
+def _typed(path: str, name: str, value: object) -> object:
+    """Return VALUE, which the file PATH sets NAME to, as the environment would have it; raises InvalidValue for another kind."""
+    if name == "spark_conf" and isinstance(value, str):
+        return tuple(value.split(","))
+    if name == "spark_conf" and isinstance(value, list):
+        return tuple(str(_plain(path, name, item)) for item in value)
+    found = _plain(path, name, value)
+    return found if isinstance(found, bool) and name in (*_FLAGS, "verbose") else str(found)
+
+
+def _plain(path: str, name: str, value: object) -> object:
+    if isinstance(value, (dict, list, float)):
+        kind = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a fraction"
+        raise InvalidValue(f"{path} sets {name} to {kind}", hint="write one value, as on the command line", path=path)
+    return value
 
 
 def _flag(name: str, value: object) -> bool:
@@ -188,10 +205,13 @@ def _jobs(value: object) -> int:
     """Return how many processes to use; 0 when nothing says: one a core where that pays."""
     if value is None:
         return 0
+    from store.given import parse_integer  # --help says no number
+
     text = str(value)
-    if not text.isdigit() or not 1 <= int(text) <= 1024:
-        raise InvalidValue(f"jobs is {text!r}", hint="write a number of processes from 1 to 1024", value=text)
-    return int(text)
+    number = parse_integer(text)
+    if number is None or not 1 <= number <= 1024:
+        raise InvalidValue(f"jobs is {text[:40]!r}", hint="write a number of processes from 1 to 1024", value=text)
+    return number
 
 
 def _pairs(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from pulsar_admin.numbers import whole
 from store.errors import InvalidValue, Refused, StoreError
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
     (
         ("--jobs",),
-        {"type": click.IntRange(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
+        {"type": whole(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
     ),
     (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
     (

@@ -20,8 +20,10 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _DIGITS = re.compile("[0-9]{1,19}")
 
 
-def json_value(data: bytes) -> Any:  # Any: a JSON value
+def json_value(data: bytes | str) -> Any:  # Any: a JSON value
     """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is no finite number."""
+    if isinstance(data, str):
+        data = data.encode()
     try:
         value = json.loads(data.decode(), parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:
@@ -32,7 +34,7 @@ def json_value(data: bytes) -> Any:  # Any: a JSON value
     return value
 
 
-def json_object(data: bytes) -> dict[str, Any]:  # Any: JSON values
+def json_object(data: bytes | str) -> dict[str, Any]:  # Any: JSON values
     """Return the JSON object in DATA; raises ValueError as ``json_value`` does, and for another value."""
     value = json_value(data)
     if not isinstance(value, dict):

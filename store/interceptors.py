@@ -17,6 +17,7 @@ from typing import Protocol, runtime_checkable
 from store.atomic import read_file
 from store.codec.brokerentry import BrokerEntry
 from store.errors import InvalidValue, NotFound
+from store.given import parse_integer
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
 INDEX_PROPERTY = "index"
@@ -92,7 +93,8 @@ class InterceptorChain:
         Upstream: ``ManagedLedgerInterceptorImpl``. A property that is no number counts as absent.
         """
         kept = properties.get(INDEX_PROPERTY, "")
-        index = int(kept) if kept.removeprefix("-").isdecimal() else -1
+        index = parse_integer(kept)
+        index = -1 if index is None else index
         if last is not None and last.index is not None:
             index = last.index
         for interceptor in self.interceptors:

@@ -12,9 +12,10 @@ from store.codec.schema import decode_schema_locator
 from store.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
 from store.entrylogs import EntryFiles
 from store.errors import StoreError
+from store.given import parse_integer
 from store.ledgers import EntryReader
 from store.meta import Store, Txn
-from store.names import LONG_MAX, MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
+from store.names import MANAGED_LEDGERS, TopicName, decode_name, topic_of_path
 from store.owners import Owner, encode_owners
 from store.topics import read_topic
 from store.tree import Node, iter_nodes
@@ -74,8 +75,8 @@ def _cursor_references(
     if info.cursors_ledger_id >= 0:
         yield info.cursors_ledger_id, Owner("cursor", str(name), cursor)
     for key, value in info.cursor_properties.items():
-        if key.startswith(BUCKET_PREFIX) and value.isascii() and value.isdigit() and int(value) <= LONG_MAX:
-            yield int(value), Owner("delayed-bucket", str(name), cursor)
+        if key.startswith(BUCKET_PREFIX) and (ledger_id := parse_integer(value)) is not None:
+            yield ledger_id, Owner("delayed-bucket", str(name), cursor)
     if cursor == COMPACTION_CURSOR:
         properties = info.properties
         if info.cursors_ledger_id >= 0:

@@ -21,6 +21,7 @@ from store.cursors import (
     is_subscription,
 )
 from store.errors import MetadataCorrupt, StoreError
+from store.given import parse_integer
 from store.internalstats import iter_cursors
 from store.ledgers import EntryReader
 from store.meta import Txn
@@ -185,7 +186,7 @@ def read_topic_stats(
         offloaded_storage_size=sum(ledger.size_bytes for ledger in topic.ledgers if ledger.info.offloaded),
         subscriptions=subscriptions,
         deduplication_status="Enabled" if DEDUP_CURSOR in cursors else "Disabled",
-        topic_epoch=int(epoch) if epoch.isdigit() else None,
+        topic_epoch=parse_integer(epoch),
         non_contiguous_deleted_messages_ranges=sum(
             found.non_contiguous_deleted_messages_ranges for found in subscriptions.values()
         ),

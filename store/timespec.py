@@ -170,7 +170,7 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
     match = _DAY_TIME.fullmatch(word.lower())
     if match:
         return _day_time(match, text, now_ms, tz)
-    if word.lstrip("-").isdigit():
+    if re.fullmatch("-*[0-9]+", word):
         raise InvalidValue(
             f"{text!r} is a bare number, not a time",
             hint=f"write @{word} for epoch {'milliseconds' if len(word) >= 12 else 'seconds'}, or -{word}s for 'ago'",

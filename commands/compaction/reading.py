@@ -15,6 +15,7 @@ from commands.topics.values import Decoders, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.reading import FoundInView, bisect_view, find_in_view, iter_view
 from store.compaction.status import CompactionStatus, read_status
@@ -90,7 +91,7 @@ class ReadOptions:
 )
 @topics_argument
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="Only messages with this key; may be repeated.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of each topic.")
+@click.option("-n", "--limit", type=whole(), help="At most so many messages of each topic.")
 @click.option("--payload", is_flag=True, help="Show payloads, as base64.")
 @value_option
 @click.option("--redact", is_flag=True, help="Hide keys, property values and payloads.")

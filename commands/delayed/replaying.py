@@ -12,6 +12,7 @@ import click
 from commands.delayed.choosing import delaying, iter_waiting
 from commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.context import App
+from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
@@ -48,7 +49,7 @@ class ReplayOptions:
     "--from-time", "from_ms", type=TIME, help="Start here: what is due before is left out [the first message]."
 )
 @click.option("--until", "until_ms", type=TIME, required=True, help="Stop here.")
-@click.option("--speed", type=float, help="Seconds of due time a second; 1 is real time [at once].")
+@click.option("--speed", type=NUMBER, help="Seconds of due time a second; 1 is real time [at once].")
 @gather(ReplayOptions)
 @pass_app
 def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> None:

@@ -14,6 +14,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
 from store.errors import (
     ChangeNotFound,
@@ -106,7 +107,7 @@ class DueRequest:
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Of this subscription only.")
 @click.option("--pop", is_flag=True, help="Also remove them, as one change that keeps them.")
-@click.option("--popped", type=click.IntRange(1), metavar="CHANGE", help="Show again what that change popped.")
+@click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what that change popped.")
 @WAIT
 @gather(DueRequest)
 @pass_app

@@ -13,6 +13,7 @@ from commands.nacks.due import WAIT, apply_waiting
 from commands.nacks.positions import iter_position_rows
 from commands.topics.moving import read_lines
 from pulsar_admin.context import App
+from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
 from store.cursors import iter_cursor_names, read_cursor
 from store.errors import (
@@ -75,7 +76,7 @@ class AddRequest:
     help="A position a line; - is stdin.",
 )
 @click.option("--holes", is_flag=True, help="The subscription's own acknowledgement holes.")
-@click.option("--bits", type=int, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
+@click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
 @click.option("--force", is_flag=True, help="Also positions and subscriptions that the store does not know.")
 @WAIT
 @gather(AddRequest)

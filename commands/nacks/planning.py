@@ -14,6 +14,7 @@ from commands.nacks.delays import configured_delay_ms
 from commands.nacks.drawing import save_charts, table_text
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
 from store.counted import counted
@@ -87,11 +88,11 @@ class PlanRequest:
     "a sample. JSON has the document's own space figures beside what is the case.",
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists],
 )
-@click.option("--rate", type=float, help="Nacked messages a second [the topic's].")
+@click.option("--rate", type=NUMBER, help="Nacked messages a second [the topic's].")
 @click.option("--delay", "delay_ms", type=DURATION, default="1m", show_default=True, help="Delay before redelivery.")
-@click.option("--batch-size", type=click.IntRange(1), help="Messages an entry [1, or the topic's].")
-@click.option("--entries-per-ledger", type=click.IntRange(1), help="managedLedgerMaxEntriesPerLedger [50000].")
-@click.option("--acknowledged-every", type=int, default=0, help="Leave out every n-th entry, as acknowledged.")
+@click.option("--batch-size", type=whole(1), help="Messages an entry [1, or the topic's].")
+@click.option("--entries-per-ledger", type=whole(1), help="managedLedgerMaxEntriesPerLedger [50000].")
+@click.option("--acknowledged-every", type=INTEGER, default=0, help="Leave out every n-th entry, as acknowledged.")
 @click.option("--precision", "precision_ms", type=DURATION, help="How early is early enough: marks the row to take.")
 @click.option(
     "--memory",

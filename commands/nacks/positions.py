@@ -7,11 +7,11 @@ A row's ``topic``, where it has one, must be the command's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from store.errors import InvalidValue, StoreError
+from store.given import json_object
 from store.nacks.backoff import check_delay
 from store.names import Position, TopicName, parse_position, parse_topic
 from store.timespec import parse_duration_ms
@@ -33,7 +33,7 @@ def iter_position_rows(lines: Iterable[str], name: str, topic: TopicName) -> Ite
         if not text:
             continue
         try:
-            yield _row(json.loads(text), topic) if text.startswith("{") else PositionRow((parse_position(text),), None)
+            yield _row(json_object(text), topic) if text.startswith("{") else PositionRow((parse_position(text),), None)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"{name} line {number}: no JSON: {error}", hint=_HINT) from error
         except StoreError as error:

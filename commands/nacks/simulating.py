@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +14,11 @@ from commands.nacks.drawing import save_charts, table_text
 from commands.topics.moving import read_lines
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent
+from store.given import json_object
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
 from store.timespec import format_duration_ms, parse_duration_ms
 
@@ -112,17 +113,19 @@ class SimulateRequest:
     help='Replay JSON lines {"time":ms,"ledgerId":…,"entryId":…,"delay":ms or text}; - is stdin.',
 )
 @click.option(
-    "--rate", "rates", type=float, multiple=True, default=(1000.0,), help="Messages a second; repeat it. [1000]"
+    "--rate", "rates", type=NUMBER, multiple=True, default=(1000.0,), help="Messages a second; repeat it. [1000]"
 )
 @click.option("--delay", "delays_ms", type=DURATION, multiple=True, default=("1m",), help="Delay; repeat it. [1m]")
 @click.option("--max-delay", "max_delay_ms", type=DURATION, help="Draw delays evenly from --delay up to this.")
-@click.option("--bits", type=int, multiple=True, default=(DEFAULT_PRECISION_BITS,), help="Precision; repeat it. [8]")
+@click.option(
+    "--bits", type=INTEGER, multiple=True, default=(DEFAULT_PRECISION_BITS,), help="Precision; repeat it. [8]"
+)
 @click.option("--duration", "duration_ms", type=DURATION, default="1m", show_default=True, help="How long they come.")
-@click.option("--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Messages an entry.")
-@click.option("--entries-per-ledger", type=click.IntRange(1), default=50_000, show_default=True, help="Then the next.")
-@click.option("--nacked", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Share of them nacked.")
+@click.option("--batch-size", type=whole(1), default=1, show_default=True, help="Messages an entry.")
+@click.option("--entries-per-ledger", type=whole(1), default=50_000, show_default=True, help="Then the next.")
+@click.option("--nacked", type=SHARE, default=1.0, show_default=True, help="Share of them nacked.")
 @click.option("--processing", "processing_ms", type=DURATION, default="0s", help="Nacked up to so long after delivery.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
+@click.option("--seed", type=whole(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
 @click.option(
     "--base-delay",
     "base_delay_ms",
@@ -218,7 +221,7 @@ def _read_events(path: Path) -> NackEvents:
 def _event(line: str, where: str) -> tuple[int, int, int, int]:
     hint = 'an event is {"time":0,"ledgerId":10,"entryId":4,"delay":"1m"}; times and plain delays are ms'
     try:
-        found = json.loads(line)
+        found = json_object(line)
         time_ms, ledger_id, entry_id, delay = (found[key] for key in _EVENT_KEYS)
         delay_ms = parse_duration_ms(delay) if isinstance(delay, str) else delay
     except InvalidValue as error:

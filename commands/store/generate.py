@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import SIZE, TOPIC, Function, ParsedType, command, pass_app
 from store.counted import counted
 from store.errors import AlreadyExists, DiskFull, InvalidValue, NotWritable
@@ -77,7 +78,7 @@ def _option(name: str, kind: Any, default: str, text: str) -> Callable[[Function
 @_option("holes", _COUNT, "0", "Runs of entries that each acknowledged one by one behind that.")
 @_option("entries-per-ledger", _COUNT, "50000", "Entries after which a topic begins its next ledger.")
 @click.option("--log-size-limit", type=SIZE, default="1G", show_default=True, help="Bytes of an entry log.")
-@_option("seed", click.IntRange(0, 2**63 - 1), "1", "Another seed gives other data of the same kind.")
+@_option("seed", whole(), "1", "Another seed gives other data of the same kind.")
 @click.option(
     "--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's name."
 )

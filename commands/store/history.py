@@ -8,6 +8,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 from store.plans.base import Change, iter_changes, plan_undo, read_change
@@ -33,7 +34,7 @@ _COLUMNS = (
     output="One row a change, oldest first: when, by which command, what it did to which topic, and what undid it.",
     errors=[StoreNotFound, ChangeNotFound],
 )
-@click.argument("changes", metavar="[CHANGE]...", type=click.IntRange(1), nargs=-1)
+@click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
 @click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
 @pass_app
 def log(app: App, changes: tuple[int, ...], steps: bool) -> None:
@@ -75,7 +76,7 @@ def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON
     output="The change that undoes: what was there before it and what is there now. It can be undone itself.",
     errors=[ChangeNotFound, UndoConflict, StalePlan, StoreBusy],
 )
-@click.argument("change", type=click.IntRange(1))
+@click.argument("change", type=whole(1))
 @pass_app
 def undo(app: App, change: int) -> None:
     """Bring back the exact bytes from before a change.

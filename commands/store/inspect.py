@@ -9,6 +9,7 @@ import click
 from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
@@ -245,7 +246,7 @@ _OWNER_COLUMNS = (
     output="One row a ledger: who references it, and what its own metadata claims when nobody does.",
     errors=[LedgerNotFound],
 )
-@click.argument("ledgers", type=click.IntRange(0, 2**63 - 1), nargs=-1, required=True)
+@click.argument("ledgers", type=whole(), nargs=-1, required=True)
 @pass_app
 def owner(app: App, ledgers: tuple[int, ...]) -> None:
     """Tell which topic, cursor, schema, compaction or delayed index each LEDGER belongs to."""

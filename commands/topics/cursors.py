@@ -6,14 +6,8 @@ import click
 
 from commands.topics.moving import apply_moves, iter_cursors, read_topics
 from pulsar_admin.context import App
-from pulsar_admin.options import (
-    POSITION,
-    TopicSelection,
-    command,
-    pass_app,
-    subscription_option,
-    topics_argument,
-)
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
 from store.errors import (
     AlreadyExists,
     EntryNotFound,
@@ -43,7 +37,7 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 )
 @topics_argument
 @subscription_option
-@click.option("-n", "--count", type=click.IntRange(min=0), required=True, help="How many entries; a batch is one.")
+@click.option("-n", "--count", type=whole(), required=True, help="How many entries; a batch is one.")
 @_FORCE
 @pass_app
 def skip(app: App, selection: TopicSelection, subscription: str, count: int, force: bool) -> None:

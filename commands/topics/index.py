@@ -10,6 +10,7 @@ from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
@@ -39,7 +40,7 @@ COLUMNS = (
     uses=["spark"],
 )
 @topics_argument
-@click.option("--index", type=click.IntRange(min=0), required=True, help="The index, counted from 0.")
+@click.option("--index", type=whole(), required=True, help="The index, counted from 0.")
 @pass_app
 def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
     """Find a message by the index that the broker gave it.

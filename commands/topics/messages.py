@@ -13,6 +13,7 @@ from commands.topics.printout import SEPARATOR, columns_for, render_message
 from commands.topics.values import Decoders, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
 from store.cursors import Cursor, iter_backlog, read_cursor
@@ -71,8 +72,8 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     errors=[TopicNotFound, EntryNotFound, EntryCorrupt],
 )
 @topics_argument
-@click.option("-l", "--ledgerId", "ledger_id", type=int, required=True, help="The ledger.")
-@click.option("-e", "--entryId", "entry_id", type=int, required=True, help="The entry.")
+@click.option("-l", "--ledgerId", "ledger_id", type=INTEGER, required=True, help="The ledger.")
+@click.option("-e", "--entryId", "entry_id", type=INTEGER, required=True, help="The entry.")
 @value_option
 @pass_app
 def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry_id: int, value: bool) -> None:
@@ -115,7 +116,7 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
     show_default=True,
     help="Count from this end.",
 )
-@click.option("-m", "--messagePosition", "number", type=int, default=1, help="Which one, counted in entries [1].")
+@click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @value_option
 @pass_app
 def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, value: bool) -> None:
@@ -185,7 +186,7 @@ class PeekOptions:
 )
 @topics_argument
 @subscription_option
-@click.option("-n", "--count", type=click.IntRange(min=1), default=1, help="How many messages [1].")
+@click.option("-n", "--count", type=whole(1), default=1, help="How many messages [1].")
 @click.option("-ssm", "--show-server-marker", "markers", is_flag=True, help="Also markers of the broker.")
 @click.option(
     "-til",

@@ -14,6 +14,7 @@ from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.codec.index import Block
 from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
@@ -70,7 +71,7 @@ Asked = tuple[Window, Request, list[StoreError]]
 @click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
 @click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
 @click.option("--key", help="Messages with this key.")
-@click.option("-n", "--limit", type=click.IntRange(min=0), help="At most so many messages of a topic.")
+@click.option("-n", "--limit", type=whole(), help="At most so many messages of a topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
 @click.option("--redact", is_flag=True, help="Hide keys, property values, payloads and their digests.")

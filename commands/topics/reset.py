@@ -12,6 +12,7 @@ import click
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
 from commands.topics.resets_file import ResetRow, ResetTarget, iter_reset_rows
 from pulsar_admin.context import App
+from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
 from store.broker_search import BrokerSearch
 from store.cursors import Cursor, read_cursor
@@ -94,7 +95,7 @@ class ResetOptions:
 @click.option("-s", "--subscription", help="The subscription; rows of --from-file may name their own.")
 @click.option("-t", "--time", "time_ms", type=TIME_OR_AGO, help="To this time: so long ago (3h), or a point in time.")
 @click.option("-m", "--messageId", "message_id", type=POSITION, help="To this position, earliest or latest.")
-@click.option("--shift-by", type=int, metavar="±N", help="N entries further, or with a minus back.")
+@click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries further, or with a minus back.")
 @click.option("--to-subscription", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start behind the position, not at it.")
 @click.option(

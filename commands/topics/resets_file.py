@@ -6,13 +6,13 @@ entryId), ``time`` (epoch ms, or any form that -t takes), ``shiftBy`` (entries),
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from store.errors import InvalidValue, StoreError
-from store.names import Position, TopicName, parse_position, parse_topic
+from store.given import integer, json_value
+from store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
 
 _TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
 _KEYS = {"topic", "subscription", "exclude", *_TARGETS}
@@ -48,9 +48,9 @@ def iter_reset_rows(
             continue
         where = f"{name} line {number}"
         try:
-            yield _row(json.loads(line), where, subscription, parse_time)
-        except (ValueError, RecursionError) as error:
-            raise InvalidValue(f"{where}: no JSON: {error}", hint=_hint()) from error
+            yield _row(json_value(line), where, subscription, parse_time)
+        except ValueError as error:
+            raise InvalidValue(f"{where}: {error}", hint=_hint()) from error
         except StoreError as error:
             raise InvalidValue(f"{where}: {error.message}", hint=error.hint or _hint(), **error.context) from error
 
@@ -80,8 +80,8 @@ def _target(found: dict[str, Any], exclude: bool, parse_time: Callable[[str], in
         return ResetTarget(message_id=_position(message_id), exclude=exclude)
     if time is not None:
         return ResetTarget(time_ms=_time(time, parse_time), exclude=exclude)
-    if shift_by is not None and type(shift_by) is not int:
-        raise InvalidValue("shiftBy is a number of entries")
+    if shift_by is not None:
+        integer(shift_by, "shiftBy", -LONG_MAX)
     if other is not None and not isinstance(other, str):
         raise InvalidValue("toSubscription is a string")
     return ResetTarget(shift_by=shift_by, to_subscription=other, exclude=exclude)
@@ -92,8 +92,8 @@ def _position(value: object) -> Position:
         return parse_position(value)
     if isinstance(value, dict):
         parts = [value.get("ledgerId"), value.get("entryId"), value.get("batchIndex", -1)]
-        if all(type(part) is int for part in parts):
-            return Position(*parts)
+        ids = [integer(part, "messageId", -1) for part in parts]
+        return parse_position(":".join(str(part) for part in (ids if ids[2] >= 0 else ids[:2])))
     raise InvalidValue('messageId is "LEDGER:ENTRY" or an object with ledgerId and entryId')
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from store.codec.prototext import parse_text, render_text
 from store.errors import MetadataCorrupt, Unsupported
+from store.given import parse_integer
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import CookieFormat
 
@@ -152,7 +153,7 @@ def encode_last_id(log_id: int) -> bytes:
 def decode_bookie_status(data: bytes, where: str) -> BookieStatus:
     """Return the status in DATA; raises MetadataCorrupt, or Unsupported for another layout than 1."""
     fields = data.decode("utf-8", "replace").strip().split(",")
-    if fields[0] != _STATUS_LAYOUT and fields[0].isdecimal():
+    if fields[0] != _STATUS_LAYOUT and re.fullmatch("[0-9]+", fields[0]):
         raise Unsupported(f"{where}: bookie status layout {fields[0]}, known is 1", where=where, version=fields[0])
     is_known = len(fields) in (3, 4) and fields[0] == _STATUS_LAYOUT and fields[1] in _STATUSES
     if not is_known or not re.fullmatch(r"[0-9]{1,18}", fields[2]) or fields[3:] not in ([], ["true"], ["false"]):
@@ -209,7 +210,7 @@ def _decode_text_cookie(rest: bytes, where: str) -> Cookie:
 
 def _decode_dirs(text: str, where: str) -> tuple[str, ...]:
     count, *dirs = text.split("\t")
-    if not count.isdecimal() or len(dirs) != int(count):
+    if parse_integer(count) != len(dirs):
         raise _corrupt(where, "directories", f"{count} of them", dirs)
     return tuple(dirs)
 

@@ -16,6 +16,7 @@ from store.codec.delayedbucket import (
 from store.codec.delayedindex import DelayedRows, join_rows, sorted_rows
 from store.cursors import Cursor
 from store.errors import EntryCorrupt, StoreError
+from store.given import parse_integer
 from store.ledgers import EntryReader, find_metadata, find_times, iter_ledger_ids
 from store.names import TopicName
 from store.owners import custom_text, find_owners
@@ -44,11 +45,13 @@ def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
         ledgers = parse_bucket_key(key)
         if ledgers is None:
             continue
-        ledger_id = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else -1
-        if ledger_id < 0 or (
+        ledger_id = parse_integer(value)
+        if ledger_id is None or (
             find_metadata(reader.txn, ledger_id) is None and find_times(reader.txn, ledger_id) is None
         ):
-            yield Bucket(key, *ledgers, ledger_id, None, f"its ledger {value} is gone", True)
+            yield Bucket(
+                key, *ledgers, -1 if ledger_id is None else ledger_id, None, f"its ledger {value} is gone", True
+            )
             continue
         try:
             yield Bucket(key, *ledgers, ledger_id, _read(reader, ledger_id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -32,6 +31,7 @@ from store.generate.spec import (
     parse_sizes,
     parse_start,
 )
+from store.given import json_value
 from store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"
@@ -172,8 +172,8 @@ def _lines(path: Path, topic: TopicRequest) -> Iterator[tuple[TopicName, TopicRe
 
 def _line(line: str, where: str, topic: TopicRequest) -> tuple[TopicName, TopicRequest]:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        found = json_value(line)
+    except ValueError as error:
         raise InvalidValue(f"{where}: no JSON: {error}", hint='write {"topic":"t/ns/name","entries":1000}') from error
     if not isinstance(found, dict) or not isinstance(found.get("topic"), str):
         raise InvalidValue(f"{where}: no topic", hint='write {"topic":"t/ns/name","entries":1000}')

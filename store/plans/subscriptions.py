@@ -16,6 +16,7 @@ from store.cursors import (
 )
 from store.errors import AlreadyExists, InvalidValue, Refused
 from store.extent import Extent, extent_of, pending_intervals
+from store.given import parse_integer
 from store.ledgers import EntryReader
 from store.names import Position, TopicName, shell_word
 from store.plans.base import Plan, Report, Step, delete_step, put_value_step
@@ -125,7 +126,8 @@ def _own_ledgers(cursor: Cursor) -> list[int]:
     """Return the ledgers that nothing refers to once CURSOR is gone: its own, its delayed buckets, its compacted view."""
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
     properties = cursor.info.cursor_properties
-    ledgers += [int(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX) and value.isdigit()]
+    buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
+    ledgers += [ledger_id for ledger_id in buckets if ledger_id is not None]
     compacted = cursor.state.properties.get(COMPACTED_LEDGER)
     return ledgers + ([compacted] if compacted is not None else [])
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from store.given import parse_integer
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, LATEST_MS, ReadEntries, ScanOptions
 from store.scan.slices import Cut, FileRange, plan_slices
@@ -183,8 +184,11 @@ def _is_set(text: str) -> bool:
 
 def _milliseconds(text: str | None) -> int | None:
     """Return a time as every command takes it (``2026-11-21``, ``@1795253000``), or epoch milliseconds, in ms."""
-    if text is None or text.strip().lstrip("-").isdigit():
-        return None if text is None else int(text)
+    if text is None:
+        return None
+    number = parse_integer(text.strip().removeprefix("-"))
+    if number is not None:
+        return -number if text.strip().startswith("-") else number
     return parse_time(text, now_ms=int(time.time() * 1000), tz=UTC)
 
 

@@ -1,0 +1,82 @@
+"""Numbers of the command line: bounded where they are read, so that nothing behind has to ask whether 64 bits hold one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from store.names import LONG_MAX
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[object]
+else:
+    _ParamType = click.ParamType  # older releases of click cannot be subscripted
+
+_SHOWN = 40
+
+
+class WholeNumber(_ParamType):
+    """A whole number from LOW to HIGH in ASCII digits; Python itself also takes ``1_000``, ``٣`` and any length."""
+
+    name = "integer"
+
+    def __init__(self, low: int = -LONG_MAX, high: int = LONG_MAX) -> None:
+        self._low = low
+        self._high = high
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        if not isinstance(value, str):
+            return value
+        digits = value[1:] if value[:1] in ("-", "+") else value
+        if not digits.isascii() or not digits.isdigit():
+            self.fail(f"{value[:_SHOWN]!r} is not a valid integer.", param, ctx)
+        digits = digits.lstrip("0") or "0"
+        number = int(digits) if len(digits) <= len(str(LONG_MAX)) else LONG_MAX + 1
+        number = -number if value.startswith("-") else number
+        if not self._low <= number <= self._high:
+            shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+            self.fail(f"{shown} is not in the range {self._range()}.", param, ctx)
+        return number
+
+    def _range(self) -> str:
+        if self._high == LONG_MAX:
+            return "of 64 bits" if self._low == -LONG_MAX else f"x>={self._low} of 64 bits"
+        return f"{self._low}<=x<={self._high}"
+
+
+class Number(_ParamType):
+    """A number that is one, neither infinite nor NaN, from LOW to HIGH."""
+
+    name = "float"
+
+    def __init__(self, low: float = -math.inf, high: float = math.inf) -> None:
+        self._low = low
+        self._high = high
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            number = float(value)
+        except ValueError:
+            self._refuse(value, param, ctx)
+        if not math.isfinite(number):
+            self._refuse(value, param, ctx)
+        if not self._low <= number <= self._high:
+            self.fail(f"{number:g} is not in the range {self._low:g}<=x<={self._high:g}.", param, ctx)
+        return number
+
+    def _refuse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:
+        self.fail(f"{value[:_SHOWN]!r} is not a valid float.", param, ctx)
+
+
+def whole(low: int = 0, high: int = LONG_MAX) -> WholeNumber:
+    """Return the type of whole numbers from LOW to HIGH."""
+    return WholeNumber(low, high)
+
+
+INTEGER = WholeNumber()
+NUMBER = Number()
+SHARE = Number(0, 1)
