@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused
+from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, Refused, StoreBusy
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -100,6 +100,8 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
         ) from error
     if error.errno in _EXISTS:
         raise AlreadyExists(f"{path} exists already", hint="name a path that does not exist", **facts) from error
+    if error.errno == errno.ENAMETOOLONG:
+        raise Refused(f"cannot write {path}: {reason}", hint="name a shorter one", **facts) from error
     if error.errno in {errno.ENOENT, errno.ENOTDIR}:
         raise NotFound(f"cannot write {path}: {reason}", hint="create its directory first", **facts) from error
     raise error
@@ -167,6 +169,29 @@ def create_file(
         raise
 
 
+def replace_like(path: Path, data: bytes, beside: str) -> None:
+    """Replace the file PATH with DATA, durably; owner, group and mode stay. Until then DATA is in the file BESIDE, of the same directory.
+
+    A fixed name, so that what a process leaves that is killed is replaced by the next.
+    """
+    temporary = path.with_name(beside)
+    remove_file(temporary)
+    with create_file(temporary, like=path.stat()) as file:
+        file.write(data)
+    rename(temporary, path)
+
+
+def check_may_write_for(path: Path) -> None:
+    """Raise Refused unless this process may give what it writes beside PATH the owner and group of PATH."""
+    like = path.stat()
+    if os.geteuid() and (like.st_uid != os.geteuid() or like.st_gid not in {os.getegid(), *os.getgroups()}):
+        raise Refused(
+            f"{path} belongs to user {like.st_uid}, group {like.st_gid}: user {os.geteuid()} cannot write files that stay theirs",
+            hint="run the command as that user, or as root, who gives them what it writes",
+            path=str(path),
+        )
+
+
 def keep_owner(descriptor: int, like: os.stat_result) -> None:
     """Give the open file the owner, group and mode of LIKE; raises OSError where the operating system does not let us."""
     os.fchown(descriptor, like.st_uid, like.st_gid)
@@ -187,6 +212,40 @@ def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_
         raise_write_error(error, path)
 
 
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Hand out a directory beside PATH that gets PATH's name when the block ends, and is gone when the block raises.
+
+    What a killed process left there is removed. Raises StoreBusy when another process is at it, AlreadyExists when PATH exists then.
+    """
+    unfinished = path.with_name(f".{path.name}.pulsar-admin")
+    create_directory(unfinished, exist_ok=True)
+    descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _lock_directory(descriptor, unfinished)
+        remove_tree(unfinished / "files")
+        try:
+            yield unfinished / "files"
+            if path.exists():
+                raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
+            rename(unfinished / "files", path)
+        finally:
+            remove_tree(unfinished)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_directory(descriptor: int, path: Path) -> None:
+    """Lock the open directory, which is at PATH unless another process has removed it meanwhile."""
+    import fcntl
+
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return
+    raise StoreBusy(f"another process is writing below {path}", hint="wait for it, or name another directory")
+
+
 def rename(source: Path, target: Path) -> None:
     """Move SOURCE onto TARGET atomically and durably (same file system)."""
     try:
@@ -198,11 +257,11 @@ def rename(source: Path, target: Path) -> None:
         raise_write_error(error, target)
 
 
-def copy_file(source: Path, target: Path, *, like: os.stat_result | None = None) -> None:
-    """Copy SOURCE to the new file TARGET, durably, with its mode; holes of a sparse file stay holes. LIKE: as of ``create_file``."""
+def copy_file(source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None) -> None:
+    """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``."""
     with (
         _open_to_copy(source) as reader,
-        create_file(target, mode=_mode_of_copy(reader.fileno()), like=like) as writer,
+        create_file(target, mode=_mode_of_copy(reader.fileno()), durable=durable, like=like) as writer,
     ):
         while chunk := reader.read(1 << 20):
             if chunk.count(0) == len(chunk):

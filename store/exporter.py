@@ -8,23 +8,24 @@ toolkit wrote go into the bookie first (``store.ledgerexport``), their metadata 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from store.annotate import annotated_value
-from store.atomic import check_copyable, copy_tree, remove_tree, rename
+from store.atomic import check_copyable, check_may_write_for, copy_tree, new_directory
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
 from store.counted import counted
 from store.entrylogs import EntryFiles
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
-from store.ledgerexport import LedgerExport, apply_ledger_export, plan_ledger_export
+from store.ledgerexport import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
 from store.ledgerids import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
 from store.meta import Store, Txn
 from store.plans.base import append_change
-from store.sources.layout import is_rocksdb, read_standalone_layout
-from store.sources.rocksdb import apply_changes, apply_values, check_unlocked, damaged_in_place, open_for_reading
+from store.sources.layout import StandaloneLayout, is_rocksdb, read_standalone_layout
+from store.sources.rocksdb import apply_changes, check_unlocked, damaged_in_place, lock_database, open_for_reading
 from store.topics import iter_topics
 from store.tree import Node, decode_node, encode_node, read_node, tree_key
 
@@ -51,9 +52,10 @@ class ExportPlan:
     source: Path
     target: Path
     in_place: bool
-    nodes: tuple[ChangedNode, ...]
+    nodes: tuple[ChangedNode, ...] = ()
     ledgers: LedgerExport = field(default_factory=LedgerExport)
     problems: tuple[str, ...] = ()  # of the source's metadata; what can be read of it is in the target
+    annotate_ms: int | None = None
 
     @property
     def loses(self) -> str:
@@ -97,7 +99,7 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
 
 
 def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int | None = None) -> ExportPlan:
-    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan before anything is written.
+    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused before anything is written.
 
     With ANNOTATE_MS (now) the copy's ledgers get the publish times of PIP-345 as properties; the store does not.
     """
@@ -110,34 +112,55 @@ def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int 
             f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
         )
     source = Path(store.info.sources[0]["path"])
-    if not in_place and (target.exists() or target.is_symlink()):
+    if not in_place:
+        _check_copy(source, target)
+    metadata = read_standalone_layout(target if in_place else source).metadata
+    if not is_rocksdb(metadata):
+        raise Unsupported(
+            f"{metadata} is ZooKeeper's: this toolkit writes RocksDB metadata only",
+            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
+            path=str(metadata),
+        )
+    check_unlocked(metadata)
+    return _plan(store, ExportPlan(source, target, in_place, annotate_ms=annotate_ms))
+
+
+def _check_copy(source: Path, target: Path) -> None:
+    if target.exists() or target.is_symlink():
         raise AlreadyExists(
             f"{target} exists",
             hint="name a new directory, or write the changes into this one with --in-place",
             path=str(target),
         )
-    if not in_place:
-        check_copyable(source)
-    layout = read_standalone_layout(target if in_place else source)
-    directory = layout.metadata
-    if not is_rocksdb(directory):
-        raise Unsupported(
-            f"{directory} is ZooKeeper's: this toolkit writes RocksDB metadata only",
-            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
-            path=str(directory),
+    if target.resolve().is_relative_to(source.resolve()):
+        raise Refused(
+            f"{target} lies inside {source}, which would be copied into itself", hint="name a directory elsewhere"
         )
-    check_unlocked(directory)
+    check_copyable(source)
+
+
+def _plan(store: Store, request: ExportPlan) -> ExportPlan:
+    """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
+    layout = read_standalone_layout(request.target if request.in_place else request.source)
     with store.read() as txn:
         nodes = tuple(iter_changed_nodes(txn))
-        if annotate_ms is not None:
-            nodes = _annotated(txn, nodes, annotate_ms)
-        problems = _check_unmoved(directory, nodes)
-        if problems and in_place:
-            raise damaged_in_place(problems)
+        if request.annotate_ms is not None:
+            nodes = _annotated(txn, nodes, request.annotate_ms)
+        problems = _check_unmoved(layout.metadata, nodes)
+        if problems and not request.in_place:
+            _check_whole(txn, layout.metadata)
+        created = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
+        ledgers = plan_ledger_export(txn, layout, created, problems)
+    if request.in_place:
         if problems:
-            _check_whole(txn, directory)
-        ledgers = plan_ledger_export(txn, layout, [ledger_id for node in nodes for ledger_id in _new_ledger(node)])
-    return ExportPlan(source, target, in_place, nodes, ledgers, tuple(problems))
+            raise damaged_in_place(problems)
+        for database in _databases(ledgers, layout) if nodes else ():
+            check_may_write_for(database / "CURRENT")
+    return replace(request, nodes=nodes, ledgers=ledgers, problems=tuple(problems))
+
+
+def _databases(ledgers: LedgerExport, layout: StandaloneLayout) -> list[Path]:
+    return [layout.metadata, *databases_of(ledgers, layout.root)]
 
 
 def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], now_ms: int) -> tuple[ChangedNode, ...]:
@@ -216,32 +239,47 @@ def _version_text(state: tuple[int, bytes] | None) -> str:
 
 
 def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
-    """Write PLAN: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report."""
+    """Write PLAN: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report.
+
+    Raises StalePlan when the store or the target moved since, SourceBusy when a process opened the target.
+    """
     if plan.in_place:
-        _apply_to(store, plan, plan.target)
-        store.write(lambda txn: _record(txn, plan, now_ms))
+        layout = read_standalone_layout(plan.target)
+        with ExitStack() as locks:
+            for database in _databases(plan.ledgers, layout) if plan.nodes else ():
+                locks.enter_context(lock_database(database))
+            _check_current(store, plan)
+            _apply_to(store, plan, plan.target)
+            store.write(lambda txn: _record(txn, plan, now_ms))
         return plan.report(dry_run=False)
-    unfinished = plan.target.with_name(plan.target.name + ".unfinished")
-    remove_tree(unfinished)
-    copy_tree(plan.source, unfinished)
-    _apply_to(store, plan, unfinished)
-    rename(unfinished, plan.target)
+    _check_current(store, plan)
+    with new_directory(plan.target) as unfinished:
+        copy_tree(plan.source, unfinished)
+        check_unlocked(read_standalone_layout(plan.source).metadata)  # nobody may have written while it was copied
+        _apply_to(store, plan, unfinished)
     return plan.report(dry_run=False)
 
 
+def _check_current(store: Store, plan: ExportPlan) -> None:
+    if _plan(store, plan) != plan:
+        raise StalePlan(
+            f"{store.path} or {plan.target if plan.in_place else plan.source} changed since the export was planned",
+            hint="run the command again",
+        )
+
+
 def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
+    source = None if plan.in_place else plan.source
     if plan.ledgers.ledgers:
         with store.read() as txn, EntryFiles(store, txn) as files:
-            apply_ledger_export(files, txn, plan.ledgers, root)
+            apply_ledger_export(files, txn, plan.ledgers, root, source)
     values = {node.path.encode(): _new_value(node) for node in plan.nodes}
     if plan.ledgers.sequence is not None:
         values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)
-    metadata = read_standalone_layout(root).metadata
-    if plan.in_place and values:
-        apply_values(metadata, values)
-    elif values or plan.problems:
-        rows = sorted(values.items())
-        apply_changes(metadata, lambda: rows, read_standalone_layout(plan.source).metadata)
+    rows = sorted(values.items())
+    if rows or plan.problems:
+        original = None if source is None else read_standalone_layout(source).metadata
+        apply_changes(read_standalone_layout(root).metadata, lambda: rows, original)
 
 
 def _new_stat(node: ChangedNode) -> NodeStat:

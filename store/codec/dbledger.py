@@ -91,6 +91,11 @@ def decode_location_row(key: bytes, value: bytes, where: str) -> LocationRow:
     return LocationRow(ledger_id, entry_id, log_id, pos)
 
 
+def ledger_key(ledger_id: int) -> bytes:
+    """Return what the keys of all rows of a ledger begin with, in both databases."""
+    return _LONG.pack(ledger_id)
+
+
 def encode_location_row(row: LocationRow) -> tuple[bytes, bytes]:
     """Return key and value of ROW."""
     return _PAIR.pack(row.ledger_id, row.entry_id), _LONG.pack(encode_location(row.log_id, row.pos))

@@ -27,13 +27,13 @@ from typing import Any
 
 from store.atomic import (
     copy_file,
-    create_file,
     keep_owner,
     open_lock_file,
     open_regular,
     raise_write_error,
     remove_file,
     rename,
+    replace_like,
 )
 from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
 from store.sources.rocksopen import (
@@ -136,10 +136,11 @@ def read_values(directory: Path, keys: list[bytes]) -> dict[bytes, bytes]:
         return {key: value for key, value in items if key in wanted}
 
 
-def read_range(directory: Path, first: bytes, end: bytes, problems: list[str]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the pairs of the RocksDB in DIRECTORY from key FIRST up to END, which is left out."""
+@contextmanager
+def open_ranges(directory: Path, problems: list[str]) -> Iterator[Callable[[bytes, bytes], Pairs]]:
+    """Open the RocksDB in DIRECTORY and hand out a function that gives the pairs from a key up to another, which is left out."""
     with open_links(directory, problems) as database:
-        yield from takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
+        yield lambda first, end: takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
 
 
 def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:
@@ -241,23 +242,19 @@ def _switched(work: Path, directory: Path) -> Iterator[None]:
             remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
             placed.append(directory / file.name)
             copy_file(file, directory / file.name, like=like)
-        _name_state(current, (work / "CURRENT").read_bytes(), like)
+        _name_state(current, (work / "CURRENT").read_bytes())
         yield
     except BaseException:
         if current.read_bytes() != before:
-            _name_state(current, before, like)
+            _name_state(current, before)
         for file in placed:
             remove_file(file)
         raise
 
 
-def _name_state(current: Path, text: bytes, like: os.stat_result) -> None:
+def _name_state(current: Path, text: bytes) -> None:
     """Replace CURRENT; the file beside it has the name that RocksDB gives it, and removes when it finds it."""
-    beside = current.with_name(f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
-    remove_file(beside)
-    with create_file(beside, like=like) as file:
-        file.write(text)
-    rename(beside, current)
+    replace_like(current, text, f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
 
 
 def create_database(directory: Path, rows: Iterable[tuple[bytes, bytes]], log: Path | None = None) -> None:

@@ -79,7 +79,7 @@ def link_files(directory: Path, links: Path, problems: list[str], tables: frozen
         elif tables is None:
             link_by_name(file.resolve(), links / file.name)
         elif file.suffix != ".sst":
-            copy_file(file, links / file.name)
+            copy_file(file, links / file.name, durable=False)
         elif file.name in tables:
             link_by_name(file.resolve(), links / file.name)
     for file in _replayed(links, list(damaged), directory):

@@ -190,7 +190,7 @@ def test_what_the_disk_did_not_keep_is_taken_back(tmp_path: Path, monkeypatch: p
     source = scratch_copy("small", "clean", tmp_path) / "metadata"
     before, files = rows_of(source), {file.name: file.read_bytes() for file in source.iterdir()}
 
-    def copy_and_damage(file: Path, target: Path, like: os.stat_result) -> None:
+    def copy_and_damage(file: Path, target: Path, *, like: os.stat_result) -> None:
         copy_file(file, target, like=like)
         if target.suffix == ".sst":
             flip(target, 100)

@@ -1,0 +1,232 @@
+"""``store export standalone``: what it copies, to whom what it writes belongs, who else may be there, and stopping behind each part."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store import exporter
+from store.sources.rocksdb import apply_values, locked_by, open_for_reading
+from tests.conftest import Cli
+from tests.test_disk import assert_full, run_limited
+from tests.worlds import assert_unchanged, scratch_copy
+
+SKIP = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "2")
+OWNER, GROUP = 12_345, 12_346
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return scratch_copy("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def store(source: Path, tmp_path: Path, cli: Cli) -> Path:
+    """A store of ``source`` with one change."""
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", source).exit_code == 0
+    assert cli("--store", path, *SKIP).exit_code == 0
+    return path
+
+
+def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:
+    return ("--store", store, "store", "export", "standalone", target, "--yes", "-o", "json", *options)
+
+
+def rows_of(database: Path) -> dict[bytes, bytes]:
+    with open_for_reading(database) as pairs:
+        return dict(pairs)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("points_at", ["..", "/etc", "/etc/hostname", "nowhere"])
+def test_links_are_not_followed(points_at: str, source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
+    (source / "bookkeeper" / "link").symlink_to(points_at)
+    with assert_unchanged(source):
+        for options in ((), ("--dry-run",)):
+            answer = cli(*export(store, tmp_path / "out", *options))
+            assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+            assert "bookkeeper/link is a symbolic link" in answer.error["message"]
+    assert not [file for file in tmp_path.iterdir() if "out" in file.name]
+    assert cli(*export(store, source, "--in-place")).exit_code == 0
+
+
+def test_no_copy_into_itself(source: Path, store: Path, cli: Cli) -> None:
+    answer = cli(*export(store, source / "out"))
+    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    assert not (source / "out").exists()
+
+
+# -- owners and modes -------------------------------------------------------------------------------------------------
+
+
+def _modes(root: Path) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for path in [root, *root.rglob("*")]:
+        status = path.stat()
+        found[str(path.relative_to(root))] = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    return found
+
+
+def _own(root: Path) -> None:
+    """Give all to a user of its own where we may, and let nobody else read it."""
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o750 if path.is_dir() else 0o640)
+        if not os.geteuid():
+            os.chown(path, OWNER, GROUP)
+
+
+def test_a_copy_has_owners_and_modes(source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
+    _own(source)
+    assert cli(*export(store, tmp_path / "out")).exit_code == 0
+    before, after = _modes(source), _modes(tmp_path / "out")
+    assert {name: after[name] for name in before} == before
+    assert {after[name] for name in after.keys() - before.keys()} == {before["metadata/CURRENT"]}
+
+
+def test_in_place_owners_and_modes_stay(source: Path, store: Path, cli: Cli) -> None:
+    topic = "acme/orders/compacted"
+    assert cli("--store", store, "compaction", "run", topic, "--format", "legacy", "--from-start").exit_code == 0
+    _own(source)
+    before = _modes(source)
+    assert len(cli(*export(store, source, "--in-place")).json["ledgers"]) == 1
+    after = _modes(source)
+    assert {name: after[name] for name in after.keys() & before.keys()} == before
+    assert len(after.keys() - before.keys()) >= 1 + 3 * 2  # the entry log; table and MANIFEST of each database
+    assert {after[name] for name in after.keys() - before.keys()} == {before["metadata/CURRENT"]}
+
+
+def test_nobody_else_reads_a_copy_that_is_not_whole(
+    source: Path, store: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.chmod(0o755)
+    seen = []
+
+    def looking(root: Path, target: Path) -> None:
+        copy(root, target)
+        seen.append(stat.S_IMODE(target.parent.stat().st_mode))
+
+    copy = exporter.copy_tree
+    monkeypatch.setattr(exporter, "copy_tree", looking)
+    assert cli(*export(store, tmp_path / "out")).exit_code == 0
+    assert seen == [0o700]
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o755
+
+
+def test_files_of_another_user_are_left_to_him(
+    source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another user writes in place the broker could not open."""
+    monkeypatch.setattr(os, "geteuid", lambda: (source / "metadata" / "CURRENT").stat().st_uid + 1)
+    with assert_unchanged(source):
+        answer = cli(*export(store, source, "--in-place"))
+    assert (answer.exit_code, answer.error["code"]) == (3, "refused")
+    assert "root" in answer.error["hint"]
+
+
+# -- who else is there ------------------------------------------------------------------------------------------------
+
+
+def test_no_broker_starts_while_an_export_writes(
+    source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = []
+
+    def looking(*arguments: object) -> None:
+        held.append(_lock_in_a_child(source / "metadata" / "LOCK"))
+        write(*arguments)
+
+    write: Callable[..., None] = exporter.apply_changes
+    monkeypatch.setattr(exporter, "apply_changes", looking)
+    assert cli(*export(store, source, "--in-place")).exit_code == 0
+    assert held == [False]
+    assert _lock_in_a_child(source / "metadata" / "LOCK")
+    assert locked_by(source / "metadata") is None
+
+
+def _lock_in_a_child(path: Path) -> bool:
+    """Whether another process may take the lock as RocksDB does."""
+    child = os.fork()
+    if not child:
+        try:
+            with path.open("r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_target_that_moved_since_the_plan(
+    source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the question stands, anything may happen."""
+    node = b"/managed-ledgers/public/default/persistent/plain/half"
+    from commands.store import export as command
+
+    def moved(*arguments: object) -> object:
+        apply_values(source / "metadata", {node: None})
+        return apply(*arguments)
+
+    apply: Callable[..., object] = command.apply_export
+    monkeypatch.setattr(command, "apply_export", moved)
+    answer = cli(*export(store, source, "--in-place"))
+    assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
+    assert node not in rows_of(source / "metadata")
+
+
+def test_two_exports_into_one_directory(source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
+    """The second does not remove what the first writes; what a killed one left is removed."""
+    busy = tmp_path / ".out.pulsar-admin"
+    (busy / "files" / "metadata").mkdir(parents=True)
+    descriptor = os.open(busy, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    answer = cli(*export(store, tmp_path / "out"))
+    assert (answer.exit_code, answer.error["code"]) == (4, "store-busy")
+    assert (busy / "files" / "metadata").exists()
+    os.close(descriptor)
+    assert cli(*export(store, tmp_path / "out")).exit_code == 0
+    assert not busy.exists()
+
+
+# -- stopped, and full ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_stopped_export_wrote_is_finished(
+    source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target has the values, the store does not know: the same command goes on, and writes the same."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporter, "_record", stop)
+        assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+    written = rows_of(source / "metadata")
+    again = cli(*export(store, source, "--in-place"))
+    assert (again.exit_code, len(again.json["nodes"])) == (0, 1)
+    assert rows_of(source / "metadata") == written
+    assert cli(*export(store, source, "--in-place")).json["nodes"] == []
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 20_000, 100_000, 5_000_000])
+def test_a_full_disk(limit_bytes: int, source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
+    assert_full(run_limited(limit_bytes, "--store", store, "store", "export", "standalone", tmp_path / "out"))
+    assert not [file for file in tmp_path.iterdir() if "out" in file.name]
+    if limit_bytes < 100_000:
+        before = rows_of(source / "metadata")
+        command = ("--store", store, "store", "export", "standalone", source, "--in-place", "--yes")
+        assert_full(run_limited(limit_bytes, *command))
+        assert rows_of(source / "metadata") == before
+    assert cli(*export(store, source, "--in-place")).exit_code == 0
