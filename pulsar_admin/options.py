@@ -240,7 +240,7 @@ class Command(click.Command):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
         if wants_spark and "spark" not in self.uses:
-            raise click.UsageError("--spark: this command has no bulk work", ctx)
+            raise click.UsageError(f"--spark: this command has no bulk work{_reason(ctx.command_path)}", ctx)
         return super().invoke(ctx)
 
     def _check_plan(self, ctx: click.Context) -> None:
@@ -266,6 +266,14 @@ class Command(click.Command):
         if self.aliases:
             _write_text(formatter, "Also called", ", ".join(self.aliases))
         _write_text(formatter, "Global options", "--store, -o, --now … may stand here too: see `pulsar-admin --help`.")
+
+
+def _reason(command_path: str) -> str:
+    """Return why the command takes no --spark, as the table of commands says; empty for one that is not in it."""
+    from pulsar_admin.table import WITHOUT_SPARK
+
+    name = command_path.partition(" ")[2]
+    return next((f": {reason}" for reason, names in WITHOUT_SPARK.items() if name in names), "")
 
 
 def _write_lines(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pulsar_admin.table import WITHOUT_SPARK
+from store.entrylogs import EntryFiles
+from store.scan.local import LocalEngine
 from tests.conftest import Cli
+from tests.test_docs import COMMANDS
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
@@ -39,6 +44,20 @@ INDEX_ANSWERS = [
     ("topics", "analyze-backlog", "public/default/plain", "-s", "holes"),
     ("topics", "timeline", "public/default/plain", "--bucket", "365d", "-o", "table"),
 ]
+
+COMPARED_ELSEWHERE = {
+    "store import standalone": "test_engines.py::test_an_import_writes_the_same_bytes",
+    "store refresh": "test_commands.py::test_refresh_and_rebuild",
+    "logs dump": "../commands/test_logs.py::test_slices_say_what_one_scan_says",
+    "logs verify": "../commands/test_logs.py::test_slices_say_what_one_scan_says",
+    "compaction run": "test_compaction.py::test_commands_in_processes",
+    "compaction verify": "test_compaction.py::test_commands_in_processes",
+    "delayed build": "test_delayed.py::test_index_is_the_same",
+    "delayed histogram": "test_delayed.py::test_answers_are_the_same",
+    "delayed verify": "test_delayed.py::test_answers_are_the_same",
+    "nacks simulate": "test_nack_sweep.py::test_spark_gives_the_rows_of_this_process",
+}
+"""Commands that need no store, change one, or have their own tests of engines."""
 
 
 @pytest.fixture
@@ -91,8 +110,72 @@ def test_spark_answers_as_one_process(
 
 
 @pytest.mark.parametrize("words", NEEDS_A_SCAN, ids=" ".join)
-def test_processes_answer_as_one(cli: Cli, damaged_store: Path, words: tuple[str, ...]) -> None:
-    assert _answer(cli, damaged_store, words, "--jobs", "2") == _answer(cli, damaged_store, words)
+def test_processes_answer_as_one(
+    cli: Cli, demo_store: Path, damaged_store: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    asked: list[int] = []
+    run = LocalEngine.run
+
+    def watched(engine: LocalEngine, operation: Any, pieces: Any, finished: Any) -> Any:  # Any: as LocalEngine.run
+        asked.append(len(pieces))
+        return run(engine, operation, pieces, finished)
+
+    monkeypatch.setattr(LocalEngine, "run", watched)
+    stores = (demo_store, damaged_store)
+    answers = [_answer(cli, store, words) for store in stores]
+    assert not asked
+    assert [_answer(cli, store, words, "--jobs", "2") for store in stores] == answers
+    assert asked, "--jobs was accepted and ignored"
+
+
+def _command_of(words: tuple[str, ...]) -> str:
+    return next(name for name in (" ".join(words[:2]), words[0]) if name in COMMANDS)
+
+
+def test_every_command_runs_on_every_engine_or_says_why_not() -> None:
+    """What takes --spark is compared with one process; all others have a reason in the table of commands."""
+    reasons = [name for names in WITHOUT_SPARK.values() for name in names]
+    on_spark = {name for name, command in COMMANDS.items() if "spark" in command.uses}
+    assert len(reasons) == len(set(reasons))
+    assert on_spark.isdisjoint(reasons)
+    assert on_spark | set(reasons) == set(COMMANDS)
+    compared = {_command_of(words) for words in (*NEEDS_A_SCAN, *INDEX_ANSWERS)} | set(COMPARED_ELSEWHERE)
+    assert on_spark == compared
+    for place in COMPARED_ELSEWHERE.values():
+        module, name = place.split("::")
+        assert f"def {name}(" in (Path(__file__).parent / module).read_text()
+
+
+ENTRIES_MAX = 32
+SMALL_REASONS = [reason for reason in WITHOUT_SPARK if not {"copies", "other"} & set(reason.replace(",", "").split())]
+
+
+@pytest.mark.parametrize("reason", SMALL_REASONS)
+def test_what_takes_no_spark_reads_no_topic(
+    reason: str, cli: Cli, demo_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is true: the examples of these commands read few entries of the demo, many topics or not."""
+    reads: list[int] = []
+    read = EntryFiles.read
+
+    def counted(files: EntryFiles, file_id: int, offset: int, length: int) -> bytes:
+        reads.append(length)
+        return read(files, file_id, offset, length)
+
+    monkeypatch.setattr(EntryFiles, "read", counted)
+    monkeypatch.chdir(demo_copy)
+    for name in WITHOUT_SPARK[reason]:
+        for example in COMMANDS[name].details.examples:
+            reads.clear()
+            dry = ("--dry-run",) if COMMANDS[name].changes else ()
+            cli(*shlex.split(example.split(" > ")[0].split(" | ")[0])[1:], *dry)
+            assert len(reads) <= ENTRIES_MAX, example
+
+
+def test_spark_is_refused_with_the_reason(cli: Cli) -> None:
+    refused = cli("topics", "list", "public/default", "--spark")
+    assert refused.exit_code == 2
+    assert "it answers from metadata" in refused.stderr
 
 
 @pytest.mark.parametrize("words", INDEX_ANSWERS, ids=" ".join)
