@@ -62,9 +62,22 @@ def parse_definition(definition: bytes) -> Schema:
         schema = json.loads(definition)
         if isinstance(schema, dict):
             schema.pop("__fastavro_parsed", None)  # fastavro would believe it
-        return parse_schema(schema)
+        parsed = parse_schema(schema)
+        for part in _all_schemas(parsed):
+            if isinstance(part, dict):
+                _check_names(part)
     except (*_NO_DEFINITION, SchemaParseException) as error:
         raise EntryCorrupt(f"the AVRO definition of a schema: {type(error).__name__}: {error}") from error
+    return parsed
+
+
+def _check_names(schema: dict[str, Any]) -> None:  # Any: JSON
+    """Raise ValueError for names that are no text, which fastavro lets pass; a logical type that is none is left out."""
+    for named in (schema, *schema.get("fields", ())):
+        if not isinstance(named.get("name", ""), str):
+            raise ValueError(f"the name {named['name']!r} is no text")
+    if not isinstance(schema.get("logicalType", ""), str):
+        del schema["logicalType"]
 
 
 _NO_DEFINITION = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)

@@ -157,7 +157,7 @@ def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
 def _parquet_topic(file: Path) -> str:
     try:
         metadata = pq.read_schema(file).metadata or {}
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(str(file), str(error)) from error
     if b"topic" in metadata:
         try:
@@ -184,7 +184,7 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
                 count = min(rows, max(BATCH_BYTES // max(row_bytes, 1), 1))
                 batches = opened.iter_batches(count, row_groups=[index], columns=columns)
                 yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(str(file), str(error)) from error
 
 

@@ -94,7 +94,7 @@ class FileScan:
             self.next_offset = self.resume_offset = self.slice.start
             if self.next_offset == 0 and size:
                 self.next_offset = self._first_record(file, size)
-            elif self.slice.seek:
+            elif self.slice.seek and size:
                 self.next_offset = self._seek(file, size)
             self.first_offset = self.next_offset
             if self.next_offset <= size:
