@@ -100,7 +100,7 @@ def iter_logs(txn: Txn) -> Iterator[LogFile]:
 def _decode_log(key: bytes, row: bytes) -> LogFile:
     try:
         return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
-    except (ValueError, TypeError, struct.error) as error:
+    except (ValueError, TypeError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
             f"the catalogue row {key.hex()} is damaged: {error}", hint="import again into a new store"
         ) from error
@@ -143,7 +143,7 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
         try:
             found_id, offset = _DAMAGE_KEY.unpack(key)
             yield Damage(found_id, offset, *json.loads(bytes(row)))
-        except (ValueError, TypeError, struct.error) as error:
+        except (ValueError, TypeError, RecursionError, struct.error) as error:
             raise IndexCorrupt(
                 f"the damage row {key.hex()} is damaged: {error}", hint="pulsar-admin store index --rebuild"
             ) from error

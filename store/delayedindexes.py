@@ -163,7 +163,7 @@ def decode_index(row: bytes, topic: TopicName, subscription: str) -> Index:
                 for start, width, ledgers in fields["partitions"]
             ),
         )
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error) as error:
         raise IndexCorrupt(
             f"the delayed index of {topic} {subscription} is damaged: {error}",
             hint=f"make it again: pulsar-admin delayed build {shell_word(topic)} -s {shell_word(subscription)} --rebuild",

@@ -46,7 +46,7 @@ def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
     try:
         fields = json.loads(row)
         return OwnLedgers(int(fields["first"]), int(fields["next"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise IndexCorrupt(f"the row of own ledger ids is damaged: {error}") from error
 
 

@@ -39,7 +39,7 @@ def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
 def _decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
     try:
         return tuple(Owner(**fields) for fields in json.loads(row))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise IndexCorrupt(
             f"the owners row of ledger {ledger_id} is damaged: {error}",
             hint="pulsar-admin store index --rebuild",

@@ -42,7 +42,7 @@ def read_store_info(path: Path) -> StoreInfo:
         ) from error
     except OSError as error:
         raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise damaged_store(path, f"{file} is damaged: {error}") from error
     if info.format_version > FORMAT_VERSION:
         raise Unsupported(

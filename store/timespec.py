@@ -140,7 +140,7 @@ def parse_tz(text: str) -> tzinfo:
 
     try:
         return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:
         raise InvalidValue(
             f"unknown time zone {text!r}", hint="write an IANA name such as Europe/Berlin, UTC, or +02:00", value=text
         ) from error

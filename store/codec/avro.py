@@ -74,8 +74,10 @@ def parse_definition(definition: bytes) -> Schema:
 def _check_names(schema: dict[str, Any]) -> None:  # Any: JSON
     """Raise ValueError for names that are no text, which fastavro lets pass; a logical type that is none is left out."""
     for named in (schema, *schema.get("fields", ())):
-        if not isinstance(named.get("name", ""), str):
-            raise ValueError(f"the name {named['name']!r} is no text")
+        name = named.get("name", "")
+        if not isinstance(name, str):
+            raise ValueError(f"the name {name!r} is no text")
+        name.encode()  # half of a surrogate pair names nothing
     if not isinstance(schema.get("logicalType", ""), str):
         del schema["logicalType"]
 

@@ -114,7 +114,7 @@ def decode_rules(row: bytes, namespace: str) -> IndexRules:
                 hint="use the toolkit that wrote it",
             )
         check_rules(rules)
-    except (ValueError, KeyError, TypeError, OverflowError, InvalidValue) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, InvalidValue) as error:
         raise IndexCorrupt(
             f"the delayed policy of {namespace} is damaged: {error}",
             hint=f"set it again: pulsar-admin namespaces enable-delayed-message {shell_word(namespace)}",

@@ -25,7 +25,7 @@ def parse_text(kind: type[MessageT], text: bytes, where: str) -> MessageT:
             # The library only warns of an escape that text format does not have; Java refuses it.
             warnings.simplefilter("error", DeprecationWarning)
             message = text_format.Parse(text.decode("utf-8"), kind(), allow_unknown_field=True)
-    except (text_format.ParseError, ValueError, DeprecationWarning) as cause:
+    except (text_format.ParseError, ValueError, RecursionError, DeprecationWarning) as cause:
         raise MetadataCorrupt(
             f"{where}: no {kind.DESCRIPTOR.name}: {cause}", where=where, expected=kind.DESCRIPTOR.name
         ) from cause

@@ -50,17 +50,16 @@ class ValueSchema:
     def key_and_value(self) -> tuple[ValueSchema, ValueSchema]:
         """The two schemas of a KEY_VALUE (``KeyValueSchemaInfo``); raises EntryCorrupt."""
         try:
-            definitions = split_pair(self.definition)
+            key, value = (
+                ValueSchema(
+                    self.properties.get(f"{part}.schema.type", "BYTES"),
+                    definition or b"",
+                    dict(json.loads(self.properties.get(f"{part}.schema.properties") or "{}")),
+                )
+                for part, definition in zip(("key", "value"), split_pair(self.definition), strict=True)
+            )
         except DECODE_ERRORS as error:
             raise EntryCorrupt(f"the definition of a KEY_VALUE schema: {error}") from error
-        key, value = (
-            ValueSchema(
-                self.properties.get(f"{part}.schema.type", "BYTES"),
-                definition or b"",
-                json.loads(self.properties.get(f"{part}.schema.properties") or "{}"),
-            )
-            for part, definition in zip(("key", "value"), definitions, strict=True)
-        )
         return key, value
 
 

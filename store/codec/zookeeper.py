@@ -297,7 +297,8 @@ def _decode_transaction(body: memoryview, where: str) -> Transaction:
     return Transaction(zxid, time_ms, tuple(_changes(reader, kind, where)))
 
 
-def _changes(reader: Reader, kind: int, where: str) -> Iterator[Put | Delete]:
+def _changes(reader: Reader, kind: int, where: str, *, inner: bool = False) -> Iterator[Put | Delete]:
+    """Yield what a transaction of KIND changes; INNER: it is a part of another, where ZooKeeper takes no further MULTI."""
     if kind in _CREATES:
         path, data = _text(reader, where), _buffer(reader, where)
         _skip_acls(reader, where)
@@ -307,12 +308,12 @@ def _changes(reader: Reader, kind: int, where: str) -> Iterator[Put | Delete]:
         yield Delete(_text(reader, where))
     elif kind in _SETS:
         yield Put(_text(reader, where), _buffer(reader, where), reader.i32())
-    elif kind == MULTI:
+    elif kind == MULTI and not inner:
         parts = [(reader.i32(), _buffer(reader, where)) for _ in range(_count(reader, where))]
         if any(part == ERROR for part, _ in parts):
             return
         for part, raw in parts:
-            yield from _changes(Reader(raw, where, MetadataCorrupt), part, where)
+            yield from _changes(Reader(raw, where, MetadataCorrupt), part, where, inner=True)
 
 
 def _check_header(reader: Reader, magic: bytes, where: str) -> None:

@@ -295,7 +295,7 @@ def _decode_change(key: bytes, row: bytes) -> Change:
             tuple(step_of(step) for step in fields["steps"]),
             fields["undoes"],
         )
-    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error, zlib.error) as error:
         raise IndexCorrupt(
             f"the audit record {key.hex()} is damaged: {error}",
             hint="undo of that change is lost; the others still work",

@@ -261,6 +261,14 @@ def _from_texts(found: Seeds) -> None:
         bytes([kind, 4]) + join(b"{}", bytes(range(size))) for kind in range(20) for size in (1, 4, 8, 12, 16)
     ]
     found["value"] += [b"\x00\x00" + join(b"", b'{"a":[1,2.5,null,"x",1e400]}'), b"\x01\x00" + join(definition, value)]
+    for database in ("logs", "changes", "owners", "damage"):
+        with open_store(imported("small", "mutated")) as store, store.read() as txn:
+            found["store-rows"] += [join(key, bytes(row)) for key, row in txn.items(database)][:20]
+    info = {"formatVersion": 1, "created": 5, "state": "ready", "sources": [{}]}
+    change = {"time": 5, "command": "c", "reports": [{}], "steps": [["tree", "YQ==", None, "YQ=="]], "undoes": None}
+    delayed = {"format": 1, "granularity": 300000, "tick": 1000, "cursor": [1, 2], "built": 5, "covered": [[1, 0, 4]]}
+    delayed["partitions"] = [[0, 300000, [[1, 2, 3]]]]
+    found["store-rows"] += [join(bytes(8), json.dumps(row).encode()) for row in (info, change, delayed)]
     found["delayed-policy"] += [b'{"format": 1, "granularity": 300000, "tick": 1000}', b"500ms", b"3d"]
     plan = {"planFormat": 1, "command": "topics x", "transaction": 7, "steps": [["tree", "YQ==", None, "YQ=="]]}
     plan |= {
@@ -338,7 +346,8 @@ def _from_texts(found: Seeds) -> None:
         b"3\na:1\nj\n1\td\n",
     ]
     found["prototext"].append(
-        b'quorumSize: 1\nensembleSize: 1\nlength: 5\nlastEntryId: 4\nstate: CLOSED\nsegment {\n ensembleMember: "a:1"\n firstEntryId: 0\n}\n'
+        b"quorumSize: 1\nensembleSize: 1\nlength: 5\nlastEntryId: 4\nstate: CLOSED\n"
+        b'segment {\n ensembleMember: "a:1"\n firstEntryId: 0\n}\n'
         b'digestType: CRC32C\npassword: "x\\001"\n'
     )
     found["ledger-metadata"] += [

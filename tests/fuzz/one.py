@@ -14,6 +14,7 @@ from typing import Any
 _MOST_BYTES = 8192
 _INSTRUMENTED = [
     "store.codec",
+    "store.plans.files",
     "store.plans.base",
     "store.dump.source",
     "store.sources.zookeeper",

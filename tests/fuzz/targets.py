@@ -9,6 +9,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,7 +22,7 @@ import numpy as np
 from commands.topics.moving import read_lines
 from commands.topics.resets_file import iter_reset_rows
 from pulsar_admin.config import build_settings
-from store import names, timespec
+from store import catalog, delayedindexes, names, owners, storeinfo, timespec
 from store.codec import (
     batch,
     bookie,
@@ -57,7 +58,8 @@ from store.codec import (
 from store.codec.digest import DigestType
 from store.dump.source import Source
 from store.errors import StoreError
-from store.plans.base import load_plan
+from store.plans import base as plans
+from store.plans.files import load_plan
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from store.scan import files, kernel
 from store.scan.entries import EntryBatch
@@ -292,6 +294,18 @@ def _tree_row(data: bytes) -> object:
     return decode_node(*split(data))
 
 
+def _store_rows(data: bytes) -> None:
+    """Rows of the store's own databases, which are JSON."""
+    key, row = split(data)
+    topic = names.parse_topic("a/b/c")
+    each(*(partial(function, key, row) for function in (catalog._decode_log, plans._decode_change)))
+    packed = zlib.compress(row)
+    each(partial(plans._decode_change, bytes(8), packed), partial(delayedindexes.decode_index, packed, topic, "s"))
+    each(lambda: delayedindexes.decode_index(row, topic, "s"), lambda: owners._decode_owners(1, row))
+    (_folder() / "store.json").write_bytes(row)
+    each(lambda: storeinfo.read_store_info(_folder()))
+
+
 def _json_policies(data: bytes) -> None:
     found = policies.decode_json_object(data, "x")
     each(lambda: policies.decode_policies(data, "x"), lambda: policies.decode_partitioned_topic(data, "x"))
@@ -442,6 +456,7 @@ TARGETS: dict[str, Target] = {
     ),
     "schema": Target(_schema, protobuf),
     "settings": Target(_settings),
+    "store-rows": Target(_store_rows, two(any_bytes, json_text)),
     "texts": Target(_texts),
     "tree-row": Target(_tree_row, two(any_bytes, any_bytes)),
     "value": Target(_value, headed(2, two(json_text, any_bytes))),
