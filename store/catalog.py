@@ -48,6 +48,7 @@ class LogFile:
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``next_offset``
     tail_problems: int = 0
     unfinished: bool = False  # a scan was stopped: it goes on at ``next_offset``
+    stranger: str = ""  # why its bookie is not proven to be of the metadata's cluster
 
     def locate(self, store_path: Path) -> Path:
         """Return where the file lies now."""
@@ -147,6 +148,15 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
             raise IndexCorrupt(
                 f"the damage row {key.hex()} is damaged: {error}", hint="pulsar-admin store index --rebuild"
             ) from error
+
+
+DIFFERS = "differs from the copy in "
+"""Begins the reason of damage that is no bad record, but another one than the copy of the same entry which the index names."""
+
+
+def iter_differing(txn: Txn) -> Iterator[Damage]:
+    """Yield the records that were passed over for a copy of the same entry with other bytes; at most DAMAGE_MAX a file are kept."""
+    return (damage for damage in iter_damage(txn) if damage.reason.startswith(DIFFERS))
 
 
 def clear_damage(txn: Txn, file_id: int, start: int = 0) -> None:

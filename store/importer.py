@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -23,6 +23,7 @@ from store.catalog import (
     clear_damage,
     delete_log,
     file_fingerprint,
+    iter_differing,
     iter_logs,
     next_file_id,
     put_damage,
@@ -37,6 +38,7 @@ from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.locks import writer_lock
 from store.meta import Store, Txn, create_store, open_store
 from store.references import index_owners
+from store.sources.bookies import Stranger, files_of, find_strangers
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
@@ -74,6 +76,8 @@ class ImportResult:
     entries: int = 0
     problems: int = 0
     undecodable_values: int = 0
+    differing_copies: int = 0
+    strangers: list[str] = field(default_factory=list)
     seconds: float = 0.0
     checksums: bool = True
     source_in_use_by: int | None = None
@@ -142,7 +146,7 @@ def import_standalone(
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, (result, advance))
         store.write(lambda txn: index_owners(store, txn))
-        store.update_info(state="ready", sources=(source,))
+        store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
     for text in result.warnings[result.source_in_use_by is not None :]:
         warn(text)
     result.seconds = time.monotonic() - started
@@ -250,16 +254,6 @@ def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
-def files_of(layout: StandaloneLayout) -> Iterator[tuple[str, int, Path]]:
-    """Yield (kind, number, path): the entry logs in write order, then the journals."""
-    for bookie in layout.bookies:
-        for number, file in bookie.logs:
-            yield "entry-log", number, file
-    for bookie in layout.bookies:
-        for number, file in bookie.journals:
-            yield "journal", number, file
-
-
 def _import_files(
     store: Store, layout: StandaloneLayout, options: ImportOptions, report: tuple[ImportResult, Advance]
 ) -> None:
@@ -267,15 +261,22 @@ def _import_files(
     with store.read() as txn:
         digests = ledger_digests(txn)
         known = {log.origin: log for log in iter_logs(txn)}
-    files = [file for file in files_of(layout) if str(file[2].resolve()) not in known]
+        strangers = find_strangers(txn, layout)
+    result.strangers = [stranger.text for stranger in strangers]
+    result.warnings += result.strangers
+    files = [file for file in files_of(layout, strangers) if str(file[2].resolve()) not in known]
     stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
-    index_files(store, chain(stopped, catalogue_new(store, files, options.mode)), how)
+    index_files(store, chain(stopped, catalogue_new(store, files, options.mode, strangers)), how)
     with store.read() as txn:
         for log in iter_logs(txn):
             result.add(log)
         result.entries = count_entries(txn)
+        result.differing_copies = sum(1 for _ in iter_differing(txn))
+    if result.differing_copies:
+        text = counted(result.differing_copies, "entry has", "entries have")
+        result.warnings.append(f"{text} copies that differ: see them with: pulsar-admin store check")
 
 
 def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
@@ -308,7 +309,9 @@ def count_entries(txn: Txn) -> int:
     return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
 
 
-def catalogue_new(store: Store, files: Sequence[NewFile], mode: str) -> Iterator[LogFile]:
+def catalogue_new(
+    store: Store, files: Sequence[NewFile], mode: str, strangers: Sequence[Stranger] = ()
+) -> Iterator[LogFile]:
     """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
 
     They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
@@ -317,13 +320,14 @@ def catalogue_new(store: Store, files: Sequence[NewFile], mode: str) -> Iterator
     with store.read() as txn:
         first_id = next_file_id(txn)
     numbered = list(enumerate(files, first_id))
+    reasons = {stranger.directory: stranger.reason for stranger in strangers}
     if mode == "referenced":
-        logs = [_new_row(store, file_id, file, mode) for file_id, file in numbered]
+        logs = [_new_row(store, file_id, file, mode, reasons) for file_id, file in numbered]
         store.write(lambda txn: _put_rows(txn, logs))
         yield from logs
         return
     for file_id, file in numbered:
-        log = _new_row(store, file_id, file, mode)
+        log = _new_row(store, file_id, file, mode, reasons)
         store.write(partial(_put_rows, logs=[log]))
         yield log
 
@@ -333,7 +337,7 @@ def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
         put_log(txn, log)
 
 
-def _new_row(store: Store, file_id: int, file: NewFile, mode: str) -> LogFile:
+def _new_row(store: Store, file_id: int, file: NewFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
     kind, number, path = file
     status = path.stat()
     return LogFile(
@@ -352,6 +356,7 @@ def _new_row(store: Store, file_id: int, file: NewFile, mode: str) -> LogFile:
         torn=False,
         sealed=kind == "entry-log" and is_sealed(path),
         unfinished=True,
+        stranger=strangers.get(path.parent, ""),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from store.catalog import iter_logs
+from store.catalog import DIFFERS, Damage, iter_logs
 from store.codec.index import (
     BLOCK_BITS,
     BLOCK_ENTRIES,
@@ -31,6 +31,7 @@ from store.codec.index import (
     encode_times,
     ledger_key,
 )
+from store.copies import Copies
 from store.meta import Txn
 from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 
@@ -45,10 +46,15 @@ class Indexer:
     Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's,
     that of the newest log and of the oldest journal, the last in a log and the first in a journal. Records with a bad digest
     are left out. Two records of an entry have the same payload, so the sums of those that came first stay.
+
+    With COPIES those of different bookies are compared. Where they differ, one of a bookie that is proven to be of the cluster wins
+    whatever its file, and ``differing`` names the other.
     """
 
-    def __init__(self, txn: Txn, journals: Collection[int] = ()) -> None:
+    def __init__(self, txn: Txn, journals: Collection[int] = (), copies: Copies | None = None) -> None:
         """JOURNALS: ids of files that are journals and not in the catalogue yet."""
+        self.differing: list[Damage] = []
+        self._copies = copies if copies is not None and copies.several else None
         self._txn = txn
         self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
         self._lacs: dict[int, int] = {}
@@ -64,13 +70,75 @@ class Indexer:
             key = block_key(run.ledger_id, run.block)
             part = _Part(runs, run, starts, file_id)
             before = self._txn.get("entries", key)
-            value = part.pack() if before is None else _merge(Block(key, before), before, part, self._journals)
+            value = part.pack() if before is None else self._merge(Block(key, before), before, part)
             if value is not None:
                 self._txn.put("entries", key, value)
 
     def finish(self) -> None:
         """Write the time rows of every ledger that got records."""
         index_ledger_times(self._txn, self._lacs)
+
+    def _merge(self, block: Block, value: bytes, part: _Part) -> bytes | None:
+        """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
+        if _is_logged(block, part, self._journals):
+            return None
+        grown = _append(block, value, part)
+        if grown is not None:
+            return grown
+        header = block.header
+        there = np.zeros(BLOCK_ENTRIES, bool)
+        offsets = np.zeros(BLOCK_ENTRIES, "<u4")
+        sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
+        slots = np.asarray(block.slots(), "<u2")
+        there[slots] = True
+        files[slots], offsets[slots], sizes[slots] = block.files(), block.offsets(), block.sizes()
+        messages[slots] = block.message_counts()
+        new_slots = part.slots()
+        fresh = ~there[new_slots]
+        wins = fresh | _wins(part.file_id, files[new_slots], self._journals)
+        if self._copies is not None and not fresh.all():
+            self._compare(
+                self._copies, block, part, (files[new_slots], offsets[new_slots], sizes[new_slots]), fresh, wins
+            )
+        if not wins.any():
+            return None
+        if fresh.any() or self._copies is not None:
+            kinds = part.kinds()[fresh]
+            broker_count, unframed = np.count_nonzero(kinds & HAS_BROKER), np.count_nonzero(kinds & IS_UNFRAMED)
+            header = _joined(
+                header, part.run, (0, 0, 0, int(broker_count), int(unframed))
+            )  # the rest is counted at the end
+        new_slots = new_slots[wins]
+        there[new_slots] = True
+        offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
+        messages[new_slots], files[new_slots] = part.counts()[wins], part.file_id
+        return _pack_merged(header, (there, offsets, sizes, messages, files))
+
+    def _compare(
+        self, copies: Copies, block: Block, part: _Part, old: tuple[Array, Array, Array], fresh: Array, wins: Array
+    ) -> None:
+        """Compare the records of PART with OLD (file ids, offsets, sizes of the same entries) where they are not FRESH; set WINS and
+        note the loser of those that differ."""
+        both = np.flatnonzero(~fresh)
+        files, offsets, sizes = (column[both] for column in old)
+        new = (part.file_id, part.offsets[both], part.sizes[both])
+        doubt = copies.doubt(files) - copies.doubt(part.file_id)
+        wins[both] = np.where(doubt == 0, wins[both], doubt > 0)
+        differing = both[copies.differ((files, offsets, sizes), new, block.header.digest_bytes)]
+        first = (part.run.ledger_id, part.run.block << BLOCK_BITS)
+        for index in differing.tolist():
+            there, here = (int(old[0][index]), old[1], old[2]), (part.file_id, part.offsets, part.sizes)
+            winner, loser = (here, there) if wins[index] else (there, here)
+            self.differing.append(
+                Damage(
+                    loser[0],
+                    int(loser[1][index]),
+                    4 + int(loser[2][index]),
+                    DIFFERS + copies.path(winner[0]),
+                    first[0],
+                    first[1] + int(part.slots()[index]),
+                )
+            )
 
 
 class _Part:
@@ -182,39 +250,6 @@ def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]
         header.unframed + unframed,
         header.first_slot,
     )
-
-
-def _merge(block: Block, value: bytes, part: _Part, journals: frozenset[int]) -> bytes | None:
-    """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
-    if _is_logged(block, part, journals):
-        return None
-    grown = _append(block, value, part)
-    if grown is not None:
-        return grown
-    header = block.header
-    there = np.zeros(BLOCK_ENTRIES, bool)
-    offsets = np.zeros(BLOCK_ENTRIES, "<u4")
-    sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
-    slots = np.asarray(block.slots(), "<u2")
-    there[slots] = True
-    files[slots], offsets[slots], sizes[slots] = block.files(), block.offsets(), block.sizes()
-    messages[slots] = block.message_counts()
-    new_slots = part.slots()
-    fresh = ~there[new_slots]
-    wins = fresh | _wins(part.file_id, files[new_slots], journals)
-    if not wins.any():
-        return None
-    if fresh.any():
-        kinds = part.kinds()[fresh]
-        broker_count, unframed = np.count_nonzero(kinds & HAS_BROKER), np.count_nonzero(kinds & IS_UNFRAMED)
-        header = _joined(
-            header, part.run, (0, 0, 0, int(broker_count), int(unframed))
-        )  # the rest is counted at the end
-    new_slots = new_slots[wins]
-    there[new_slots] = True
-    offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
-    messages[new_slots], files[new_slots] = part.counts()[wins], part.file_id
-    return _pack_merged(header, (there, offsets, sizes, messages, files))
 
 
 def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:

@@ -20,11 +20,13 @@ from store.catalog import (
     clear_damage,
     file_fingerprint,
     iter_damage,
+    iter_logs,
     put_damage,
     put_log,
 )
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
+from store.copies import Copies
 from store.counted import counted
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
 from store.index import Indexer
@@ -139,11 +141,21 @@ class _Group:
             self._clear()
 
     def _write(self, txn: Txn) -> list[LogFile]:
-        indexer = Indexer(txn, [step.log.file_id for step in self._files.values() if step.log.kind == "journal"])
-        for file_id, runs in self._runs:
-            indexer.merge(runs, file_id)
+        logs = {log.file_id: log for log in iter_logs(txn)} | {
+            step.log.file_id: step.log for step in self._files.values()
+        }
+        copies = Copies(self._store.path, logs)
+        journals = [step.log.file_id for step in self._files.values() if step.log.kind == "journal"]
+        indexer = Indexer(txn, journals, copies)
+        try:
+            for file_id, runs in self._runs:
+                indexer.merge(runs, file_id)
+        finally:
+            copies.close()
         indexer.finish()
-        return [self._write_row(txn, step) for step in self._files.values()]
+        rows = [self._write_row(txn, step) for step in self._files.values()]
+        _put_differing(txn, indexer.differing)
+        return rows
 
     def _write_row(self, txn: Txn, step: _Step) -> LogFile:
         row = _row_of(self._store, step)
@@ -154,6 +166,16 @@ class _Group:
             put_damage(txn, _damage(row.file_id, problem))
         put_log(txn, row)
         return row
+
+
+def _put_differing(txn: Txn, differing: list[Damage]) -> None:
+    room: dict[int, int] = {}
+    for damage in differing:
+        if damage.file_id not in room:
+            room[damage.file_id] = DAMAGE_MAX - sum(1 for _ in iter_damage(txn, damage.file_id))
+        room[damage.file_id] -= 1
+        if room[damage.file_id] >= 0:
+            put_damage(txn, damage)
 
 
 def _row_of(store: Store, step: _Step) -> LogFile:

@@ -22,13 +22,19 @@ from store.catalog import (
     LogFile,
     clear_damage,
     iter_damage,
-    iter_logs,
+    iter_differing,
     put_damage,
 )
-from store.codec.index import Block
 from store.entrylogs import path_state
 from store.errors import Refused
-from store.importer import NewFile, Warn, catalogue_new, count_entries, delete_logs, files_of, is_sealed, place
+from store.importer import (
+    Warn,
+    catalogue_new,
+    count_entries,
+    delete_logs,
+    is_sealed,
+    place,
+)
 from store.indexing import Advance, Scanning, index_files, ledger_digests
 from store.meta import Store, Txn
 from store.plans.base import append_change
@@ -37,6 +43,7 @@ from store.reindex import read_catalogue, rebuild_index
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
+from store.survey import survey_files
 from store.tree import Node, decode_node, encode_node, tree_key
 
 if TYPE_CHECKING:
@@ -75,6 +82,8 @@ class RefreshResult:
     nodes_removed: int = 0
     undecodable_values: int = 0
     conflicts: list[str] = field(default_factory=list)
+    differing_copies: int = 0
+    strangers: list[str] = field(default_factory=list)
     damaged_places: int = 0
     seconds: float = 0.0
     checksums: bool = True
@@ -92,71 +101,8 @@ class RefreshResult:
     def problems(self) -> int:
         """Things a person has to look at."""
         open_losses = 0 if self.forget else len(self.lost) + len(self.changed_files)
-        return open_losses + len(self.conflicts) + self.damaged_places + self.undecodable_values
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """How the files of a source are now, compared with the catalogue.
-
-    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold.
-    """
-
-    new: tuple[NewFile, ...]
-    grown: tuple[LogFile, ...]
-    changed: tuple[LogFile, ...]
-    gone: tuple[tuple[LogFile, int], ...]
-
-    def bytes(self) -> int:
-        """Return how many bytes there are to read, for a progress display."""
-        return sum(file.stat().st_size for _, _, file in self.new) + sum(
-            max(_size_now(log) - log.next_offset, 0) for log in self.grown
-        )
-
-
-def _size_now(log: LogFile) -> int:
-    origin = Path(log.origin)
-    return origin.stat().st_size if origin.exists() else log.size_bytes
-
-
-def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
-    """Compare the files below LAYOUT with the catalogue of STORE; reads no entries."""
-    with store.read() as txn:
-        known = {log.origin: log for log in iter_logs(txn) if log.origin}
-        found = {str(file.resolve()): (kind, number, file) for kind, number, file in files_of(layout)}
-        states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
-        lost = [log for origin, log in known.items() if states[origin] in ("missing", "unreadable")]
-        # A copy inside the store outlives its origin.
-        lost = [log for log in lost if path_state(log, log.locate(store.path)) in ("missing", "unreadable")]
-        held = _held_entries(txn, {log.file_id for log in lost})
-    return Survey(
-        tuple(file for origin, file in found.items() if origin not in known),
-        tuple(log for origin, log in known.items() if states[origin] == "grown" or _goes_on(log, states[origin], lost)),
-        tuple(log for origin, log in known.items() if states[origin] == "changed"),
-        tuple((log, held[log.file_id]) for log in lost),
-    )
-
-
-def _goes_on(log: LogFile, state: str, lost: list[LogFile]) -> bool:
-    """Whether the scan of LOG was stopped and there is a file to go on with."""
-    return log.unfinished and state != "changed" and log not in lost
-
-
-def _held_entries(txn: Txn, file_ids: set[int]) -> dict[int, int]:
-    """Return how many entries of the index lie in each of FILE_IDS."""
-    held = dict.fromkeys(file_ids, 0)
-    if not held:
-        return held
-    for key, value in txn.items("entries"):
-        block = Block(key, value)
-        files = block.files()
-        if isinstance(files, int):
-            if files in held:
-                held[files] += len(block)
-        else:
-            for file_id in file_ids.intersection(files):
-                held[file_id] += files.tolist().count(file_id)
-    return held
+        doubtful = self.differing_copies + len(self.strangers)
+        return open_losses + len(self.conflicts) + self.damaged_places + self.undecodable_values + doubtful
 
 
 def refresh_store(
@@ -179,12 +125,18 @@ def refresh_store(
         warn(f"{text}; the store keeps the metadata that it has")
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, (result, advance), tree)
+    for text in result.strangers:
+        warn(text)
+    (source, *others) = store.info.sources
+    if result.strangers != source.get("strangers", []):
+        store.update_info(sources=(source | {"strangers": result.strangers}, *others))
     if options.forget:
         store.write(lambda txn: _take_tree(store, txn, tree))
         tree = replace(tree, rows={})
     _forget(store, layout, options, result)
     with store.read() as txn:
         result.entries = count_entries(txn)
+        result.differing_copies = sum(1 for _ in iter_differing(txn))
         was_stopped = txn.get("state", _UNFINISHED) is not None
     if result.changes or was_stopped:
         store.write(lambda txn: _finish(store, txn, options, result, tree))
@@ -238,11 +190,12 @@ def _read_files(
         digests = ledger_digests(txn, tree.nodes("/ledgers/"))
     if survey.new or survey.grown:
         store.write(_begin)
+    result.strangers = [stranger.text for stranger in survey.strangers]
     grown = {log.file_id: log for log in survey.grown}
     how = Scanning(digests, options.verify, advance, options.engine)
     renewed = (_grown(store, log) for log in survey.grown)
     for row in index_files(
-        store, chain(renewed, catalogue_new(store, survey.new, store.info.sources[0]["mode"])), how
+        store, chain(renewed, catalogue_new(store, survey.new, store.info.sources[0]["mode"], survey.strangers)), how
     ).values():
         before = grown.get(row.file_id)
         result.bytes += row.size_bytes - (before.next_offset if before else 0)

@@ -90,6 +90,7 @@ RANKS = {
     "importer": 4,
     "reindex": 4,
     "refresh": 4,
+    "survey": 4,
     "verify": 4,
     "logfiles": 4,
     "exporter": 5,

@@ -67,7 +67,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
         app.emit(preview, plain=render_preview)
         return
     result = _import(app, directory, options)
-    app.problems(result.problems + result.undecodable_values)
+    app.problems(result.problems + result.undecodable_values + result.differing_copies + len(result.strangers))
     app.emit(result, plain=render_import)
 
 
@@ -109,6 +109,7 @@ def render_import(result: ImportResult) -> str:
         ("entries", f"{result.entries:,}"),
         ("checksums", "verified" if result.checksums else "NOT verified"),
         ("damaged places", f"{result.problems:,}"),
+        ("differing copies", f"{result.differing_copies:,}"),
         ("seconds", f"{result.seconds:.1f}"),
     ]
     return _table(rows)

@@ -49,7 +49,8 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
 
 
 def _preview(app: App) -> dict[str, Any]:  # Any: JSON
-    from store.refresh import source_layout, survey_files
+    from store.refresh import source_layout
+    from store.survey import survey_files
 
     survey = survey_files(app.store, source_layout(app.store))
     return {
@@ -66,7 +67,8 @@ def _preview(app: App) -> dict[str, Any]:  # Any: JSON
 
 def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
     from store.meta import open_store
-    from store.refresh import refresh_store, source_layout, survey_files
+    from store.refresh import refresh_store, source_layout
+    from store.survey import survey_files
 
     app.close()
     with open_store(app.settings.store, writable=True) as store:

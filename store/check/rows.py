@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from operator import add
 
 from store.backups import keep_hint
-from store.catalog import LogFile, iter_damage, iter_logs
+from store.catalog import DIFFERS, LogFile, iter_damage, iter_logs
 from store.check.finding import Finding, data_problem, note, problem_of, store_problem
 from store.codec.index import (
     BLOCK_BITS,
@@ -21,7 +22,7 @@ from store.codec.index import (
     decode_times,
     ledger_of_key,
 )
-from store.counted import counted
+from store.counted import counted, plural
 from store.entrylogs import file_state
 from store.errors import IndexCorrupt, StoreError
 from store.meta import Store, Txn
@@ -60,14 +61,26 @@ def check_catalogue(store: Store, txn: Txn) -> Iterator[Finding]:
         for log in iter_logs(txn):
             names.add(log.path)
             yield from _check_file(store, log)
-        known = {log.file_id for log in iter_logs(txn)}
+        known = {log.file_id: log for log in iter_logs(txn)}
+        differing: Counter[tuple[int, str]] = Counter()
         for damage in iter_damage(txn):
+            if damage.file_id in known and damage.reason.startswith(DIFFERS):
+                differing[damage.file_id, damage.reason] += 1
             if damage.file_id and damage.file_id not in known:
                 yield store_problem(
                     "damage-without-file", f"damage of file {damage.file_id}", "no such file is catalogued"
                 )
+        for (file_id, reason), count in differing.items():
+            yield _copies_differ(known[file_id], reason, count)
     except IndexCorrupt as error:
         yield problem_of(error, "catalogue-damaged", "store", "logs")
+    for text in (text for source in store.info.sources for text in source.get("strangers", ())):
+        yield data_problem(
+            "bookie-not-known",
+            "bookies",
+            text,
+            "its disks may be of another cluster: take them out of the source directory and import into a new store, or keep them",
+        )
     for path in sorted((store.path / "entries").iterdir()):
         if str(path.relative_to(store.path)) not in names:
             yield note(
@@ -76,6 +89,22 @@ def check_catalogue(store: Store, txn: Txn) -> Iterator[Finding]:
                 "no catalogue row names it: left by a process that was killed",
                 "it may be deleted",
             )
+
+
+def _copies_differ(log: LogFile, reason: str, count: int) -> Finding:
+    hint = (
+        "the copy that is shown is of a bookie that the metadata knows"
+        if log.stranger
+        else "neither cookies nor metadata prove which is right: read both with: pulsar-admin logs dump"
+    )
+    return data_problem(
+        "copies-differ",
+        log.path,
+        f"{counted(count, 'entry', 'entries')} in it {plural(count, 'is', 'are')} passed over: each {reason}",
+        hint,
+        fileId=log.file_id,
+        entries=count,
+    )
 
 
 def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
