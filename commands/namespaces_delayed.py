@@ -89,7 +89,6 @@ def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
     from store.delayed.runs import open_runs
     from store.delayed.split import apply_split, draft_split, split_report
     from store.ledgers import open_reader
-    from store.meta import open_store
 
     if app.settings.plan is not None:
         raise Refused(
@@ -99,8 +98,7 @@ def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
     with ExitStack() as stack:
         store = app.store
         if not app.settings.dry_run:
-            app.close()
-            store = stack.enter_context(open_store(app.settings.store, writable=True))
+            store = stack.enter_context(app.open_for_writing())
         file = stack.enter_context(open_runs())
         with open_reader(store) as reader:
             plan = plan_enable(reader.txn, namespace, rules, app.now_ms, split=True)

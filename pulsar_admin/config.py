@@ -44,6 +44,7 @@ ENVIRONMENT_NAMES = (
     "memory",
     "interceptors",
     "broker_conf",
+    "wait",
 )
 """Settings that may come from the environment or the file; consent (``--yes``, ``--dry-run``) may not."""
 
@@ -73,6 +74,8 @@ class Settings:
     memory_bytes: int | None
     interceptors: tuple[str, ...] | None = None
     """Broker entry metadata that writers put in front of entries; None: not said, () none."""
+    wait_ms: int = 0
+    """How long a writer waits for another one."""
     now_given: bool = False
     """Whether ``--now`` fixed the clock (a reproducible run)."""
 
@@ -88,7 +91,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
             raise InvalidValue(f"{name} is {values[name]!r}", hint=f"one of {', '.join(allowed)}", value=values[name])
     for name in _FLAGS:
         values[name] = _flag(name, values.get(name, False))
-    now_ms, tz, memory_bytes = _spelled(values)
+    now_ms, tz, memory_bytes, wait_ms = _spelled(values)
     quiet = values["quiet"] or values["no_progress"]
     return Settings(
         store=Path(str(values.get("store", "pulsar-store"))),
@@ -111,22 +114,27 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         jobs=_jobs(values.get("jobs")),
         memory_bytes=memory_bytes,
         interceptors=_interceptors(values, given),
+        wait_ms=wait_ms,
     )
 
 
-def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None]:  # Any: as the option was given
-    """Return the time that is now, the zone and the bytes of memory that VALUES say."""
-    now, tz, memory = (str(values[name]) if values.get(name) else None for name in ("now", "tz", "memory"))
+def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None, int]:  # Any: as the option was given
+    """Return the time that is now, the zone, the bytes of memory and the ms to wait that VALUES say."""
+    now, tz, memory, wait = (
+        str(values[name]) if values.get(name) else None for name in ("now", "tz", "memory", "wait")
+    )
     now_ms = time.time_ns() // 1_000_000
-    if now is tz is memory is None:
-        return now_ms, None, None
-    from store.timespec import parse_size_bytes, parse_time, parse_tz  # 1 ms, and most runs are told none of them
+    if now is tz is memory is wait is None:
+        return now_ms, None, None, 0
+    # 1 ms, and most runs are told none of them.
+    from store.timespec import parse_duration_ms, parse_size_bytes, parse_time, parse_tz
 
     zone = None if tz is None else parse_tz(tz)
     return (
         now_ms if now is None else parse_time(now, now_ms=now_ms, tz=zone),
         zone,
         None if memory is None else parse_size_bytes(memory),
+        0 if wait is None else parse_duration_ms(wait),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +39,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._store: Store | None = None
+        self._lock: int | None = None
         self._writer: Writer | None = None
         self._items = 0
         self._failed: list[StoreError] = []
@@ -54,10 +56,15 @@ class App:
 
     @property
     def store(self) -> Store:
-        """The store, open for reading; raises StoreNotFound. Writers go through ``apply``."""
+        """The store, open for reading; raises StoreNotFound. Writers go through ``apply`` or ``open_for_writing``.
+
+        With ``--wait`` a command that changes holds the writer lock from here on: what it plans on stays as it is.
+        """
         if self._store is None:
             from store.meta import open_store
 
+            if self.settings.wait_ms and self._is_changing():
+                self._hold_lock()
             self._store = open_store(self.settings.store)
         return self._store
 
@@ -66,6 +73,35 @@ class App:
         if self._store is not None:
             self._store.close()
             self._store = None
+
+    def open_for_writing(self) -> Store:
+        """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
+        from store.meta import open_store
+
+        self.close()  # LMDB forbids a process to open one environment twice
+        if self.settings.wait_ms:
+            self._hold_lock()
+        return open_store(self.settings.store, writable=True, lock=self._lock)
+
+    def end(self) -> None:
+        """Close the store and let other processes write it: the command is over."""
+        self.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _hold_lock(self) -> None:
+        from store.locks import take_writer_lock
+        from store.storeinfo import read_store_info
+
+        if self._lock is None:
+            read_store_info(self.settings.store)  # a wrong path gets no lock file
+            self._lock = take_writer_lock(self.settings.store, wait_ms=self.settings.wait_ms)
+
+    def _is_changing(self) -> bool:
+        """Whether the running command is one that changes the store, and is to do so now."""
+        command = click.get_current_context().command
+        return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -232,12 +268,9 @@ class App:
 
     def apply(self, plan: StorePlan) -> object:
         """Apply PLAN in one transaction and return its report; raises StalePlan, StoreBusy."""
-        from store.meta import open_store
         from store.plans.base import apply_plan
 
-        # LMDB forbids a process to open one environment twice.
-        self.close()
-        with open_store(self.settings.store, writable=True) as store:
+        with self.open_for_writing() as store:
             return apply_plan(store, plan, self.now_ms)
 
     def _save(self, plan: Plan) -> None:

@@ -138,6 +138,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
     (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
     (("-y", "--yes"), {"is_flag": True, "help": "Do what cannot be undone without asking."}),
+    (("--wait",), {"metavar": "DURATION", "help": "Wait so long while another process writes the store [0s]."}),
     (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr; errors stay."}),
     (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
@@ -186,7 +187,7 @@ def current_app() -> App:
     ctx = click.get_current_context().find_root()
     if _APP not in ctx.meta:
         ctx.meta[_APP] = App(build_settings(ctx.meta.get(_GIVEN, {})))
-        ctx.call_on_close(ctx.meta[_APP].close)
+        ctx.call_on_close(ctx.meta[_APP].end)
     app: App = ctx.meta[_APP]
     return app
 

@@ -61,6 +61,7 @@ class ImportOptions:
     verify: bool = True
     now_ms: int = 0
     engine: Engine | None = None  # None: files are scanned in this process
+    wait_ms: int = 0  # for another process that writes there
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ def import_standalone(
     result = ImportResult(str(path), str(layout.root), checksums=options.verify)
     mode = _mode_of(layout)
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
-    with writer_lock(path, mode) as lock, _begin(path, layout, source, mode, lock) as store:
+    with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, source, mode, lock) as store:
         _note_holder(layout, result, warn)
         result.nodes, damages = import_tree(store, layout)
         result.undecodable_values = len(damages)

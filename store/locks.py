@@ -4,42 +4,57 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from store.atomic import PRIVATE_DIRECTORY, create_directory, open_lock_file, open_regular
 from store.errors import NotWritable, StoreBusy, StoreError
+from store.mounts import check_local
+
+_AGAIN_SECONDS = 0.05
 
 
 @contextmanager
-def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY) -> Iterator[int]:
-    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block; raises StoreBusy."""
+def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) -> Iterator[int]:
+    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block.
+
+    Raises StoreBusy, Unsupported on a network file system.
+    """
+    check_local(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
     create_directory(path, exist_ok=True, mode=mode)
-    descriptor = take_writer_lock(path)
+    descriptor = take_writer_lock(path, wait_ms=wait_ms)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def take_writer_lock(path: Path) -> int:
-    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming the holder."""
+def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
+    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming who has held it for WAIT_MS."""
     descriptor = open_lock_file(path / "lock")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        doing = _what_holds(descriptor)
-        os.close(descriptor)
-        raise StoreBusy(
-            f"{path} is being {doing}",
-            hint="wait for it to end, then run the command again",
-            path=str(path),
-        ) from error
+    last = time.monotonic() + wait_ms / 1000
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            left = last - time.monotonic()
+            if left > 0:
+                time.sleep(min(left, _AGAIN_SECONDS))
+                continue
+            doing = _what_holds(descriptor)
+            os.close(descriptor)
+            raise StoreBusy(
+                f"{path} is being {doing}",
+                hint="run the command again when it is done, or let it wait: --wait 30s",
+                path=str(path),
+            ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
     return descriptor

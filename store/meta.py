@@ -35,6 +35,7 @@ from store.errors import (
 )
 from store.locks import may_register, take_reader_lock, take_writer_lock, try_reader_lock, writer_lock
 from store.metafile import DATA_FILE, CommitRecord, is_as_committed, read_commit
+from store.mounts import check_local
 from store.storeinfo import (
     FORMAT_VERSION,
     StoreInfo,
@@ -145,6 +146,7 @@ class Store:
         meta = self.path / "meta"
         if not (meta / DATA_FILE).is_file():
             raise damaged_store(self.path, f"{self.path} lacks {meta / DATA_FILE}")
+        check_local(meta)
         # Who cannot enter itself in LMDB's table of readers gets its pages written over by any writer: those have to wait.
         registers = self.writable or may_register(self.path)
         if not registers:

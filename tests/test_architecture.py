@@ -72,6 +72,7 @@ RANKS = {
     "proto": 0,
     "codec": 1,
     "atomic": 2,
+    "mounts": 2,
     "meta": 2,
     "metafile": 2,
     "backups": 2,

@@ -19,7 +19,7 @@ from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
 from store.counted import counted
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
 from store.ledgers import EntryReader, open_reader
-from store.meta import Store, open_store
+from store.meta import Store
 from store.names import TopicName
 from store.topics import Topic, read_topic
 
@@ -156,7 +156,7 @@ def _opened(app: App) -> Iterator[Store]:
     if app.settings.dry_run:
         yield app.store
         return
-    with open_store(app.settings.store, writable=True) as store:
+    with app.open_for_writing() as store:
         yield store
 
 

@@ -16,7 +16,7 @@ from pulsar_admin.options import TopicSelection, command, gather, pass_app
 from store.counted import counted
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
 from store.ledgers import open_reader
-from store.meta import Store, open_store
+from store.meta import Store
 
 if TYPE_CHECKING:
     from store.delayed.build import BuildResult, Draft, Wanted
@@ -91,8 +91,7 @@ def _build_all(app: App, selection: TopicSelection, options: BuildOptions) -> It
         manner = _Manner(engine, options.rebuild, len(chosen) == 1)
         store = app.store
         if not app.settings.dry_run:
-            app.close()
-            store = stack.enter_context(open_store(app.settings.store, writable=True))
+            store = stack.enter_context(app.open_for_writing())
         bar = stack.enter_context(app.progress(len(chosen), "subscriptions", "delayed build", resumes=True))
         for turn in iter_turns(chosen):
             for row in _build(app, store, turn, manner):

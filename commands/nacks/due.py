@@ -5,8 +5,7 @@ A cron job asks every minute: what only changes need is imported by what changes
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import DURATION, TOPIC, command, gather, pass_app
+from pulsar_admin.options import TOPIC, command, gather, pass_app
 from store.errors import (
     ChangeNotFound,
     IndexCorrupt,
@@ -30,12 +29,7 @@ if TYPE_CHECKING:
     from store.codec.nackrow import TrackerRow
     from store.meta import Txn
     from store.nacks.kept import KeptGroup
-    from store.plans.base import Plan
 
-_RETRY_SECONDS = 0.05
-WAIT = click.option(
-    "--wait", "wait_ms", type=DURATION, default="0s", show_default=True, help="Wait for another writer so long."
-)
 DUE_COLUMNS = (
     Column("DUE", "dueTime", "time"),
     Column("TOPIC", "topic"),
@@ -58,25 +52,6 @@ STATS_COLUMNS = (
 )
 
 
-def apply_waiting(app: App, make_plan: Callable[[], Plan], wait_ms: int) -> tuple[Plan, Any]:  # Any: JSON
-    """Make, confirm and apply a plan; while another process writes, make it again for up to WAIT_MS.
-
-    Returns the plan and its report, None when there was nothing to do. Raises StoreBusy, StalePlan.
-    """
-    last = time.monotonic() + wait_ms / 1000
-    while True:
-        plan = make_plan()
-        app.confirm(plan)
-        if not plan.steps:
-            return plan, None
-        try:
-            return plan, app.apply(plan)
-        except (StoreBusy, StalePlan):
-            if time.monotonic() >= last:
-                raise
-            time.sleep(_RETRY_SECONDS)
-
-
 # -- due --------------------------------------------------------------------------------------------------------------
 
 
@@ -88,13 +63,12 @@ class DueRequest:
     subscription: str | None
     pop: bool
     popped: int | None
-    wait_ms: int
 
 
 @command(
     "due",
     changes=True,
-    uses=["now"],
+    uses=["now", "wait"],
     examples=[],
     elsewhere=[
         "pulsar-admin nacks due",
@@ -108,7 +82,6 @@ class DueRequest:
 @click.option("-s", "--subscription", help="Of this subscription only.")
 @click.option("--pop", is_flag=True, help="Also remove them, as one change that keeps them.")
 @click.option("--popped", type=whole(1), metavar="CHANGE", help="Show again what that change popped.")
-@WAIT
 @gather(DueRequest)
 @pass_app
 def due(app: App, options: DueRequest) -> None:
@@ -140,14 +113,11 @@ def _show_popped(app: App, change: int) -> None:
 def _pop(app: App, options: DueRequest) -> None:
     from store.plans.nacks import plan_pop
 
-    groups: list[KeptGroup] = []
-
-    def plan() -> Plan:
-        with app.store.read() as txn:
-            groups[:] = _due_groups(app, txn, options)
-            return plan_pop(txn, groups, app.now_ms)
-
-    _, report = apply_waiting(app, plan, options.wait_ms)
+    with app.store.read() as txn:
+        groups = list(_due_groups(app, txn, options))
+        plan = plan_pop(txn, groups, app.now_ms)
+    app.confirm(plan)
+    report: Any = app.apply(plan) if plan.steps else None  # Any: JSON
     change = None if report is None else (report[0] if isinstance(report, list) else report)["change"]
     _emit_due(app, due_rows(groups, change))
 
@@ -195,7 +165,7 @@ def _emit_due(app: App, rows: Iterable[dict[str, Any]]) -> None:  # Any: JSON
 
 @command(
     "stats",
-    uses=["now"],
+    uses=["now", "wait"],
     examples=[],
     elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
     output="One row a subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",

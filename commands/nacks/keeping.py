@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.nacks.due import WAIT, apply_waiting
 from commands.nacks.positions import iter_position_rows
 from commands.topics.moving import read_lines
 from pulsar_admin.context import App
@@ -50,13 +49,12 @@ class AddRequest:
     holes: bool
     bits: int | None
     force: bool
-    wait_ms: int
 
 
 @command(
     "add",
     changes=True,
-    uses=["now"],
+    uses=["now", "wait"],
     examples=[
         "pulsar-admin nacks add public/default/plain -s holes --delay 1h --holes",
         "pulsar-admin nacks add public/default/plain -s half --delay 10m 29:20 29:21:3 --bits 10",
@@ -78,7 +76,6 @@ class AddRequest:
 @click.option("--holes", is_flag=True, help="The subscription's own acknowledgement holes.")
 @click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
 @click.option("--force", is_flag=True, help="Also positions and subscriptions that the store does not know.")
-@WAIT
 @gather(AddRequest)
 @pass_app
 def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> None:
@@ -92,14 +89,12 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     """
     lines = _check_sources(options)
 
-    def plan() -> Plan:
-        with open_reader(app.store) as reader:
-            entries = _gather_entries(app, reader, (topic, subscription), options, lines)
-            nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
-            return plan_add(reader.txn, "nacks add", nacks)
-
-    plan_made, report = apply_waiting(app, plan, options.wait_ms)
-    app.emit(report if plan_made.steps else _unchanged(plan_made))
+    with open_reader(app.store) as reader:
+        entries = _gather_entries(app, reader, (topic, subscription), options, lines)
+        nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
+        plan = plan_add(reader.txn, "nacks add", nacks)
+    app.confirm(plan)
+    app.emit(app.apply(plan) if plan.steps else _unchanged(plan))
 
 
 def _check_sources(options: AddRequest) -> list[str]:

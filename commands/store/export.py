@@ -10,7 +10,6 @@ from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
 from store.exporter import apply_export, plan_export
-from store.meta import open_store
 
 
 @command(
@@ -38,8 +37,7 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: bool) -> Non
     """
     plan = plan_export(app.store, directory, in_place=in_place, annotate_ms=app.now_ms if annotate else None)
     app.confirm(plan)
-    app.close()
-    with open_store(app.settings.store, writable=True) as store:
+    with app.open_for_writing() as store:
         if in_place:
             store.back_up()
         app.emit(apply_export(store, plan, app.now_ms))

@@ -61,7 +61,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     """
     from store.importer import ImportOptions, preview_standalone
 
-    options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms)
+    options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
     if app.settings.dry_run:
         preview = preview_standalone(directory, app.settings.store)
         app.emit(preview, plain=render_preview)

@@ -66,12 +66,10 @@ def _preview(app: App) -> dict[str, Any]:  # Any: JSON
 
 
 def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
-    from store.meta import open_store
     from store.refresh import refresh_store, source_layout
     from store.survey import survey_files
 
-    app.close()
-    with open_store(app.settings.store, writable=True) as store:
+    with app.open_for_writing() as store:
         total = survey_files(store, source_layout(store)).bytes()
         with app.bulk(total) as engine, app.progress(total, "bytes", "refresh", resumes=True) as progress:
             return refresh_store(store, replace(options, engine=engine), progress.advance, app.warn)
@@ -136,7 +134,7 @@ def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
         total = catalogued_bytes(txn)
     app.close()
     with (
-        open_store(app.settings.store, writable=writes) as store,
+        app.open_for_writing() if writes else open_store(app.settings.store) as store,
         app.bulk(total) as engine,
         app.progress(total, "bytes", "index", resumes=writes) as progress,
     ):

@@ -245,12 +245,10 @@ def _preview_load(app: App, source: Source, options: LoadRequest) -> Json | list
 
 def _apply_load(app: App, source: Source, options: LoadRequest) -> object:
     from store.dump.load import LoadOptions, apply_load
-    from store.meta import open_store
 
     wanted = LoadOptions(options.topic, app.settings.interceptors, options.keep_ledger_ids, app.now_ms)
-    app.close()
     with (
-        open_store(app.settings.store, writable=True) as store,
+        app.open_for_writing() as store,
         app.progress(None, "entries", "load") as progress,
     ):
         return apply_load(store, source, wanted, progress.advance)

@@ -66,10 +66,8 @@ def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
     if app.settings.dry_run or not any(change.changes for change in changes):
         app.emit(rows[0] if len(rows) == 1 else rows)
         return
-    from store.meta import open_store
 
-    app.close()
-    with open_store(app.settings.store, writable=True) as store:
+    with app.open_for_writing() as store:
         app.emit(apply_changes(store, names, job, app.now_ms, app.settings.interceptors))
 
 
