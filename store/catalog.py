@@ -103,7 +103,8 @@ def _decode_log(key: bytes, row: bytes) -> LogFile:
         return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
     except (ValueError, TypeError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
-            f"the catalogue row {key.hex()} is damaged: {error}", hint="import again into a new store"
+            f"the catalogue row {key.hex()} is damaged: {error}",
+            hint="bring a back-up of the database back (backups/); keep this store: its changes are nowhere else",
         ) from error
 
 

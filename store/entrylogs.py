@@ -134,7 +134,7 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     if found != log.fingerprint:
         raise SourceChanged(
             f"{log.path} is another file than the one imported: expected fingerprint {log.fingerprint}, found {found}",
-            hint="bring the file back, or import again",
+            hint="bring the file back, or take the other one: pulsar-admin store refresh --forget",
             path=log.path,
         )
     return True

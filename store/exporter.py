@@ -203,7 +203,8 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
             raise StalePlan(
                 f"{metadata}: {node.path} is no longer what was imported:"
                 f" expected {_version_text(imported)}, found {_version_text(state)}",
-                hint="import again into a new store and make the change there",
+                hint="import it into another directory (--store NEW) and make the change there; keep this store, `store log` lists its"
+                " changes",
                 path=node.path,
             )
     return problems

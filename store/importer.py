@@ -35,6 +35,7 @@ from store.counted import counted
 from store.entrylogs import file_state
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.indexing import Advance, Scanning, index_files, ledger_digests
+from store.journals import find_absent_journals
 from store.locks import writer_lock
 from store.meta import Store, Txn, create_store, open_store
 from store.references import index_owners
@@ -82,6 +83,7 @@ class ImportResult:
     seconds: float = 0.0
     checksums: bool = True
     source_in_use_by: int | None = None
+    without_journal: list[str] = field(default_factory=list)  # bookies whose last entries may not be here
     warnings: list[str] = field(default_factory=list)
 
     def add(self, log: LogFile) -> None:
@@ -147,6 +149,7 @@ def import_standalone(
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, (result, advance))
         store.write(lambda txn: index_owners(store, txn))
+        _note_absent_journals(store, result)
         store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
     for text in result.warnings[result.source_in_use_by is not None :]:
         warn(text)
@@ -160,6 +163,14 @@ def _note_holder(layout: StandaloneLayout, result: ImportResult, warn: Warn) -> 
         text = f"process {holder} has {layout.metadata} open: going on, reading only; what it writes from now on is left out"
         result.warnings.append(text)
         warn(text)
+
+
+def _note_absent_journals(store: Store, result: ImportResult) -> None:
+    with store.read() as txn:
+        absent = find_absent_journals(store, txn)
+    if absent is not None:
+        result.without_journal = list(absent.bookies)
+        result.warnings.append(f"{absent.text()}; {absent.hint()}")
 
 
 def source_bytes(root: Path) -> int:
@@ -293,7 +304,7 @@ def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
         if states[log.file_id] not in ("same", "grown"):
             raise SourceChanged(
                 f"{log.locate(store.path)} is {states[log.file_id]} since its scan was stopped at {log.next_offset:,}",
-                hint="bring the file back, or import again into a new store",
+                hint="bring the file back, or import into another directory: pulsar-admin --store NEW store import",
                 path=log.path,
             )
     return stopped

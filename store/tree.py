@@ -86,7 +86,8 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
     except (struct.error, ValueError) as error:
         raise IndexCorrupt(
             f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {error}",
-            hint="import again into a new store",
+            hint="keep this store; a back-up of its database may have the node (backups/), or import into another directory"
+            " (--store NEW) and look there",
         ) from error
     return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
 

@@ -577,3 +577,31 @@ def test_a_lock_of_the_source_that_is_a_fifo(tmp_path: Path, cli: Cli) -> None:
     os.mkfifo(source / "metadata" / "LOCK")
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
     assert (answer.exit_code, answer.json["sourceInUseBy"]) == (0, None)
+
+
+def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli: Cli) -> None:
+    """After a crash, entries that no checkpoint had brought into an entry log were in the journals only."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    current = source / "bookkeeper" / "current"
+    away = [journal.rename(tmp_path / journal.name) for journal in current.glob("*.txn")]
+    done = cli("--store", tmp_path / "s", "store", "import", "standalone", source, "-o", "json")
+    assert (done.exit_code, done.json["withoutJournal"]) == (1, [str(current)])
+    assert done.json["entries"] < 3346
+    assert any("no journal of" in line for line in done.stderr.splitlines())
+    check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
+    (finding,) = [row for row in check.json if row["code"] == "journal-absent"]
+    assert (finding["severity"], check.exit_code) == ("problem", 1)
+    for journal in away:
+        journal.rename(current / journal.name)
+    assert cli("--store", tmp_path / "s", "store", "refresh", "-o", "json").json["entries"] == 3346
+    check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
+    assert [row for row in check.json if row["code"] == "journal-absent"] == []
+
+
+def test_a_closed_world_needs_no_journal(tmp_path: Path, cli: Cli) -> None:
+    """Where every ledger is closed and whole, nothing can have been in a journal only."""
+    cli("--quiet", "store", "generate", tmp_path / "made", "--entries", "200", "--message-size", "100", "--keys", "5")
+    for journal in (tmp_path / "made").glob("bookkeeper*/current/*.txn"):
+        journal.unlink()
+    done = cli("--store", tmp_path / "s", "store", "import", "standalone", tmp_path / "made", "-o", "json")
+    assert (done.exit_code, done.json["withoutJournal"]) == (0, [])

@@ -67,7 +67,8 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
         app.emit(preview, plain=render_preview)
         return
     result = _import(app, directory, options)
-    app.problems(result.problems + result.undecodable_values + result.differing_copies + len(result.strangers))
+    bookies = len(result.strangers) + len(result.without_journal)
+    app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from store.check.data import check_ledgers, check_nodes, check_topics
+from store.check.data import check_journals, check_ledgers, check_nodes, check_topics
 from store.check.deep import check_files_deep, check_lengths
 from store.check.finding import Finding
 from store.check.nacks import check_nacks
@@ -45,6 +45,7 @@ def check_store(
         yield from check_nodes(reader.txn)
         yield from check_topics(reader)
         yield from check_ledgers(reader.txn)
+        yield from check_journals(store, reader.txn)
         if deep:
             yield from check_lengths(reader)
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.

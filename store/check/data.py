@@ -13,8 +13,9 @@ from store.counted import counted, plural
 from store.cursors import iter_cursor_names, read_cursor
 from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
+from store.journals import find_absent_journals
 from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
-from store.meta import Txn
+from store.meta import Store, Txn
 from store.owners import find_owners
 from store.structures import decode_structure, structure_of
 from store.topics import Topic, TopicLedger, iter_topics, read_topic
@@ -44,6 +45,16 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
                 yield data_problem("value-undecodable", "metadata store", damage.reason, hint)
     except IndexCorrupt:
         return  # the catalogue's check tells
+
+
+def check_journals(store: Store, txn: Txn) -> Iterator[Finding]:
+    """Tell of bookies without a journal whose last entries may have been there only."""
+    try:
+        absent = find_absent_journals(store, txn)
+    except IndexCorrupt:
+        return  # the catalogue's check tells
+    if absent is not None:
+        yield data_problem("journal-absent", "journals", absent.text(), absent.hint(), bookies=list(absent.bookies))
 
 
 def check_topics(reader: EntryReader) -> Iterator[Finding]:
