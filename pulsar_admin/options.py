@@ -271,7 +271,7 @@ class Command(click.Command):
 
 def _reason(command_path: str) -> str:
     """Return why the command takes no --spark, as the table of commands says; empty for one that is not in it."""
-    from pulsar_admin.table import WITHOUT_SPARK
+    from pulsar_admin.without_spark import WITHOUT_SPARK
 
     name = command_path.partition(" ")[2]
     return next((f": {reason}" for reason, names in WITHOUT_SPARK.items() if name in names), "")

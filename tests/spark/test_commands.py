@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pulsar_admin.table import WITHOUT_SPARK
+from pulsar_admin.without_spark import WITHOUT_SPARK
 from store.entrylogs import EntryFiles
 from store.scan.local import LocalEngine
 from tests.conftest import Cli
@@ -31,7 +31,8 @@ NEEDS_A_SCAN = [
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
     ("topics", "find-by-index", "public/default/batched", "--index", "99999"),
-    ("topics", "expire-all-subscriptions", "acme/delayed/reminders", "-t", "2026-11-20T00:00:00Z", "--dry-run"),
+    ("topics", "expire", "acme/delayed/reminders", "-s", "audit", "-t", "2026-11-21T09:30:00Z", "--dry-run"),
+    ("topics", "expire-all-subscriptions", "acme/delayed/reminders", "-t", "2026-11-21T09:30:00Z", "--dry-run"),
     ("delayed", "due", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
     ("delayed", "status", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
     ("delayed", "replay", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
