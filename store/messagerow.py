@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 
 from store.messages import Message
 from store.names import TopicName
-
-REDACTED = "***"
+from store.redaction import redact, redact_value
 
 _OPTIONAL = {"json_optional": True}
 
@@ -69,13 +68,13 @@ def message_row(
     redact: bool = False,
     decoded: tuple[object, str | None] | None = None,
 ) -> MessageRow:
-    """Return the row of MESSAGE; with REDACT keys, property values, payload and its digest are hidden.
+    """Return the row of MESSAGE; with REDACT as ``redacted`` leaves it.
 
     DECODED: its value and why it has none (``store.schemas.Decoded``), when they are asked for.
     """
     body = message.payload
     value, error = decoded or (None, None)
-    return MessageRow(
+    row = MessageRow(
         topic=str(topic),
         ledger_id=message.position.ledger_id,
         entry_id=message.position.entry_id,
@@ -83,14 +82,14 @@ def message_row(
         publish_time=signed(message.publish_ms),
         broker_time=None if message.broker_ms is None else signed(message.broker_ms),
         event_time=signed(message.event_ms),
-        key=REDACTED if redact and message.key is not None else message.key,
-        ordering_key=_ordering_key(message, redact),
+        key=message.key,
+        ordering_key=None if message.ordering_key is None else b64encode(message.ordering_key).decode(),
         producer=message.producer,
         sequence_id=signed(message.sequence_id),
-        properties=dict.fromkeys(message.properties, REDACTED) if redact else message.properties,
+        properties=message.properties,
         size=len(body),
-        sha1=None if redact else sha1(body, usedforsecurity=False).hexdigest(),
-        payload=(REDACTED if redact else b64encode(body).decode()) if payload else None,
+        sha1=sha1(body, usedforsecurity=False).hexdigest(),
+        payload=b64encode(body).decode() if payload else None,
         broker_index=None if message.broker_index is None else signed(message.broker_index),
         deliver_at_time=message.deliver_at_ms or None,
         encrypted=message.encrypted or None,
@@ -99,32 +98,23 @@ def message_row(
         marker_type=marker_name(message.marker_type),
         transaction=None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
         schema_version=None if decoded is None else message.schema_number,
-        value=REDACTED if redact and value is not None else value,
+        value=value,
         value_error=error,
     )
+    return redacted(row) if redact else row
 
 
 def redacted(row: MessageRow) -> MessageRow:
-    """Return ROW with key, property values, payload, its digest and the value hidden, as ``message_row`` does."""
-
-    def hidden(value: object) -> str | None:
-        return None if value is None else REDACTED
-
+    """Return ROW with SHA-256 and length in place of keys, property values, payload and value, and without the payload's SHA-1."""
     return replace(
         row,
-        key=hidden(row.key),
-        ordering_key=hidden(row.ordering_key),
-        properties=dict.fromkeys(row.properties, REDACTED),
+        key=None if row.key is None else redact(row.key),
+        ordering_key=None if row.ordering_key is None else redact(b64decode(row.ordering_key)),
+        properties={name: redact(value) for name, value in row.properties.items()},
         sha1=None,
-        payload=hidden(row.payload),
-        value=hidden(row.value),
+        payload=None if row.payload is None else redact(b64decode(row.payload)),
+        value=None if row.value is None else redact_value(row.value),
     )
-
-
-def _ordering_key(message: Message, redact: bool) -> str | None:
-    if message.ordering_key is None:
-        return None
-    return REDACTED if redact else b64encode(message.ordering_key).decode()
 
 
 def marker_name(marker_type: int | None) -> str | None:

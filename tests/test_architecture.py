@@ -68,6 +68,7 @@ RANKS = {
     "timespec": 0,
     "counted": 0,
     "given": 0,
+    "redaction": 0,
     "secrets": 0,
     "proto": 0,
     "codec": 1,

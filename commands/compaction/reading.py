@@ -11,7 +11,7 @@ import click
 
 from commands.topics.answers import report, selected
 from commands.topics.printout import columns_for
-from commands.topics.values import Decoders, value_option
+from commands.topics.values import Decoders, redact_option, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
@@ -94,7 +94,7 @@ class ReadOptions:
 @click.option("-n", "--limit", type=whole(), help="At most so many messages of each topic.")
 @click.option("--payload", is_flag=True, help="Show payloads, as base64.")
 @value_option
-@click.option("--redact", is_flag=True, help="Hide keys, property values and payloads.")
+@redact_option
 @gather(ReadOptions)
 @pass_app
 def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:

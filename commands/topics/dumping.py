@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.topics.answers import report, selected
+from commands.topics.values import redact_option
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     POSITION,
@@ -49,6 +50,7 @@ class DumpRequest:
     directory: Path | None
     form: str
     interceptors: str | None
+    redact: bool
 
 
 @command(
@@ -91,6 +93,7 @@ class DumpRequest:
     type=click.Choice(["none"]),
     help="Of entries: none takes their broker metadata away and leaves what a client receives.",
 )
+@redact_option
 @gather(DumpRequest)
 @pass_app
 def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
@@ -101,6 +104,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     """
     if options.interceptors is not None and options.level != "entries":
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
+    if options.redact and options.level == "entries":
+        raise click.UsageError("--redact: entries are exact bytes; it is for --level messages")
     if app.settings.dry_run:
         _preview(app, selection, options)
     elif options.directory is None:
@@ -118,7 +123,9 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     last = LATEST if options.last is None else options.last
     window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock))
     level: Any = options.level  # Any: click checked that it is one of the two
-    return DumpOptions(level, window, options.payload, options.value, stripped=options.interceptors is not None)
+    return DumpOptions(
+        level, window, options.payload, options.value, stripped=options.interceptors is not None, redact=options.redact
+    )
 
 
 def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> None:

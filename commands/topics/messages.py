@@ -9,8 +9,8 @@ from itertools import chain, islice
 import click
 
 from commands.topics.answers import answer, choose, report
-from commands.topics.printout import SEPARATOR, columns_for, render_message
-from commands.topics.values import Decoders, value_line, value_option
+from commands.topics.printout import SEPARATOR, Printing, columns_for, render_message
+from commands.topics.values import Decoded, Decoders, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
@@ -58,6 +58,14 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     report(app, problems)
 
 
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """How to show single messages."""
+
+    value: bool
+    redact: bool
+
+
 # -- one entry --------------------------------------------------------------------------------------------------------
 
 
@@ -75,8 +83,12 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
 @click.option("-l", "--ledgerId", "ledger_id", type=INTEGER, required=True, help="The ledger.")
 @click.option("-e", "--entryId", "entry_id", type=INTEGER, required=True, help="The entry.")
 @value_option
+@redact_option
+@gather(MessageOptions)
 @pass_app
-def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry_id: int, value: bool) -> None:
+def get_message_by_id(
+    app: App, selection: TopicSelection, ledger_id: int, entry_id: int, options: MessageOptions
+) -> None:
     """Show one entry of a topic by its id.
 
     `topics read --from LEDGER:ENTRY --to LEDGER:ENTRY` shows all messages of a batch.
@@ -87,10 +99,10 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
         topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
         topic = find_topic_of(topics, position)
         message = read_message(reader, position)
-        decoded = Decoders(reader, problems, wanted=value).decode(topic.name, message)
-        row = message_row(topic.name, message, payload=True, decoded=decoded)
-        columns = columns_for(app.settings.output, several=False, value=value)
-        app.emit(row, columns, render_message(message, redelivery=True) + value_line(decoded))
+        decoded = Decoders(reader, problems, wanted=options.value).decode(topic.name, message)
+        row = message_row(topic.name, message, payload=True, redact=options.redact, decoded=decoded)
+        columns = columns_for(app.settings.output, several=False, value=options.value)
+        app.emit(row, columns, _text(message, decoded, Printing(redelivery=True, redact=options.redact)))
     report(app, problems)
 
 
@@ -118,8 +130,10 @@ def get_message_by_id(app: App, selection: TopicSelection, ledger_id: int, entry
 )
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @value_option
+@redact_option
+@gather(MessageOptions)
 @pass_app
-def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, value: bool) -> None:
+def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
@@ -129,7 +143,8 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
             topic = read_topic(reader.txn, name)
             return read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
 
-        style = _Style(Decoders(reader, problems, wanted=value), chosen.several, value)
+        decoders = Decoders(reader, problems, wanted=options.value)
+        style = _Style(decoders, chosen.several, options.value, Printing(redact=options.redact))
         _emit_messages(app, chosen.each(app, work), style)
     report(app, problems)
 
@@ -141,7 +156,11 @@ class _Style:
     decoders: Decoders
     several: bool
     value: bool
-    markers: bool = False
+    printing: Printing
+
+
+def _text(message: Message, decoded: Decoded | None, printing: Printing) -> str:
+    return render_message(message, printing) + value_line(decoded, redacted=printing.redact)
 
 
 def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
@@ -149,12 +168,16 @@ def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
     form = app.settings.output
     decode = style.decoders.decode
     if form not in (None, "plain"):
-        rows = (message_row(name, message, payload=True, decoded=decode(name, message)) for name, message in found)
+        hide = style.printing.redact
+        rows = (
+            message_row(name, message, payload=True, redact=hide, decoded=decode(name, message))
+            for name, message in found
+        )
         app.emit_rows(rows, columns_for(form, several=style.several, value=style.value))
         return
     for number, (name, message) in enumerate(found):
         title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
-        text = render_message(message, markers=style.markers) + value_line(decode(name, message))
+        text = _text(message, decode(name, message), style.printing)
         app.writer.write((SEPARATOR if number else "") + title + text)
 
 
@@ -172,6 +195,7 @@ class PeekOptions:
     markers: bool
     isolation: str
     value: bool
+    redact: bool
 
 
 @command(
@@ -198,6 +222,7 @@ class PeekOptions:
     help="READ_UNCOMMITTED: also messages of open and aborted transactions.",
 )
 @value_option
+@redact_option
 @gather(PeekOptions)
 @pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
@@ -215,7 +240,9 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
 
         found = (_iter_peeked(reader, *item, (options, problems)) for _, item in chosen.each(app, work))
         decoders = Decoders(reader, problems, wanted=options.value)
-        style = _Style(decoders, chosen.several, options.value, options.markers)
+        style = _Style(
+            decoders, chosen.several, options.value, Printing(markers=options.markers, redact=options.redact)
+        )
         _emit_messages(app, chain.from_iterable(found), style)
     report(app, problems)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pulsar_admin.columns import Column
 from pulsar_admin.visible import clean_text
 from store.messagerow import marker_name
 from store.messages import Message
+from store.redaction import redact
 
 SEPARATOR = "-" * 73 + "\n\n"
 
@@ -73,25 +75,33 @@ def columns_for(form: str | None, *, several: bool, value: bool = False) -> tupl
     return (Column("TOPIC", "topic"), *columns) if several else columns
 
 
-def render_message(message: Message, *, redelivery: bool = False, markers: bool = False) -> str:
-    """Return MESSAGE as pulsar-admin prints it: its fields, its properties and a hex dump of its payload.
-
-    REDELIVERY adds the count that only ``get-message-by-id`` shows, MARKERS the type of a server's marker.
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """How to print messages: ``redelivery`` adds the count that only ``get-message-by-id`` shows, ``markers`` the type of a server's
+    marker; ``redact`` shows SHA-256 and length of property values and payload.
     """
-    return "".join(line + "\n" for line in _lines(message, redelivery=redelivery, markers=markers))
+
+    redelivery: bool = False
+    markers: bool = False
+    redact: bool = False
 
 
-def _lines(message: Message, *, redelivery: bool, markers: bool) -> Iterator[str]:
+def render_message(message: Message, printing: Printing = Printing()) -> str:
+    """Return MESSAGE as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
+    return "".join(line + "\n" for line in _lines(message, printing))
+
+
+def _lines(message: Message, printing: Printing) -> Iterator[str]:
     position = message.position
     batch = "Batch " if position.batch_index >= 0 else ""
     yield f"{batch}Message ID: {position}"
     yield f"Publish time: {message.publish_ms}"
     yield f"Event time: {message.event_ms}"
-    if redelivery:
+    if printing.redelivery:
         yield "Redelivery count: 0"
     if message.deliver_at_ms:
         yield f"Deliver at time: {message.deliver_at_ms}"
-    if markers and message.marker_type is not None:
+    if printing.markers and message.marker_type is not None:
         yield f"Marker Type: {marker_name(message.marker_type)}"
     if message.broker_ms is not None:
         yield f"Broker entry metadata timestamp: {message.broker_ms}"
@@ -99,8 +109,9 @@ def _lines(message: Message, *, redelivery: bool, markers: bool) -> Iterator[str
         yield f"Broker entry metadata index: {message.broker_index}"
     if message.properties:
         yield "Properties:"
-        yield from (f"{clean_text(key)}    {clean_text(value)}" for key, value in message.properties.items())
-    yield "\n".join(hex_dump(message.payload))
+        shown = redact if printing.redact else clean_text
+        yield from (f"{clean_text(key)}    {shown(value)}" for key, value in message.properties.items())
+    yield f"Payload: {redact(bytes(message.payload))}" if printing.redact else "\n".join(hex_dump(message.payload))
 
 
 def hex_dump(payload: bytes | memoryview) -> Iterator[str]:

@@ -11,7 +11,7 @@ import click
 
 from commands.topics.answers import Chosen, choose, report, size_of
 from commands.topics.printout import columns_for
-from commands.topics.values import Decoders, value_option
+from commands.topics.values import Decoders, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.numbers import whole
@@ -74,7 +74,7 @@ Asked = tuple[Window, Request, list[StoreError]]
 @click.option("-n", "--limit", type=whole(), help="At most so many messages of a topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
-@click.option("--redact", is_flag=True, help="Hide keys, property values, payloads and their digests.")
+@redact_option
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(Request)

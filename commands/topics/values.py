@@ -12,7 +12,11 @@ from store.errors import EntryCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.messages import Message
 from store.names import TopicName
+from store.redaction import redact_value
 
+redact_option = click.option(
+    "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
+)
 Decoded = tuple[object, str | None]  # the value, and why there is none
 
 value_option = click.option(
@@ -55,11 +59,13 @@ class Decoders:
         return decode
 
 
-def value_line(decoded: Decoded | None) -> str:
+def value_line(decoded: Decoded | None, *, redacted: bool = False) -> str:
     """Return the line about a value that stands below a message printed as text; empty where values are not wanted."""
     if decoded is None:
         return ""
     value, error = decoded
     if error is not None:
         return f"Value: not decoded: {clean_text(error)}\n"
+    if redacted and value is not None:
+        return f"Value: {redact_value(value)}\n"
     return f"Value: {'none' if value is None else clean_text(dump_json(value, pretty=False))}\n"

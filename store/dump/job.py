@@ -21,6 +21,7 @@ from store.names import EARLIEST, LATEST
 from store.reading import Window
 from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
+from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
 from store.schemas import read_schemas
 from store.search import check_clock
@@ -34,6 +35,7 @@ Advance = Callable[[int], None]  # told how many more entries are done
 class DumpOptions:
     """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
 
+    ``redact``: messages as ``store.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
     ``ReadOptions``, ``only`` that of ``DumpColumns``.
     """
@@ -46,6 +48,7 @@ class DumpOptions:
     markers: bool = False
     only: tuple[str, ...] = ()
     stripped: bool = False
+    redact: bool = False
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ def iter_window_rows(
             dumped.entries += entries
             for batch in batches:
                 dumped.rows += len(batch)
-                yield batch
+                yield redact_batch(batch) if options.redact else batch
                 del batch
             del batches  # not kept while the next are fetched
             advance(entries)

@@ -200,7 +200,7 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
         return large
     values: list[Any] = column.to_pylist()
     if field.name == "sha1":
-        return [value.hex() for value in values]
+        return [None if value is None else value.hex() for value in values]
     if field.name == "value":
         return [None if value is None else json.loads(value) for value in values]
     if field.name == "properties":

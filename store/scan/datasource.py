@@ -76,11 +76,14 @@ class PulsarEntries(DataSource):
             raise ValueError(f"pulsar_entries: value is {form!r}; there are none, json and typed")
         if form != "none" and (level == "entries" or "store" not in self.options):
             raise ValueError("pulsar_entries: values need level messages, and a store (option store) for their schemas")
+        if form == "typed" and _is_set(self.options.get("redact", "false")):
+            raise ValueError("pulsar_entries: redact shows no typed values; there is json")
         scan, schemas = self._scan_options(schemas=form != "none")
         if level == "entries":
             return ReadEntries(scan, columns)
         values = None if form == "none" else Values(schemas, form == "typed")
-        return ReadMessages(scan, columns, _is_set(self.options.get("payload", "false")), values)
+        hidden = _is_set(self.options.get("redact", "false"))
+        return ReadMessages(scan, columns, _is_set(self.options.get("payload", "false")), values, hidden)
 
     def _scan_options(self, *, schemas: bool) -> tuple[ScanOptions, dict[str, Any]]:
         named = self.options.get("topics", "")

@@ -25,6 +25,7 @@ from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan
 from store.scan.kernel import BAD_DIGEST, UNFRAMED
 from store.scan.messages import MessageColumns
 from store.scan.operations import LATEST_MS, TIME, ScanOptions, scan_records
+from store.scan.redacted import redact_batch, redact_schema
 from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
@@ -84,10 +85,15 @@ class ReadMessages:
     columns: tuple[str, ...] = ()
     payload: bool = False
     values: Values | None = None
+    redact: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         """The columns; raises Unsupported, EntryCorrupt for a value that has no type."""
+        return redact_schema(self._plain_schema) if self.redact else self._plain_schema
+
+    @property
+    def _plain_schema(self) -> pa.Schema:
         hidden = [*_ON_DEMAND] if self.values is None else ["payload"]
         if self.payload:
             hidden.remove("payload")
@@ -98,7 +104,7 @@ class ReadMessages:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order."""
-        schema = self.schema
+        schema = self._plain_schema
         values = None
         names = {"ledgerId", *(_TIMES.get(name, _SOURCES.get(name, name)) for name in schema.names)}
         if not {"value", "value_error"}.isdisjoint(schema.names):
@@ -112,7 +118,8 @@ class ReadMessages:
                     columns = [
                         decoded[name] if name in decoded else self._column(name, batch, piece) for name in schema.names
                     ]
-                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                    made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                    yield redact_batch(made) if self.redact else made
 
     def _entries(self, piece: FileRange, source: Source, files: PlainFiles) -> Iterator[EntryBatch]:
         for records in scan_records(piece, self.options, [], source):

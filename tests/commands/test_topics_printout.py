@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from commands.topics.printout import hex_dump, render_message
+from commands.topics.printout import Printing, hex_dump, render_message
 from store.messages import Message
 from store.names import Position
 
@@ -59,7 +59,7 @@ def test_every_line() -> None:
         deliver_at_ms=1_700_000_005_000,
         marker_type=21,
     )
-    assert render_message(message, redelivery=True, markers=True) == (
+    assert render_message(message, Printing(redelivery=True, markers=True)) == (
         "Batch Message ID: 10:3:0\n"
         "Publish time: 1700000000000\n"
         "Event time: 7\n"
