@@ -178,6 +178,9 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
     unknown = sorted(set(values) - set(ENVIRONMENT_NAMES))
     if unknown:
         raise InvalidValue(f"{path} sets unknown {', '.join(unknown)}", hint=f"known: {', '.join(ENVIRONMENT_NAMES)}")
+    for name, value in values.items():
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidValue(f"{path}: {name} holds a zero byte, which no path does", hint=f"write {name} without it")
     if isinstance(values.get("spark_conf"), dict):
         values["spark_conf"] = [f"{key}={_plain(path, key, value)}" for key, value in values["spark_conf"].items()]
     return {name: _typed(path, name, value) for name, value in values.items()}

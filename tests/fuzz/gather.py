@@ -303,6 +303,7 @@ def _from_texts(found: Seeds) -> None:
         b'store = "x"\noutput = "json"\njobs = 3\nmemory = "1GiB"\n',
         b'now = "@5"\ntz = "Europe/Berlin"\n',
         b'[spark-conf]\n"a.b" = "c"\n',
+        b'broker_conf = "/x"\ninterceptors = "org.x.Y, Z"\nclock = "auto"\nquiet = true\n',
     ]
     reset = {"topic": "public/default/t", "subscription": "s"}
     for target in (

@@ -59,6 +59,7 @@ from store.codec import (
 from store.codec.digest import DigestType
 from store.dump.source import Source
 from store.errors import StoreError
+from store.nacks.tracker import NegativeAcksTracker
 from store.plans import base as plans
 from store.plans.files import load_plan
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
@@ -263,7 +264,7 @@ def _delayed_policy(data: bytes) -> None:
 
 def _nacks(data: bytes) -> None:
     found = nacks.decode_tracker(data)
-    nack_bitmaps.decode_groups(found.lengths, found.bitmaps)
+    each(lambda: nack_bitmaps.decode_groups(found.lengths, found.bitmaps), lambda: NegativeAcksTracker.from_bytes(data))
 
 
 def _nack_rows(data: bytes) -> None:
