@@ -5,12 +5,21 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 from pathlib import Path
 
 import pytest
 
+from store import logfiles
 from store.codec.digest import DigestType
-from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
+from store.codec.entrylog import (
+    HEADER_BYTES,
+    EntryLogHeader,
+    decode_header,
+    decode_ledgers_map,
+    encode_header,
+    encode_ledgers_map,
+)
 from store.scan.slices import Cut
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
@@ -179,3 +188,17 @@ def test_slices_say_what_one_scan_says(
         here, sliced = cli(*command), cli(*command, "--jobs", "2")
         assert (sliced.exit_code, sliced.stdout, sliced.stderr) == (here.exit_code, here.stdout, here.stderr), name
         assert here.exit_code == (name in ("1.log", "2.log"))
+
+
+def test_a_ledgers_map_is_read_and_not_mapped(tmp_path: Path) -> None:
+    """A log that is cut while its map is looked at gives another answer; a mapped one would kill the process."""
+    log = next(file for file in sorted((world("small") / "clean" / "bookkeeper" / "current").glob("*.log")))
+    copy = tmp_path / "0.log"
+    copy.write_bytes(log.read_bytes())
+    head = copy.read_bytes()[:HEADER_BYTES]
+    header = decode_header(head, "0.log")
+    whole = decode_ledgers_map(copy.read_bytes(), header, "0.log")
+    view = logfiles._bytes_of_map(copy, header)
+    os.truncate(copy, 100)
+    assert decode_ledgers_map(view, header, "0.log") == whole
+    assert bytes(view[HEADER_BYTES : HEADER_BYTES + 100]) == bytes(100)
