@@ -237,6 +237,8 @@ def _switched(work: Path, directory: Path) -> Iterator[None]:
     manifest = (work / "CURRENT").read_text().strip()
     made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
     placed: list[Path] = []
+    for left in directory.glob("*.dbtmp"):  # beside CURRENT when an export was stopped; RocksDB removes it too
+        remove_file(left)
     try:
         for file in (*made, work / manifest):
             remove_file(directory / file.name)  # left by an export that was stopped: CURRENT never named it
