@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SubscriptionNotFound
-from store.ledgers import EntryReader, read_ledger
+from store.ledgers import EntryReader, find_metadata, read_ledger
 from store.meta import Txn
 from store.names import Position, TopicName, decode_name, shell_word
 from store.topics import Topic
@@ -25,7 +25,8 @@ class Cursor:
     """A cursor as it really stands.
 
     ``source``: "metadata" (ManagedCursorInfo is the truth), "cursor-ledger" (its last entry is), or "metadata-fallback" (the
-    cursor ledger is gone, empty or unreadable: the snapshot of its creation is all there is; acknowledgements since are lost).
+    cursor ledger is gone, empty or unreadable, or BookKeeper's metadata of it is: a broker starts at the snapshot of its creation).
+    ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
     """
 
     topic: TopicName
@@ -35,6 +36,7 @@ class Cursor:
     state: CursorState
     source: str
     skipped_entries: int = 0  # newer cursor-ledger entries that could not be read
+    recoverable: CursorState | None = None
 
     @property
     def mark_delete(self) -> Position:
@@ -68,8 +70,11 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
     if info.cursors_ledger_id < 0:
         return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata")
     state, skipped = _read_cursor_ledger(txn, reader, info.cursors_ledger_id)
-    if state is None:
-        return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata-fallback", skipped)
+    # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.
+    unseen = state if state is not None and find_metadata(txn, info.cursors_ledger_id) is None else None
+    if state is None or unseen is not None:
+        fallback = _recovered(topic, snapshot)
+        return Cursor(topic.name, name, node.stat, info, fallback, "metadata-fallback", skipped, unseen)
     return Cursor(topic.name, name, node.stat, info, _recovered(topic, state), "cursor-ledger", skipped)
 
 

@@ -152,6 +152,15 @@ def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) 
 
 def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
     ledger_id = cursor.info.cursors_ledger_id
+    if cursor.recoverable is not None:
+        return MetadataCorrupt(
+            f"{topic.name} {cursor.name}: BookKeeper's metadata of its cursor ledger {ledger_id} is gone: a broker starts it at "
+            f"{cursor.mark_delete}, as shown; the ledger's entries still say {cursor.recoverable.mark_delete}",
+            hint=f"read them with: pulsar-admin ledgers entries {ledger_id}",
+            topic=str(topic.name),
+            subscription=cursor.name,
+            recoverable=str(cursor.recoverable.mark_delete),
+        )
     found = f"{cursor.skipped_entries} unreadable entries" if cursor.skipped_entries else "no such ledger"
     return MetadataCorrupt(
         f"{topic.name} {cursor.name}: its newest state is lost (cursor ledger {ledger_id}: {found}); "

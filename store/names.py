@@ -52,6 +52,11 @@ def shell_word(name: object) -> str:
     return shlex.quote(str(name))
 
 
+def is_encoded(component: str) -> bool:
+    """Whether a metadata path component is as ``encode_name`` writes the name behind it; most of them are by their letters."""
+    return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
     """A place in a managed ledger: ledger id, entry id and, inside a batch, the message's index (else −1)."""

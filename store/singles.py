@@ -84,6 +84,7 @@ def find_topic_of(topics: list[Topic], position: Position) -> Topic:
 def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
     """Return the NUMBER-th entry (1-based) from either end, markers counted; raises NothingMatches beyond the other one."""
     total = topic.number_of_entries
+    number = max(number, 1)
     if number > total:
         raise NothingMatches(
             "Could not examine messages due to the total message is zero"
@@ -92,5 +93,4 @@ def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
             hint=f"see: pulsar-admin topics stats-internal {shell_word(topic.name)}",
             topic=str(topic.name),
         )
-    number = max(number, 1)
     return topic.at_rank(total - number if from_end else number - 1)

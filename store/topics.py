@@ -14,7 +14,7 @@ from store.counted import counted
 from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
 from store.ledgers import read_ledger
 from store.meta import Txn
-from store.names import NamespaceName, Position, TopicName, decode_name, shell_word, topic_of_path
+from store.names import NamespaceName, Position, TopicName, decode_name, is_encoded, shell_word, topic_of_path
 from store.tree import find_node, iter_children, iter_nodes
 
 
@@ -190,11 +190,13 @@ def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 
 
 def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
-    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order."""
+    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order.
+
+    A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
+    """
     if namespace is not None:
-        yield from sorted(
-            TopicName(namespace, decode_name(child)) for child in iter_children(txn, namespace.managed_ledgers_path)
-        )
+        children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
+        yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
         return
     for tenant in iter_children(txn, "/managed-ledgers"):
         for node_namespace in iter_namespaces(txn, tenant):

@@ -226,6 +226,7 @@ def _truth(app: App, reader: EntryReader, path: str) -> dict[str, Any] | None:  
         "batchDeletes": {str(position): list(words) for position, words in cursor.state.batch_deletes.items()},
         "properties": dict(cursor.state.properties),
         "skippedEntries": cursor.skipped_entries,
+        "recoverableMarkDeletePosition": None if cursor.recoverable is None else str(cursor.recoverable.mark_delete),
     }
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import report, selected
+from commands.topics.answers import report
+from commands.topics.moving import read_topics
 from commands.topics.values import redact_option
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -27,7 +28,6 @@ from store.counted import counted
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from store.ledgers import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.topics import read_topic
 
 if TYPE_CHECKING:
     from store.dump.job import DumpOptions
@@ -134,7 +134,7 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
     dumped = Dumped()
     wanted = _dump_options(app, options)
     with open_reader(app.store) as reader:
-        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             _write_lines(app, dump_text(reader, topics, wanted, dumped))
     report(app, dumped.problems)
@@ -159,7 +159,7 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     form: Any = options.form  # Any: click checked that it is one of the two
     assert options.directory is not None
     with open_reader(app.store) as reader:
-        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             done, problems = dump_directory(reader, topics, (options.directory, form), wanted, lambda entries: None)
     report(app, problems)
@@ -170,7 +170,7 @@ def _preview(app: App, selection: TopicSelection, options: DumpRequest) -> None:
     from store.dump.job import preview_dump
 
     with open_reader(app.store) as reader:
-        topics = [read_topic(reader.txn, name) for name in selected(reader.txn, selection)]
+        topics = list(read_topics(reader, selection))
         extent = preview_dump(reader, topics, _dump_options(app, options))
     app.emit(
         {

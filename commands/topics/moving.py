@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import TOPIC, TopicSelection
+from pulsar_admin.options import TOPIC, TopicSelection, current_app
 from store.cursors import Cursor, read_cursor
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from store.ledgers import EntryReader
@@ -45,10 +45,13 @@ def iter_cursors(reader: EntryReader, selection: TopicSelection, subscription: s
 
 
 def read_topics(reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
-    """Yield the topics meant, partitions of a partitioned one each; raises TopicNotFound."""
+    """Yield the topics meant, partitions of a partitioned one each; raises TopicNotFound.
+
+    One that cannot be read is reported and the rest go on, unless it was named itself.
+    """
     names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-    for name in dict.fromkeys(names):
-        yield read_topic(reader.txn, name)
+    named = bool(selection.topics)
+    yield from current_app().each(dict.fromkeys(names), lambda name: read_topic(reader.txn, name), alone=named)
 
 
 def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:

@@ -8,18 +8,20 @@ from store.annotate import wrong_times
 from store.catalog import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.index import decode_times, ledger_of_key
-from store.codec.ledgermetadata import LedgerState
+from store.codec.ledgermetadata import LedgerState, ledger_path
 from store.counted import counted, plural
-from store.cursors import iter_cursor_names, read_cursor
+from store.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.delayedindexes import find_index_ledgers
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.journals import find_absent_journals
-from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, find_times, iter_ledger_ids, read_ledger
 from store.meta import Store, Txn
+from store.names import topic_of_path
 from store.owners import find_owners
+from store.references import COMPACTED_LEDGER
 from store.structures import decode_structure, structure_of
 from store.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.tree import decode_node
+from store.tree import decode_node, find_node
 
 
 def check_nodes(txn: Txn) -> Iterator[Finding]:
@@ -30,6 +32,12 @@ def check_nodes(txn: Txn) -> Iterator[Finding]:
         except IndexCorrupt as error:
             yield problem_of(error, "node-damaged", "store", f"tree {key!r}")
             continue
+        topic = topic_of_path(node.path)
+        if topic is not None and topic.path != node.path:
+            yield data_problem(
+                "name-not-encoded", node.path, f"the node of {topic} would be {topic.path}: no topic name leads to this one",
+                "read it with: pulsar-admin store cat PATH",
+            )  # fmt: skip
         if structure_of(node.path) is not None:
             try:
                 decode_structure(node.path, node.value)
@@ -130,7 +138,19 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
     except StoreError as error:
         yield problem_of(error, "cursor-unreadable", "data", where)
         return
-    if cursor.source == "metadata-fallback":
+    if name == COMPACTION_CURSOR:
+        yield from _check_compacted(reader.txn, cursor, where)
+    if cursor.recoverable is not None:
+        yield data_problem(
+            "cursor-ledger-without-metadata",
+            where,
+            f"BookKeeper's metadata of its ledger {cursor.info.cursors_ledger_id} is gone: a broker starts it at {cursor.mark_delete}; "
+            f"the ledger's entries still say {cursor.recoverable.mark_delete}, which no broker sees",
+            f"read them with: pulsar-admin ledgers entries {cursor.info.cursors_ledger_id}",
+            ledgerId=cursor.info.cursors_ledger_id,
+            recoverable=str(cursor.recoverable.mark_delete),
+        )
+    elif cursor.source == "metadata-fallback":
         yield data_problem(
             "cursor-ledger-lost",
             where,
@@ -146,6 +166,25 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
             "acknowledgements in them are lost",
             ledgerId=cursor.info.cursors_ledger_id,
         )
+
+
+def _check_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
+    ledger_id = cursor.state.properties.get(COMPACTED_LEDGER)
+    if ledger_id is None or find_node(txn, ledger_path(ledger_id)) is not None:
+        return
+    times = find_times(txn, ledger_id)
+    there = (
+        f"{counted(times.sums.entries, 'entry', 'entries')} of it can be read here"
+        if times
+        else "no entry of it is here"
+    )
+    yield data_problem(
+        "compacted-ledger-without-metadata",
+        where,
+        f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
+        "compact the topic again; until then readers of the compacted view fail",
+        ledgerId=ledger_id,
+    )
 
 
 def check_ledgers(txn: Txn) -> Iterator[Finding]:

@@ -120,7 +120,12 @@ def _move_report(txn: Txn, move: CursorMove, freed: Freed) -> Report:
 def _source_warnings(move: CursorMove) -> list[str]:
     cursor = move.cursor
     warnings = []
-    if cursor.source == "metadata-fallback":
+    if cursor.recoverable is not None:
+        warnings.append(
+            f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "
+            f"at {cursor.mark_delete}; the ledger's entries still say {cursor.recoverable.mark_delete}"
+        )
+    elif cursor.source == "metadata-fallback":
         warnings.append(
             f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: where {cursor.name} stood is only known "
             "from when that ledger was made"

@@ -1,0 +1,101 @@
+"""What a broker will not see is not answered as if it did, and one damaged node hides none of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.codec.ledgermetadata import ledger_path
+from store.codec.rocksvalue import NodeStat
+from store.meta import open_store
+from store.names import Position
+from store.tree import Node, put_node, tree_key
+from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
+from tests.conftest import Cli
+from tests.stores import copied
+from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
+
+PLAIN = "public/default/plain"
+
+
+def _delete(path: Path, node: str) -> None:
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.delete("tree", tree_key(node)))
+
+
+def test_a_cursor_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """crash-holes of the crashed world: 104 of 525 entries are acknowledged in ledger 260 alone, which a broker cannot open then."""
+    path = copied("small", "crashed", tmp_path)
+    before = cli("--store", path, "topics", "stats", PLAIN, "-o", "json")
+    assert before.json["subscriptions"]["crash-holes"]["msgBacklog"] == 421
+    _delete(path, ledger_path(260))
+    after = cli("--store", path, "topics", "stats", PLAIN, "-o", "json")
+    assert after.exit_code == 1
+    assert after.json["subscriptions"]["crash-holes"]["msgBacklog"] == 525
+    assert "BookKeeper's metadata of its cursor ledger 260 is gone" in after.stderr
+    rows = cli("--store", path, "store", "check", "-o", "json").json
+    (row,) = (row for row in rows if row["code"] == "cursor-ledger-without-metadata")
+    assert (row["context"]["ledgerId"], row["context"]["recoverable"]) == (260, "9:-1")
+    reset = cli("--store", path, "topics", "reset-cursor", PLAIN, "-s", "crash-holes", "-m", "latest", "--dry-run")
+    assert "cursor ledger 260 is gone: a broker would start" in reset.stdout + reset.stderr
+
+
+def test_a_compacted_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    raw = entry(Batch([Slot("k", b"v")], alone=True))
+    made = MadeCompacted(77, [compacted(10, number, raw) for number in range(3)], Position(10, 4))
+    topics = {"public/default/t": MadeTopic([[Made(PUBLISH_MS, raw=raw)] * 10], compacted=made)}
+    path = make_store(tmp_path / "s", topics)
+    codes = [row["code"] for row in cli("--store", path, "store", "check", "-o", "json").json]
+    assert "compacted-ledger-without-metadata" not in codes
+    _delete(path, ledger_path(77))
+    rows = cli("--store", path, "store", "check", "-o", "json").json
+    (row,) = (row for row in rows if row["code"] == "compacted-ledger-without-metadata")
+    assert "3 entries of it can be read here" in row["message"]
+
+
+@pytest.fixture
+def with_rubbish(tmp_path: Path) -> Path:
+    path = copied("small", "clean", tmp_path)
+    node = Node("/managed-ledgers/public/default/persistent/plain", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish")
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_node(txn, node))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "delayed histogram --all-topics",
+        "topics dump --all-topics",
+        "topics expire-all-subscriptions --all-topics -t 1s --dry-run",
+    ],
+)
+def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli, damages_stores: None) -> None:
+    answer = cli("--store", with_rubbish, *words.split())
+    assert answer.exit_code == 1
+    assert "persistent/plain" in answer.stderr
+    assert "persistent://acme/delayed/reminders" in answer.stdout
+    assert cli("--store", with_rubbish, "topics", "dump", PLAIN).exit_code == 6
+
+
+@pytest.mark.parametrize("component", ["a b", "%41", "a%2fb", "~x", "%zz"])
+def test_only_names_that_commands_find_are_listed(
+    component: str, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = copied("small", "clean", tmp_path)
+    listed = cli("--store", path, "topics", "list", "public/default").stdout
+    node = f"/managed-ledgers/public/default/persistent/{component}"
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_node(txn, Node(node, NodeStat(1, 0, 1, 1, False), b"")))
+    assert cli("--store", path, "topics", "list", "public/default").stdout == listed
+    rows = cli("--store", path, "store", "check", "-o", "json").json
+    assert [row["where"] for row in rows if row["code"] == "name-not-encoded"] == [node]
+
+
+def test_the_zeroth_message_of_an_empty_topic(tmp_path: Path, cli: Cli) -> None:
+    path = make_store(tmp_path / "s", {"public/default/empty": MadeTopic([[]])})
+    for origin in ("earliest", "latest"):
+        answer = cli("--store", path, "topics", "examine-messages", "public/default/empty", "-i", origin, "-m", "0")
+        assert answer.exit_code == 5
+        assert "total message is zero" in answer.stderr
