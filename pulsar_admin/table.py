@@ -70,6 +70,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.refreshing:index",
             "Make the location and time index again from the files, and compare it with the one that is there.",
         ),
+        "annotate": Row(
+            "commands.store.annotate:annotate",
+            "Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.",
+        ),
         "usage": Row(
             "commands.store.usage:usage",
             "Show who fills the disk, what is dead there, and what garbage collection would free.",

@@ -1,14 +1,14 @@
 """PIP-345's begin and end publish time of every ledger, compared with the index and written as ledger properties.
 
-The proposal wanted fields 6 and 7 of LedgerInfo; merged Pulsar has its properties in field 6. So the numbers are read from the
-proposal's fields where a value has them, and written as the properties ``beginPublishTimestamp`` and ``endPublishTimestamp`` only,
-which every broker keeps and none looks at.
+The proposal wanted fields 6 and 7 of LedgerInfo; merged Pulsar has its properties in field 6. So the numbers are read from either
+and written in either form: as the properties ``beginPublishTimestamp`` and ``endPublishTimestamp``, or as the proposal's fields. What
+brokers make of them: docs/formats/managed-ledger.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from store.codec.index import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
@@ -18,6 +18,8 @@ from store.meta import Txn
 from store.topics import Topic, TopicLedger
 
 BEGIN, END = "beginPublishTimestamp", "endPublishTimestamp"
+Form = Literal["properties", "fields"]
+FORMS: tuple[Form, ...] = ("properties", "fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +103,20 @@ def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
     return None if begin_ms is None or end_ms is None else (begin_ms, end_ms)
 
 
-def annotated_value(txn: Txn, path: str, value: bytes) -> bytes:
-    """Return the ManagedLedgerInfo VALUE with the two properties on every closed ledger whose entries are all here.
+def annotated_value(txn: Txn, path: str, value: bytes, form: Form = "properties") -> bytes:
+    """Return the ManagedLedgerInfo VALUE with both times, in FORM, on every closed ledger whose entries are all here.
 
     A value that has them already is returned as it is. Raises MetadataCorrupt, IndexCorrupt.
     """
     managed = decode_managed_ledger(value, path)
-    ledgers = tuple(_annotated(txn, info) for info in managed.ledgers)
+    ledgers = tuple(_annotated(txn, info, form) for info in managed.ledgers)
     return value if ledgers == managed.ledgers else encode_managed_ledger(replace(managed, ledgers=ledgers), value)
 
 
-def _annotated(txn: Txn, info: LedgerInfo) -> LedgerInfo:
+def _annotated(txn: Txn, info: LedgerInfo, form: Form) -> LedgerInfo:
     found = _found(txn, info.ledger_id, info.entries) if info.timestamp_ms else None
     if found is None:
         return info
+    if form == "fields":
+        return info._replace(begin_publish_ms=found[0], end_publish_ms=found[1])
     return info._replace(properties={**info.properties, BEGIN: str(found[0]), END: str(found[1])})

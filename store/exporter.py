@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from store.annotate import annotated_value
+from store.annotate import Form, annotated_value
 from store.atomic import check_copyable, check_may_write_for, copy_tree, new_directory
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
@@ -55,7 +55,8 @@ class ExportPlan:
     nodes: tuple[ChangedNode, ...] = ()
     ledgers: LedgerExport = field(default_factory=LedgerExport)
     problems: tuple[str, ...] = ()  # of the source's metadata; what can be read of it is in the target
-    annotate_ms: int | None = None
+    annotate: Form | None = None
+    now_ms: int = 0
 
     @property
     def loses(self) -> str:
@@ -98,15 +99,14 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
     return changed
 
 
-def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int | None = None) -> ExportPlan:
+def plan_export(
+    store: Store, target: Path, *, in_place: bool, annotate: Form | None = None, now_ms: int = 0
+) -> ExportPlan:
     """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused before anything is written.
 
-    With ANNOTATE_MS (now) the copy's ledgers get the publish times of PIP-345 as properties; the store does not.
+    With ANNOTATE the copy's ledgers get the publish times of PIP-345 in that form; the store does not: in place such a plan is a
+    preview.
     """
-    if in_place and annotate_ms is not None:
-        raise Refused(
-            "--annotate is for a copy: in place, the store would not know what it wrote", hint="export to a copy"
-        )
     if not store.info.sources:
         raise SourceNotFound(
             f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
@@ -122,7 +122,7 @@ def plan_export(store: Store, target: Path, *, in_place: bool, annotate_ms: int 
             path=str(metadata),
         )
     check_unlocked(metadata)
-    return _plan(store, ExportPlan(source, target, in_place, annotate_ms=annotate_ms))
+    return _plan(store, ExportPlan(source, target, in_place, annotate=annotate, now_ms=now_ms))
 
 
 def _check_copy(source: Path, target: Path) -> None:
@@ -144,8 +144,8 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     layout = read_standalone_layout(request.target if request.in_place else request.source)
     with store.read() as txn:
         nodes = tuple(iter_changed_nodes(txn))
-        if request.annotate_ms is not None:
-            nodes = _annotated(txn, nodes, request.annotate_ms)
+        if request.annotate is not None:
+            nodes = _annotated(txn, nodes, request.annotate, request.now_ms)
         problems = _check_unmoved(layout.metadata, nodes)
         if problems and not request.in_place:
             _check_whole(txn, layout.metadata)
@@ -163,12 +163,12 @@ def _databases(ledgers: LedgerExport, layout: StandaloneLayout) -> list[Path]:
     return [layout.metadata, *databases_of(ledgers, layout.root)]
 
 
-def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], now_ms: int) -> tuple[ChangedNode, ...]:
+def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int) -> tuple[ChangedNode, ...]:
     """Return NODES and, with them, every topic whose value the annotation changes."""
     changed = {node.path: node for node in nodes}
     for name in iter_topics(txn):
         current = read_node(txn, name.path)
-        value = annotated_value(txn, current.path, current.value)
+        value = annotated_value(txn, current.path, current.value, form)
         if value != current.value:
             base = txn.get("base", tree_key(name.path))
             imported = current if base is None else decode_node(tree_key(name.path), base) if base else None

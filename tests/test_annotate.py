@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from base64 import b64decode, b64encode
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,11 +125,98 @@ def test_annotated_directories_import_and_check(tmp_path: Path, cli: Cli) -> Non
     assert twice["nodes"] == []
 
 
-def test_not_in_place(tmp_path: Path, cli: Cli) -> None:
-    result = cli(
-        "--store", imported("small", "clean"), "store", "export", "standalone", tmp_path, "--in-place", "--annotate"
+def _stated_by_hand(value: bytes) -> list[tuple[int, int, int]]:
+    """(ledger, begin, end) of the proposal's fields, read with protobuf alone; what today's schema has there are properties."""
+    found = []
+    for info in ManagedLedgerInfo.FromString(value).ledgerInfo:
+        fields = {one.field_number: one.data for one in UnknownFieldSet(info)}
+        if fields:
+            assert set(fields) == {6, 7}
+            found.append((info.ledgerId, fields[6], fields[7]))
+    return found
+
+
+def _recorded_times(topic: str, ledgers: Sequence[LedgerInfo]) -> list[tuple[int, int, int]]:
+    """The same of closed ledgers from what the real client received."""
+    times: dict[int, list[int]] = defaultdict(list)
+    for row in oracle("small")["topics"][topic]["messages"]:
+        times[row[0]].append(row[3])
+    return [
+        (one.ledger_id, min(times[one.ledger_id]), max(times[one.ledger_id]))
+        for one in ledgers
+        if one.timestamp_ms and one.entries
+    ]
+
+
+def test_annotate_is_a_change_with_undo_and_plan(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    plain = parse_topic("public/default/plain")
+    words = ("--store", store, "store", "annotate", plain, "--form", "fields", "-o", "json")
+    with open_store(store) as opened, opened.read() as txn:
+        before = read_node(txn, plain.path)
+    shown = cli(*words, "--dry-run").json
+    expected = _recorded_times("public/default/plain", decode_managed_ledger(before.value, "").ledgers)
+    assert len(expected) > 5
+    assert (shown["before"], shown["after"]) == ({"annotatedLedgers": 0}, {"annotatedLedgers": len(expected)})
+    assert cli(*words, "--plan", tmp_path / "plan").exit_code == 0
+    assert cli("--store", store, "apply", tmp_path / "plan").exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        after = read_node(txn, plain.path)
+    assert _stated_by_hand(after.value) == expected
+    assert after.stat.version == before.stat.version + 1
+    assert cli(*words).json["annotated"] == []  # nothing is left to write
+    check = cli("--store", store, "store", "check", "--deep", "-o", "json")
+    assert (check.exit_code, [row for row in check.json if row["severity"] == "problem"]) == (0, [])
+    assert cli("--store", store, "store", "undo", "1").exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        assert read_node(txn, plain.path).value == before.value
+
+
+def test_a_plan_that_states_other_times_is_refused(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    file = tmp_path / "plan"
+    cli("--store", store, "store", "annotate", "public/default/plain", "--plan", file)
+    fields = json.loads(file.read_text())
+    after = b64decode(fields["steps"][0][3])
+    place = after.index(END.encode()) + len(END) + 2
+    fields["steps"][0][3] = b64encode(after[:place] + b"2" + after[place + 1 :]).decode()
+    file.write_text(json.dumps(fields))
+    refused = cli("--store", store, "apply", file, "-o", "json")
+    assert refused.error["code"] == "invalid-value"
+
+
+def test_export_in_place_annotates_the_store_first(tmp_path: Path, cli: Cli) -> None:
+    """Both say the same afterwards, in the form asked for; the change is in the log."""
+    data, store = tmp_path / "data", tmp_path / "s"
+    shutil.copytree(world("small") / "clean", data)
+    cli("--store", store, "store", "import", "standalone", data)
+    words = (
+        "--store",
+        store,
+        "store",
+        "export",
+        "standalone",
+        data,
+        "--in-place",
+        "--annotate",
+        "fields",
+        "--yes",
+        "-o",
+        "json",
     )
-    assert result.exit_code == 3
+    shown = cli(*words, "--dry-run").json["nodes"]
+    done = cli(*words)
+    assert (done.exit_code, done.json["nodes"]) == (0, shown)
+    key = parse_topic("public/default/plain").path.encode()
+    value = decode_value(read_values(data / "metadata", [key])[key], "plain")[1]
+    assert _stated_by_hand(value) == _recorded_times("public/default/plain", decode_managed_ledger(value, "").ledgers)
+    with open_store(store) as opened, opened.read() as txn:
+        assert read_node(txn, key.decode()).value == value
+    assert [row["command"] for row in cli("--store", store, "store", "log", "-o", "json").json] == [
+        "store annotate",
+        "store export standalone --in-place",
+    ]
+    assert cli(*words).json["nodes"] == []
 
 
 def _lost(path: Path, *, properties: bool, clock_ms: int | None = None) -> Path:

@@ -8,8 +8,12 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from store.annotate import FORMS, Form
 from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
 from store.exporter import apply_export, plan_export
+from store.plans.annotate import plan_annotate
+from store.plans.base import apply_plan
+from store.topics import iter_topics
 
 
 @command(
@@ -26,18 +30,31 @@ from store.exporter import apply_export, plan_export
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--in-place", is_flag=True, help="Write the changes into DIRECTORY, which exists.")
-@click.option("--annotate", is_flag=True, help="Write the first and last publish time of ledgers as ledger properties.")
+@click.option(
+    "--annotate",
+    type=click.Choice(FORMS),
+    is_flag=False,
+    flag_value=FORMS[0],
+    help="Write the first and last publish time of ledgers as ledger properties, or as the proposal's fields.",
+)
 @pass_app
-def standalone(app: App, directory: Path, in_place: bool, annotate: bool) -> None:
+def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None) -> None:
     """Write the store's changes into a Pulsar data directory.
 
     DIRECTORY becomes a copy of the imported one with the changes in it. With --in-place they go into DIRECTORY itself, unless
     a node to be changed is no longer what was imported. Start the broker where the data was made: a bookie's cookie holds
-    its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to closed ledgers of the copy.
+    its path. --annotate adds beginPublishTimestamp and endPublishTimestamp (PIP-345) to closed ledgers of the copy; in place it is a
+    change of the store first, as `store annotate` makes it.
     """
-    plan = plan_export(app.store, directory, in_place=in_place, annotate_ms=app.now_ms if annotate else None)
+    plan = plan_export(app.store, directory, in_place=in_place, annotate=annotate, now_ms=app.now_ms)
     app.confirm(plan)
     with app.open_for_writing() as store:
         if in_place:
             store.back_up()
+        if in_place and annotate is not None:
+            with store.read() as txn:
+                change = plan_annotate(txn, iter_topics(txn), annotate, app.now_ms)
+            if change.steps:
+                apply_plan(store, change, app.now_ms)
+            plan = plan_export(store, directory, in_place=True)
         app.emit(apply_export(store, plan, app.now_ms))

@@ -122,3 +122,13 @@ def written_end(data: memoryview, pos: int, limit: int) -> int:
             return limit - len(chunk) + len(chunk.rstrip(b"\0"))
         limit -= len(chunk)
     return pos
+
+
+def encode_varint(value: int) -> bytes:
+    """Return VALUE, which is not negative, as a varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

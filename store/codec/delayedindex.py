@@ -24,7 +24,7 @@ import google_crc32c
 import numpy as np
 from pyroaring import BitMap
 
-from store.codec.buffer import Reader
+from store.codec.buffer import Reader, encode_varint
 from store.errors import EntryCorrupt, LimitExceeded, Unsupported
 
 Array = np.ndarray[Any, Any]  # a column; i64 unless stated
@@ -169,7 +169,7 @@ def _roaring_body(ticks: Array, places: Array, entry_ids: Array) -> bytes:
         bitmap.run_optimize()
         raw = bitmap.serialize()
         tick = int(ticks[start])
-        parts += [_varint(tick - before), _varint(int(places[start])), _varint(len(raw)), bytes(raw)]
+        parts += [encode_varint(tick - before), encode_varint(int(places[start])), encode_varint(len(raw)), bytes(raw)]
         before = tick
     return b"".join(parts)
 
@@ -200,20 +200,11 @@ def _steps_body(places: Array, ticks: Array) -> bytes | None:
     if len(forward) and (int(forward.max()) > 255 or int(np.abs(along).max()) > 127):
         return None
     columns = forward.astype(np.uint8).tobytes() + along.astype(np.int8).tobytes()
-    return _varint(int(places[order[0]])) + _varint(int(ticks[order[0]])) + zlib.compress(columns, 6)
+    return encode_varint(int(places[order[0]])) + encode_varint(int(ticks[order[0]])) + zlib.compress(columns, 6)
 
 
 def _varints(values: Array) -> bytes:
-    return b"".join(map(_varint, values.tolist()))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return b"".join(map(encode_varint, values.tolist()))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
 
-from store.codec.buffer import Reader
+from store.codec.buffer import Reader, encode_varint
 from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
 from store.codec.prototext import parse_text
@@ -136,7 +136,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) 
             message = _parse_message(version, base.partition(b"\n")[2], "base")
     _fill_message(message, metadata)
     packed = message.SerializeToString()
-    return b"%s3\n%s%s" % (_VERSION_KEY, _varint(len(packed)), packed)
+    return b"%s3\n%s%s" % (_VERSION_KEY, encode_varint(len(packed)), packed)
 
 
 def ledger_path(ledger_id: int, root: str = LEDGERS_ROOT) -> str:
@@ -280,15 +280,6 @@ def _check(metadata: LedgerMetadata, where: str) -> None:
     starts = [segment.first_entry_id for segment in metadata.segments]
     if starts[0] < 0 or starts != sorted(set(starts)):
         raise _corrupt(where, "first entries of the segments", "ascending", starts)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from store.codec.buffer import encode_varint
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
@@ -69,7 +70,7 @@ def encode_managed_ledger(managed_ledger: ManagedLedger, base: bytes = b"") -> b
     """Return MANAGED_LEDGER as a value to store in place of BASE.
 
     Unknown fields and the offload contexts of BASE stay with their ledgers, its wrapping is used again, and a value
-    that says what BASE said is BASE. Publish times (PIP-345) are kept where BASE has them and never added.
+    that says what BASE said is BASE. Publish times (PIP-345) go into the proposal's fields; of a field twice the last one counts.
     Raises MetadataCorrupt when BASE is no ManagedLedgerInfo.
     """
     message, wrapping = _parse(base, "value to replace")
@@ -166,6 +167,15 @@ def _fill_ledger(
         message.timestamp = ledger.timestamp_ms
     _fill_offload_context(message, ledger)
     replace_pairs(message.properties, ledger.properties)
+    times = ledger.begin_publish_ms, ledger.end_publish_ms
+    if None not in times and times != _publish_times(UnknownFieldSet(message)):
+        # Bytes of another wire type than the field of that number has today: protobuf keeps them as unknown.
+        message.MergeFromString(
+            b"".join(
+                bytes([number << 3]) + encode_varint(time or 0)
+                for number, time in zip((_BEGIN_PUBLISH, _END_PUBLISH), times, strict=True)
+            )
+        )
 
 
 def _fill_offload_context(message: managed_ledger_pb2.LedgerInfo, ledger: LedgerInfo) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from store.annotate import FORMS, annotated_value
 from store.atomic import read_file
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, encode_cursor_info
 from store.codec.delayedpolicy import IndexRules, check_growth, decode_rules, rules_key
@@ -25,6 +26,7 @@ from store.given import integer, json_object, text
 from store.ledgers import EntryReader
 from store.nacks.kept import group_of
 from store.names import NamespaceName, TopicName, decode_name, topic_of_path
+from store.plans.annotate import plan_annotate
 from store.plans.base import PLAN_FORMAT, Plan, Report, Step, plan_undo, put_value_step, step_of
 from store.plans.cursors import CursorMove, plan_moves
 from store.plans.delayed import delivery_warnings, plan_rules
@@ -121,6 +123,7 @@ class _SortedOut:
     policies: dict[NamespaceName, Step] = field(default_factory=dict)
     rules: dict[str, Step] = field(default_factory=dict)
     nacks: dict[bytes, list[Step]] = field(default_factory=dict)
+    annotated: list[tuple[TopicName, Step]] = field(default_factory=list)
 
     def add(self, step: Step) -> None:
         """Take STEP; raises InvalidValue where no command that makes plans writes."""
@@ -139,6 +142,10 @@ class _SortedOut:
         topic = topic_of_path(parent)
         if topic is not None and topic.cursor_path(decode_name(component)) == node.path:
             self.cursors.append((topic, decode_name(component), step))
+            return True
+        annotated = topic_of_path(node.path)
+        if annotated is not None and annotated.path == node.path and step.before is not None and step.after is not None:
+            self.annotated.append((annotated, step))
             return True
         parts = node.path.removeprefix(_POLICIES).split("/")
         if not node.path.startswith(_POLICIES) or step.before is None or step.after is None:
@@ -162,6 +169,8 @@ class _SortedOut:
             yield plan_unsubscribe(reader, command, found, now_ms, force=True)
         for one in made:
             yield _creation(reader, plan, *one)
+        if self.annotated:
+            yield _annotation(reader, plan, self.annotated)
         for namespace, step in self.policies.items():
             yield _policies_plan(reader, plan, (namespace, step, self.rules.pop(str(namespace), None)))
         for name, step in self.rules.items():
@@ -235,6 +244,18 @@ def _decoded(decode: Callable[[], Value]) -> Value:
         raise
     except StoreError as error:
         raise _foreign(error.message) from error
+
+
+def _annotation(reader: EntryReader, plan: Plan, listed: list[tuple[TopicName, Step]]) -> Plan:
+    """Return the plan of ``store annotate`` in the form that the first step shows."""
+    name, step = listed[0]
+    before, after = _node(step, step.before), _node(step, step.after)
+    forms = [form for form in FORMS if annotated_value(reader.txn, name.path, before.value, form) == after.value]
+    if not forms:
+        raise _foreign(f"no command writes the ledgers of {name} like that")
+    return replace(
+        plan_annotate(reader.txn, [one for one, _ in listed], forms[0], after.stat.modified_ms), command=plan.command
+    )
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------

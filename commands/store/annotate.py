@@ -1,0 +1,41 @@
+"""``store annotate``."""
+
+from __future__ import annotations
+
+import click
+
+from commands.topics.moving import apply_moves
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from store.annotate import FORMS, Form
+from store.errors import IndexCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from store.plans.annotate import plan_annotate
+from store.topics import select_topics
+
+
+@command(
+    "annotate",
+    changes=True,
+    examples=["pulsar-admin store annotate public/default/plain --dry-run", "pulsar-admin store annotate --all-topics"],
+    elsewhere=["pulsar-admin store annotate --pattern 'acme/*/*' --form fields"],
+    output="The change: a row a topic, how many of its ledgers state their publish times, and the undo command.",
+    errors=[TopicNotFound, MetadataCorrupt, IndexCorrupt, StalePlan],
+)
+@topics_argument
+@click.option(
+    "--form",
+    type=click.Choice(FORMS),
+    default=FORMS[0],
+    show_default=True,
+    help="Where: properties of the ledger, which brokers keep; fields 6 and 7 of LedgerInfo, as PIP-345 proposed them.",
+)
+@pass_app
+def annotate(app: App, selection: TopicSelection, form: Form) -> None:
+    """Write the first and last publish time (PIP-345) of closed ledgers into their topics' metadata.
+
+    From the index, for every ledger of which all entries are here. A later search then knows them without the entries.
+    """
+    with app.store.read() as txn:
+        names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        plan = plan_annotate(txn, names, form, app.now_ms)
+    apply_moves(app, plan)

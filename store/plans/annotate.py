@@ -1,0 +1,44 @@
+"""``store annotate``: publish times of ledgers (PIP-345) into their topics' metadata, as a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from store.annotate import BEGIN, Form, annotated_value
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from store.meta import Txn
+from store.names import TopicName
+from store.plans.base import Plan, Report, Step, put_value_step
+from store.tree import read_node
+
+
+def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
+    """Plan writing begin and end publish time in FORM on every closed ledger of the topics NAMES whose entries are all here.
+
+    Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
+    """
+    steps: list[Step] = []
+    reports: list[Report] = []
+    for name in names:
+        node = read_node(txn, name.path)
+        value = annotated_value(txn, node.path, node.value, form)
+        before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
+        changed = [info for info, old in zip(after, before, strict=True) if info != old]
+        if changed:
+            steps.append(put_value_step(txn, name.path, value, now_ms))
+        reports.append(
+            {
+                "topic": str(name),
+                "form": form,
+                "before": {"annotatedLedgers": _count(before, form)},
+                "after": {"annotatedLedgers": _count(after, form)},
+                "annotated": [info.ledger_id for info in changed],
+            }
+        )
+    return Plan("store annotate", txn.id, tuple(steps), tuple(reports))
+
+
+def _count(infos: Iterable[LedgerInfo], form: Form) -> int:
+    return sum(
+        (info.begin_publish_ms is not None) if form == "fields" else (BEGIN in info.properties) for info in infos
+    )
