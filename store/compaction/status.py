@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from store.codec.batch import iter_batch
 from store.codec.compactedentry import decode_compacted_to
 from store.codec.compression import NONE, decompress
-from store.codec.ledgermetadata import LedgerMetadata
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.codec.message import is_batch, is_encrypted
 from store.compaction.floor import find_skipped
 from store.compaction.forms import INDEXED, LEGACY, REDUCED
@@ -41,6 +41,7 @@ _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that
 class CompactedLedgerFacts:
     """The ledger that the cursor names.
 
+    ``unread_entries``: behind the end at which it was closed, where no reader gets them (2.11.0 closes some before its last add).
     ``compacted_to``: the last position that its writer did not take for deleted, None when it does not say. ``form``: of its last batch
     (``store.compaction.forms``), None where there is none among the last entries, or it cannot be read.
     """
@@ -49,6 +50,7 @@ class CompactedLedgerFacts:
     entries: int
     size_bytes: int
     missing_entries: int
+    unread_entries: int
     compacted_to: Position | None
     form: str | None = field(metadata={"json": "format"})
 
@@ -149,10 +151,17 @@ def _ledger_facts(
         problems.append(
             f"the compacted ledger {ledger_id} lacks {missing:,} of its {counted(ledger.entries, 'entry')}: lost or damaged"
         )
+    is_closed = ledger.metadata is not None and ledger.metadata.state is LedgerState.CLOSED
+    unread = ledger.sums.entries - (ledger.entries - missing) if is_closed and ledger.sums is not None else 0
+    if unread:
+        problems.append(
+            f"the compacted ledger {ledger_id} was closed at entry {ledger.last_entry_id}: "
+            f"{counted(unread, 'entry', 'entries')} behind that, which readers do not get; compaction verify names what they miss"
+        )
     compacted_to, problem = _compacted_to(reader, topic, ledger, horizon)
     problems += [problem] if problem else []
     form = _find_form(reader, CompactedView(horizon, ledger_id, ledger.last_entry_id))
-    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, compacted_to, form)
+    facts = CompactedLedgerFacts(ledger_id, ledger.entries, ledger.size_bytes, missing, unread, compacted_to, form)
     return facts, problems
 
 

@@ -77,6 +77,9 @@ def test_entries_behind_the_recorded_end(
     assert found.ledger is not None
     assert (found.ledger.entries, found.ledger.missing_entries) == (5 - behind_end, missing)
     assert any("lacks" in problem for problem in found.problems) == bool(missing)
+    there = sum(entry_id not in lost for entry_id in range(5 - behind_end, 5))
+    assert found.ledger.unread_entries == there
+    assert any(f"was closed at entry {4 - behind_end}: {there} entr" in text for text in found.problems) == bool(there)
     (row,) = (row for row in cli("--store", path, "ledgers", "list", "-o", "json").json if row["ledgerId"] == 77)
     assert row["missingEntries"] == missing
 
