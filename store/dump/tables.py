@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.dump.json_lines import json_lines
 from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
@@ -23,6 +24,7 @@ from store.search import Clock
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 DAY_MS = 86_400_000
+LINES = 1 << 12  # in one piece of JSON text
 NO_DAY = -(2**63)
 PIECE_BYTES = (
     3 << 20
@@ -146,8 +148,17 @@ def day_name(day: int) -> str:
 def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
     """Yield the rows of BATCH as ``topics read -o jsonl`` writes them: bytes in base64, digests in hex.
 
-    A piece of text is a line; a line with a large payload comes in several pieces. Only a line's last piece ends with a newline.
+    A piece of text is lines; a line with a large payload comes in several pieces, of which only the last ends with a newline.
     """
+    if "payload" not in batch.schema.names or not _large_values(batch.column("payload")):
+        for start in range(0, len(batch), LINES):
+            part = batch.slice(start, LINES)
+            yield json_lines(
+                topic,
+                pa.RecordBatch.from_arrays(list(map(_spoken, part.schema, part.columns)), schema=part.schema),
+                _QUIET,
+            )
+        return
     columns = json_columns(batch)
     for values in zip(*columns.values(), strict=True):
         row: dict[str, Any] = {"topic": topic}  # Any: JSON values
@@ -168,7 +179,7 @@ def whole_lines(pieces: Iterable[str]) -> Iterator[str]:
     for piece in pieces:
         line.append(piece)
         if piece.endswith("\n"):
-            yield "".join(line)[:-1]
+            yield from "".join(line)[:-1].split("\n")
             line.clear()
 
 
@@ -194,8 +205,7 @@ def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON va
 
 
 def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON values
-    if field.name in _NOTHING:
-        column = pc.if_else(pc.equal(column, _NOTHING[field.name]), None, column)
+    column = _spoken(field, column)
     if field.name == "payload" and (large := _large_values(column)):
         return large
     values: list[Any] = column.to_pylist()
@@ -208,6 +218,13 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
     if pa.types.is_binary(field.type):
         return [None if value is None else b64encode(value).decode() for value in values]
     return values
+
+
+def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
+    """Return COLUMN with null for what says nothing."""
+    if field.name not in _NOTHING:
+        return column
+    return pc.if_else(pc.equal(column, _NOTHING[field.name]), pa.scalar(None, field.type), column)
 
 
 def _large_values(column: pa.Array) -> list[pa.Buffer]:
