@@ -62,6 +62,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "apply",
         "store init",
         "store undo",
+        "store annotate",
         "topics set-delayed-delivery",
         "topics remove-delayed-delivery",
         "topics set-message-ttl",

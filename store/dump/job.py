@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -105,10 +106,11 @@ def _missing(reader: EntryReader, topic: Topic, window: Window, missing: int) ->
     text = f"{topic.name}: of the window {counted(missing, 'entry is', 'entries are')} in no imported file"
     parts = iter_ledger_parts(topic, *window_ranks(topic, window))
     gaps = ((ledger, max(low, first)) for ledger, first, last in parts for low, _ in _gaps(reader, ledger, first, last))
-    try:
-        reader.read(*next(gaps))
-    except StoreError as error:
-        return EntryNotFound(f"{text}; the first: {error.message}", hint=error.hint, **error.context)
+    for gap in islice(gaps, 1):
+        try:
+            reader.read(*gap)
+        except StoreError as error:
+            return EntryNotFound(f"{text}; the first: {error.message}", hint=error.hint, **error.context)
     return EntryNotFound(text)
 
 
