@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -78,11 +79,20 @@ def is_as_committed(directory: Path) -> bool:
 
 
 def read_commit(directory: Path) -> Commit | None:
-    """Return what is known of the last commit; None where nothing is, or nothing that can be read."""
+    """Return what is known of the last commit; None where nothing is, or nothing that can be read.
+
+    A record of which only a part was written is none: it must not speak against a state that is whole.
+    """
     try:
-        return Commit(*json.loads(read_file(directory / RECORD_FILE)))
+        *fields, checksum = json.loads(read_file(directory / RECORD_FILE))
+        record = Commit(*fields)
+        return record if checksum == _checksum(record) else None
     except (OSError, ValueError, TypeError):
         return None
+
+
+def _checksum(record: Commit) -> int:
+    return zlib.crc32(json.dumps(record).encode())
 
 
 class CommitRecord:
@@ -115,7 +125,8 @@ class CommitRecord:
             finally:
                 os.close(descriptor)
             record = Commit(meta.transaction, change, status.st_size, status.st_mtime_ns, meta.raw.hex())
-            os.pwrite(self._descriptor, json.dumps(record).encode().ljust(_RECORD_BYTES - 1) + b"\n", 0)
+            line = json.dumps([*record, _checksum(record)]).encode()
+            os.pwrite(self._descriptor, line.ljust(_RECORD_BYTES - 1) + b"\n", 0)
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:

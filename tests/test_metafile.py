@@ -168,6 +168,20 @@ def test_a_store_without_a_record_opens(tmp_path: Path, cli: Cli) -> None:
         assert cli("--store", path, "store", "check").exit_code == 0
 
 
+@pytest.mark.parametrize("written", [1, 8, 64, 256, 500])
+def test_a_record_written_in_part_is_none(written: int, tmp_path: Path, cli: Cli) -> None:
+    path = changed(tmp_path, cli)
+    record = path / "meta" / "commit.json"
+    old = record.read_bytes()
+    assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "half", "-m", "9:5").exit_code == 0
+    new = record.read_bytes()
+    # Numbers of the new one, the meta page partly of the old one.
+    record.write_bytes(new[:written] + old[written:])
+    for _ in range(2):
+        assert cli("--store", path, "store", "check").exit_code == 0
+        assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "half", "-m", "9:7").exit_code == 0
+
+
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.deep), pytest.param(3, marks=pytest.mark.deep)])
 def test_what_lmdb_writes_is_sound(seed: int, tmp_path: Path) -> None:
     """The walk finds nothing in any state of an environment that LMDB itself wrote, readers of old states beside it."""
