@@ -32,7 +32,7 @@ _TIME_HINT = (
 )
 _SIZE_SHIFT = {"k": 10, "m": 20, "g": 30, "t": 40}
 
-_PART = re.compile(r"(\d+)(ms|[a-z])", re.ASCII)
+_PART = re.compile(r"(\d{1,40})(ms|[a-z])", re.ASCII)  # bounded: else digits without a unit take quadratic time
 _ISO_DURATION = re.compile(r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?", re.ASCII)
 _RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\S+)|(\S+)\s+ago")
 _EPOCH = re.compile(r"@(-?\d{1,19})", re.ASCII)
