@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 T = TypeVar("T")
 
-_START_LIMIT_SECONDS = 180
+_START_LIMIT_SECONDS = 480  # twelve alone; minutes on a machine that is busy with other work
 _STOP_LIMIT_SECONDS = 90
 _POLL_SECONDS = 0.1
 _RENEWALS_OF_A_GOOD_START = 20  # at most 1 was seen; without end it is about 200 a second

@@ -20,8 +20,6 @@ import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from tests.live.broker import Broker, wait_until
 from tests.live.producing import RECEIVE_MS, open_client
 
-LEGACY, NEW = "legacy", "new"
-
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
@@ -34,6 +32,7 @@ class Keyed:
     codec: str = "NONE"
     null_share: float = 0.2
     encrypted: bool = False
+    form: str = "indexed"  # of the ledger that the toolkit writes
 
     @property
     def topic(self) -> str:
@@ -48,6 +47,12 @@ TOPICS = (
     Keyed("keyless", 24, 0, 6),
     Keyed("secret", 60, 10, 5, encrypted=True),
     Keyed("parts-partition-1", 80, 10, 5),
+    *(
+        Keyed(f"{form}-{codec.lower()}", 80, 10, 5, codec, form=form)
+        for form in ("legacy", "reduced")
+        for codec in ("NONE", "LZ4")
+    ),
+    Keyed("reduced-single", 40, 10, form="reduced"),
 )
 
 
