@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-WORK = Path(".fuzz")
+WORK, SHARED = Path(".fuzz"), Path("/dev/shm")
 _COLUMNS = ("target", "executions", "perSecond", "coverage", "slowestMs", "mostMiB", "findings")
 
 
@@ -29,9 +31,13 @@ def main() -> int:
             str(options.executions),
             str(options.seed),
         ]
-        subprocess.run(
-            [*command, options.engine, str(WORK)], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        # libFuzzer ends its process without a last word: what it made in this directory, in memory if there is one, goes here.
+        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=SHARED if os.access(SHARED, os.W_OK) else None) as folder:
+            environment = os.environ | {"TMPDIR": folder}
+            quiet = subprocess.DEVNULL
+            subprocess.run(
+                [*command, options.engine, str(WORK)], check=False, env=environment, stdout=quiet, stderr=quiet
+            )
         rows.append(_row(name))
         print(_line([rows[-1][column] for column in _COLUMNS]), flush=True)
     with open(WORK / "results.jsonl", "a") as out:

@@ -337,9 +337,8 @@ def _texts(data: bytes) -> None:
 
 @cache
 def _folder() -> Path:
-    """A directory for files that are read by their names, in memory where the machine has one there."""
-    shared = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-", dir=shared if os.access(shared, os.W_OK) else None))
+    """A directory for files that are read by their names."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
