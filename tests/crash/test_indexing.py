@@ -190,7 +190,7 @@ def test_refresh(where: str, left: int, engine: list[str], tmp_path: Path, cli: 
     missing = missing_bytes(source, catalogue(path))
     assert (missing == before) == ((where, left) == FIRST)
     # Metadata names no entry before it is indexed: nobody is told of losses that there are none of.
-    found = cli("--store", path, "store", "check", "-o", "jsonl").json_lines
+    found = cli("--store", path, "store", "check", "--deep", "-o", "jsonl").json_lines
     assert {row["code"] for row in found if row["severity"] == "problem"} <= {"file-damaged"}
     again = run(tmp_path, arguments)
     assert (again.code, again.bytes) == (0, missing)

@@ -133,7 +133,6 @@ class Bench:
     def _import(self) -> None:
         base = self.folder / ("base in place" if self.scenario.in_place else "base")
         if not self.source.exists() and not (self.scenario.in_place and base.exists()):
-            self.work.mkdir(exist_ok=True)
             copy_tree(world("small") / "clean", self.source)
         if base.exists():
             copy_tree(base, self.work)
