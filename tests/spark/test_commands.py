@@ -105,7 +105,7 @@ def test_spark_answers_as_one_process(
 ) -> None:
     for store in (demo_store, damaged_store)[: 1 if "--time" in words else 2]:
         answer = _answer(cli, store, words)
-        assert answer[0] in (0, 1)
+        assert answer[0] in (0, 1, 5)
         assert _answer(cli, store, words, "--spark") == answer
     assert on_spark
 
