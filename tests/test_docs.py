@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shlex
 from pathlib import Path
 from types import ModuleType
@@ -105,3 +106,33 @@ def test_example_in_every_format(
 def _arguments(example: str) -> list[str]:
     """Return the arguments of an example; what stands behind a pipe is the shell's."""
     return shlex.split(example.partition(" | ")[0])[1:]
+
+
+FOUNDING = (DOCS / "founding-documents.md").read_text()
+SPANS = sorted(set(re.findall(r"`([^`\n]+)`", FOUNDING)))
+TESTS = DOCS.parent / "tests"
+
+
+@pytest.mark.parametrize("span", [span for span in SPANS if ".py::" in span])
+def test_founding_documents_name_tests_that_exist(span: str) -> None:
+    path, _, name = span.partition("::")
+    assert f"def {name}(" in (TESTS / path).read_text()
+
+
+@pytest.mark.parametrize("span", [span for span in SPANS if span.split()[0] in {name.split()[0] for name in COMMANDS}])
+def test_founding_documents_name_commands_and_options_that_exist(span: str) -> None:
+    words = span.split()
+    names = {alias: name for name in COMMANDS for alias in (name, *_aliases(name))}
+    name = next(" ".join(words[:end]) for end in range(len(words), 0, -1) if " ".join(words[:end]) in names)
+    options = {word for option in COMMANDS[names[name]].params for word in option.opts}
+    assert len(name.split()) > 1
+    assert {word for word in words if word.startswith("-") and not word[1:2].isdigit()} <= options
+
+
+def _aliases(name: str) -> list[str]:
+    return [f"{name.rpartition(' ')[0]} {alias}".strip() for alias in COMMANDS[name].aliases]
+
+
+@pytest.mark.parametrize("span", [span for span in SPANS if span.endswith(".py")])
+def test_founding_documents_name_files_that_exist(span: str) -> None:
+    assert any((folder / span).is_file() for folder in (DOCS.parent, TESTS))
