@@ -54,6 +54,24 @@ def test_a_compacted_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_s
     assert "3 entries of it can be read here" in row["message"]
 
 
+@pytest.mark.parametrize("words", ["read", "last-id", "find-by-time --time @0"])
+def test_reading_a_compacted_ledger_without_metadata(
+    words: str, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    raw = entry(Batch([Slot("k", b"v")], alone=True))
+    made = MadeCompacted(77, [compacted(10, number, raw) for number in range(3)], Position(10, 9))
+    topics = {"public/default/t": MadeTopic([[Made(PUBLISH_MS, raw=raw)] * 10], compacted=made)}
+    path = make_store(tmp_path / "s", topics)
+    command, *options = words.split()
+    asked = ("--store", path, "compaction", command, "public/default/t", *options, "-o", "json")
+    before = cli(*asked)
+    assert (before.exit_code, before.stderr) == (0, "")
+    _delete(path, ledger_path(77))
+    after = cli(*asked)
+    assert (after.exit_code, after.json) == (1, before.json)
+    assert after.stderr.count("BookKeeper's metadata of the compacted ledger 77 is gone: a broker cannot open it") == 1
+
+
 @pytest.fixture
 def with_rubbish(tmp_path: Path) -> Path:
     path = copied("small", "clean", tmp_path)

@@ -11,7 +11,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.compaction.last_id import LastId, find_last_id
-from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from store.errors import EntryCorrupt, MetadataCorrupt, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
 from store.topics import read_topic, select_topics
@@ -52,15 +52,22 @@ def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) 
     """
     with open_reader(app.store) as reader:
         names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        rows = list(app.each(names, lambda name: _last_id(reader, name, verify, explained)))
+        problems: list[StoreError] = []
+        rows = list(app.each(names, lambda name: _last_id(reader, name, (verify, explained), problems)))
+    for problem in problems:
+        app.warn(problem.message)
+    app.problems(len(problems))
     if len(names) == 1 and rows:
         app.emit(rows[0], plain=_render_last_id if explained else None)
     else:
         app.emit_rows(rows, _LAST_ID_COLUMNS)
 
 
-def _last_id(reader: EntryReader, name: TopicName, verify: bool, explained: bool) -> dict[str, Any]:  # Any: JSON
-    found = find_last_id(reader, read_topic(reader.txn, name), verify=verify)
+def _last_id(
+    reader: EntryReader, name: TopicName, options: tuple[bool, bool], problems: list[StoreError]
+) -> dict[str, Any]:  # Any: JSON
+    verify, explained = options
+    found = find_last_id(reader, read_topic(reader.txn, name), verify=verify, problems=problems)
     document = {
         "topic": str(name),
         "ledgerId": found.position.ledger_id,

@@ -123,7 +123,7 @@ def _rows_of(
     reader: EntryReader, name: TopicName, options: ReadOptions, problems: list[StoreError]
 ) -> Iterator[MessageRow]:
     topic = read_topic(reader.txn, name)
-    messages = iter_view(reader, topic, open_view(reader, topic), problems)
+    messages = iter_view(reader, topic, open_view(reader, topic, problems), problems)
     chosen = (message for message in messages if not options.keys or message.key in options.keys)
     decode = Decoders(reader, problems, wanted=options.value).decode
     return (
@@ -170,18 +170,22 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -
     PIP-429's findEntryByPublishTime: its answer is the entry's position in the topic. Only what compaction kept is searched,
     always by publish time.
     """
+    problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         names = selected(reader.txn, selection)
-        rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule))))
+        rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule, problems))))
+    report(app, problems)
     if len(names) == 1 and rows:
         app.emit(rows[0])
     else:
         app.emit_rows(rows, _FOUND_COLUMNS)
 
 
-def _find(app: App, reader: EntryReader, name: TopicName, question: tuple[int, str]) -> dict[str, Any]:  # Any: JSON
-    time_ms, rule = question
-    view = open_view(reader, read_topic(reader.txn, name))
+def _find(
+    app: App, reader: EntryReader, name: TopicName, question: tuple[int, str, list[StoreError]]
+) -> dict[str, Any]:  # Any: JSON
+    time_ms, rule, problems = question
+    view = open_view(reader, read_topic(reader.txn, name), problems)
     search = find_in_view if rule == EXACT else bisect_view
     found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
     why = None

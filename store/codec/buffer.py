@@ -7,6 +7,7 @@ little-endian base-128).
 from __future__ import annotations
 
 import struct
+from typing import Protocol, overload
 
 from store.errors import StoreError
 
@@ -19,6 +20,18 @@ _U64 = struct.Struct(">Q")
 _VARINT_MAX_BYTES = 10
 
 _CHUNK_BYTES = 1 << 16
+
+
+class Bytes(Protocol):
+    """What a memoryview of bytes answers, perhaps read from a file only when it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+
+    @overload
+    def __getitem__(self, key: slice, /) -> memoryview: ...
 
 
 class Reader:
@@ -101,7 +114,7 @@ class Reader:
         return start
 
 
-def run_end(data: memoryview, pos: int, limit: int, byte: int) -> int:
+def run_end(data: Bytes, pos: int, limit: int, byte: int) -> int:
     """Return the position of the first byte of DATA from POS on that is not BYTE, LIMIT if there is none before it."""
     same = bytes([byte]) * _CHUNK_BYTES
     while pos < limit:
@@ -113,7 +126,7 @@ def run_end(data: memoryview, pos: int, limit: int, byte: int) -> int:
     return limit
 
 
-def written_end(data: memoryview, pos: int, limit: int) -> int:
+def written_end(data: Bytes, pos: int, limit: int) -> int:
     """Return the position behind the last byte of DATA between POS and LIMIT that is not zero, POS if all are zero."""
     zeros = bytes(_CHUNK_BYTES)
     while pos < limit:

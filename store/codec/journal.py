@@ -31,7 +31,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from store.codec.buffer import run_end, written_end
+from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.entry import ENTRY_HEADER_BYTES
 from store.codec.logscan import TornTail as TornTail
 from store.codec.proof import Proofs
@@ -139,7 +139,7 @@ class Leftover:
 JournalItem = JournalEntry | MasterKey | Fence | ExplicitLac | UnknownRecord | Padding | TornTail | Leftover
 
 
-def decode_header(view: bytes | memoryview, where: str) -> JournalHeader:
+def decode_header(view: bytes | Bytes, where: str) -> JournalHeader:
     """Return the header of the journal that starts with VIEW; raises Unsupported for an unknown version.
 
     A file without the magic is version 1, which has no header. A file cut in its header has no records, and the
@@ -164,7 +164,7 @@ def encode_header(version: int) -> bytes:
 
 
 def iter_records(
-    view: bytes | memoryview, where: str, start: int | None = None, proofs: Proofs | None = None
+    view: bytes | Bytes, where: str, start: int | None = None, proofs: Proofs | None = None
 ) -> Iterator[JournalItem]:
     """Yield the records of VIEW, a whole journal, from START (a record's offset; None: behind the header).
 
@@ -174,7 +174,7 @@ def iter_records(
     START, where nobody asks for one again. PROOFS: of VIEW, kept from
     one call to the next.
     """
-    data = memoryview(view)
+    data = memoryview(view) if isinstance(view, bytes) else view
     proofs = proofs or Proofs(data)
     if start is None or start <= 0:
         header = decode_header(data, where)
@@ -184,7 +184,7 @@ def iter_records(
     limit = len(data)
     item: JournalItem
     while limit - pos >= _LEN.size:
-        size = _LEN.unpack_from(data, pos)[0]
+        size = _LEN.unpack(data[pos : pos + _LEN.size])[0]
         if size == 0:
             break
         if size == PADDING_MARK and padded:
@@ -214,17 +214,17 @@ def journal_id_of(name: str) -> int | None:
     return int(stem, 16)
 
 
-def _is_padded(data: memoryview) -> bool:
+def _is_padded(data: Bytes) -> bool:
     """Whether a journal may have padding: one of a version that nobody knows may."""
-    magic, version = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"", 0)
+    magic, version = _HEADER.unpack(data[: _HEADER.size]) if len(data) >= _HEADER.size else (b"", 0)
     return magic == MAGIC and not 0 < version < FIRST_PADDED_VERSION
 
 
-def _padding(data: memoryview, pos: int, where: str) -> tuple[Padding | TornTail, int]:
+def _padding(data: Bytes, pos: int, where: str) -> tuple[Padding | TornTail, int]:
     limit = len(data)
     if limit - pos < _PAIR.size:
         return TornTail(pos, _PAIR.size, limit - pos), limit
-    length = _PAIR.unpack_from(data, pos)[1]
+    length = _PAIR.unpack(data[pos : pos + _PAIR.size])[1]
     if length < 0:
         raise _corrupt(where, pos, "length of padding", ">= 0", length)
     end = pos + _PAIR.size + length
@@ -237,7 +237,7 @@ def _padding(data: memoryview, pos: int, where: str) -> tuple[Padding | TornTail
     return Padding(pos, end - pos), end
 
 
-def _record(data: memoryview, pos: int, size: int, where: str, proofs: Proofs) -> JournalItem:
+def _record(data: Bytes, pos: int, size: int, where: str, proofs: Proofs) -> JournalItem:
     body = data[pos + _LEN.size : pos + _LEN.size + size]
     ledger_id, entry_id = _IDS.unpack_from(body)
     if ledger_id < 0:
@@ -265,7 +265,7 @@ def _counted(body: memoryview, pos: int, where: str) -> bytes:
     return bytes(body[start : start + count])
 
 
-def _torn_by_zeros(data: memoryview, pos: int, body: memoryview, proofs: Proofs) -> TornTail | None:
+def _torn_by_zeros(data: Bytes, pos: int, body: memoryview, proofs: Proofs) -> TornTail | None:
     """Return a TornTail if the entry at POS reaches into the zeros that end the file and its digest is wrong."""
     end = pos + _LEN.size + len(body)
     if body[-1] != 0 or run_end(data, end, min(end + _LEN.size, len(data)), 0) < min(end + _LEN.size, len(data)):
@@ -275,7 +275,7 @@ def _torn_by_zeros(data: memoryview, pos: int, body: memoryview, proofs: Proofs)
     return TornTail(pos, end - pos, _LEN.size + len(bytes(body).rstrip(b"\0")))
 
 
-def _end(data: memoryview, pos: int, limit: int) -> Iterator[TornTail | Leftover]:
+def _end(data: Bytes, pos: int, limit: int) -> Iterator[TornTail | Leftover]:
     """Explain the bytes from POS on, where no record starts."""
     written = run_end(data, pos, limit, 0)
     if written == limit:

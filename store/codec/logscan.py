@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from store.codec.buffer import run_end, written_end
+from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt
 
@@ -58,6 +58,7 @@ _FRAME = struct.Struct(
 _SIZE_BYTES = 4
 _LEAST_BODY_BYTES = _FRAME.size - _SIZE_BYTES
 _PADDING = 0xF0
+_CHUNK_BYTES = 1 << 18
 
 # Where a record may start in unreadable bytes. Narrower than rule 1, so that few positions need a closer look: no
 # size below 32, entry id and lastAddConfirmed below 2^48, length below 2^56.
@@ -116,7 +117,7 @@ class TornTail:
 
 
 def iter_records(
-    view: bytes | memoryview,
+    view: bytes | Bytes,
     where: str,
     start: int = HEADER_BYTES,
     end: int | None = None,
@@ -127,7 +128,7 @@ def iter_records(
     Damage is yielded, not raised; only END beyond VIEW raises EntryLogCorrupt, naming WHERE. Digests are not checked
     except where the framing leaves a doubt. PROOFS: of VIEW, kept from one call to the next.
     """
-    data = memoryview(view)
+    data = memoryview(view) if isinstance(view, bytes) else view
     limit = len(data) if end is None else end
     if limit > len(data) or start < 0:
         raise EntryLogCorrupt(
@@ -136,7 +137,7 @@ def iter_records(
     return _iter_records(data, start, limit, proofs or Proofs(data))
 
 
-def _iter_records(data: memoryview, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
+def _iter_records(data: Bytes, pos: int, limit: int, proofs: Proofs) -> Iterator[Record | Gap | TornTail]:
     # A record is held back until what follows it is known.
     held: Record | None = None
     while pos < limit:
@@ -159,12 +160,12 @@ def _iter_records(data: memoryview, pos: int, limit: int, proofs: Proofs) -> Ite
         yield held
 
 
-def _frame(data: memoryview, pos: int, limit: int) -> Record | None:
+def _frame(data: Bytes, pos: int, limit: int) -> Record | None:
     """Return the record framed at POS (rules 1 and 2), ledger -1 included."""
     left = limit - pos - _SIZE_BYTES
     if left < _LEAST_BODY_BYTES:
         return None
-    size, ledger_id, entry_id, last_add_confirmed, length = _FRAME.unpack_from(data, pos)
+    size, ledger_id, entry_id, last_add_confirmed, length = _FRAME.unpack(data[pos : pos + _FRAME.size])
     if not _LEAST_BODY_BYTES <= size <= left or size > MAX_RECORD_BYTES:
         return None
     if ledger_id >= 0:
@@ -175,7 +176,7 @@ def _frame(data: memoryview, pos: int, limit: int) -> Record | None:
     return Record(pos, size, ledger_id, entry_id)
 
 
-def _find_inside(data: memoryview, held: Record, limit: int, proofs: Proofs) -> int | None:
+def _find_inside(data: Bytes, held: Record, limit: int, proofs: Proofs) -> int | None:
     """Return where a good record starts inside HELD if nothing proves HELD itself, else None (rule 1)."""
     if _is_map(data, held) or _is_proved(held, proofs):
         return None
@@ -186,7 +187,7 @@ def _is_proved(record: Record, proofs: Proofs) -> bool:
     return proofs.digest_type(record.offset + _SIZE_BYTES, record.end) is not None
 
 
-def _explain(data: memoryview, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | TornTail, int]:
+def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | TornTail, int]:
     """Return what lies at POS, where no record is framed, and the position behind it (rules 3 to 5)."""
     if data[pos] == _PADDING:
         stop = run_end(data, pos, limit, _PADDING)
@@ -208,7 +209,7 @@ def _explain(data: memoryview, pos: int, limit: int, proofs: Proofs) -> tuple[Ga
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
-def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int, proofs: Proofs) -> int | None:
+def _find_behind_zeros(data: Bytes, pos: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return where the record starts whose first bytes may belong to the zeros POS to STOP (rule 4)."""
     framed = [
         record
@@ -222,7 +223,7 @@ def _find_behind_zeros(data: memoryview, pos: int, stop: int, limit: int, proofs
     return next((record.offset for record in framed if _is_followed(data, record.end, limit)), None)
 
 
-def _find_good(data: memoryview, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
+def _find_good(data: Bytes, start: int, stop: int, limit: int, proofs: Proofs) -> int | None:
     """Return the first position in START to STOP of a good record, or None."""
     for pos in iter_candidates(data, start, limit, proofs):
         if pos >= stop:
@@ -235,7 +236,7 @@ def _find_good(data: memoryview, start: int, stop: int, limit: int, proofs: Proo
     return None
 
 
-def find_record(data: memoryview, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
+def find_record(data: Bytes, start: int, stop: int, proofs: Proofs | None = None) -> int | None:
     """Return the first position in START to STOP where a record begins, in the middle of a sound log; None: there is none.
 
     Its digest proves it; where no digest does (an unknown type), the first that starts a run of records is taken.
@@ -255,7 +256,7 @@ def find_record(data: memoryview, start: int, stop: int, proofs: Proofs | None =
     return in_run
 
 
-def _starts_run(data: memoryview, record: Record) -> bool:
+def _starts_run(data: Bytes, record: Record) -> bool:
     """Whether RUN_RECORDS more entries follow RECORD without a gap."""
     end = record.end
     for _ in range(RUN_RECORDS):
@@ -266,27 +267,30 @@ def _starts_run(data: memoryview, record: Record) -> bool:
     return True
 
 
-def iter_candidates(data: memoryview, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
+def iter_candidates(data: Bytes, start: int, limit: int, proofs: Proofs) -> Iterator[int]:
     """Yield the positions in START to LIMIT where the bytes look like the head of a record (also of a journal's entry)."""
-    for match in _CANDIDATE.finditer(data, start, proofs.written_end(limit)):
-        yield match.start()
+    end = proofs.written_end(limit)
+    for base in range(start, end, _CHUNK_BYTES):
+        # A chunk and what a head that begins in it takes: no position is in two of them.
+        for match in _CANDIDATE.finditer(data[base : min(base + _CHUNK_BYTES + _FRAME.size - 1, end)]):
+            yield base + match.start()
 
 
-def _is_followed(data: memoryview, pos: int, limit: int) -> bool:
+def _is_followed(data: Bytes, pos: int, limit: int) -> bool:
     if pos == limit or _frame(data, pos, limit) is not None:
         return True
     # Only where padding starts: any wrong size is likely to end somewhere inside a long one.
     return data[pos] == _PADDING and data[pos - 1] != _PADDING
 
 
-def _is_map(data: memoryview, record: Record) -> bool:
+def _is_map(data: Bytes, record: Record) -> bool:
     if (record.ledger_id, record.entry_id) != (-1, -2):
         return False
     count = int.from_bytes(data[record.offset + 20 : record.offset + 24], "big")
     return record.size == 20 + 16 * count
 
 
-def _torn_bytes(data: memoryview, pos: int, limit: int) -> int | None:
+def _torn_bytes(data: Bytes, pos: int, limit: int) -> int | None:
     """Return how many bytes the record cut at LIMIT wanted, None if the bytes at POS are no record's head."""
     head = bytes(data[pos : min(limit, pos + _FRAME.size)])
     if len(head) < _SIZE_BYTES:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable
 from functools import cache
 
-from store.codec.buffer import written_end
+from store.codec.buffer import Bytes, written_end
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entry import ENTRY_HEADER_BYTES
 
@@ -32,7 +32,7 @@ class Proofs:
     Sums are kept from the first stretch asked about on, and begin anew behind a part that nobody asked about.
     """
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: Bytes) -> None:
         import google_crc32c  # 2 ms; undamaged files need none of this
 
         self._data = data
@@ -64,7 +64,7 @@ class Proofs:
 class _Sums:
     """CRCs of one kind: after i steps from ``_base`` on, a state that began with 0 is ``_states[i]``."""
 
-    def __init__(self, data: memoryview, kind: DigestType, extend: _Extend) -> None:
+    def __init__(self, data: Bytes, kind: DigestType, extend: _Extend) -> None:
         self.kind = kind
         self._data = data
         self._extend = extend

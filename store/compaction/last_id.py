@@ -14,7 +14,7 @@ from store.codec.message import EntryHeader, is_batch, is_encrypted
 from store.compaction.heads import EntryHead, read_compacted_head
 from store.compaction.tail import TopicEnd, find_topic_end
 from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
-from store.errors import EntryCorrupt, EntryNotFound
+from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.ledgers import EntryReader
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
@@ -57,12 +57,14 @@ class LastId:
     rejected: tuple[Rejected, ...] = ()
 
 
-def find_last_id(reader: EntryReader, topic: Topic, *, verify: bool = False) -> LastId:
-    """Return the last message of TOPIC's compacted view; VERIFY reads and verifies its whole entry too.
+def find_last_id(
+    reader: EntryReader, topic: Topic, *, verify: bool = False, problems: list[StoreError] | None = None
+) -> LastId:
+    """Return the last message of TOPIC's compacted view; VERIFY reads and verifies its whole entry too. PROBLEMS: as of ``open_view``.
 
     Raises MetadataCorrupt (the compacted ledger is gone or another topic's) and EntryCorrupt (the entry is damaged or lost).
     """
-    view = open_view(reader, topic)
+    view = open_view(reader, topic, problems)
     end = find_topic_end(reader, topic, None if view is None else view.horizon)
     passed = tuple(Rejected(entry.position, entry.reason) for entry in end.passed_over)
     if end.head is not None:

@@ -9,7 +9,7 @@ from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
 from store.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, SubscriptionNotFound
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
 from store.ledgers import EntryReader, find_metadata, read_ledger
 from store.meta import Txn
 from store.names import Position, TopicName
@@ -66,10 +66,11 @@ def find_compacted_view(reader: EntryReader, topic: Topic) -> CompactedView | No
     return CompactedView(cursor.state.mark_delete, ledger_id, ledger.last_entry_id)
 
 
-def open_view(reader: EntryReader, topic: Topic) -> CompactedView | None:
+def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | None = None) -> CompactedView | None:
     """Return the compacted view of TOPIC as ``find_compacted_view``, once its ledger is proven to be this topic's.
 
     Raises MetadataCorrupt when the cursor names a ledger that is gone, or one that says it is something else.
+    One that has no metadata any more is read all the same, and noted in PROBLEMS.
     """
     try:
         view = find_compacted_view(reader, topic)
@@ -84,6 +85,16 @@ def open_view(reader: EntryReader, topic: Topic) -> CompactedView | None:
                 topic=str(topic.name),
                 ledgerId=view.ledger_id,
             )
+    if view is not None and problems is not None and find_metadata(reader.txn, view.ledger_id) is None:
+        problems.append(
+            MetadataCorrupt(
+                f"{topic.name}: BookKeeper's metadata of the compacted ledger {view.ledger_id} is gone: a broker cannot open it; "
+                "shown is what its entries say, which no reader gets",
+                hint="compact the topic again; until then readers of the compacted view fail",
+                topic=str(topic.name),
+                ledgerId=view.ledger_id,
+            )
+        )
     return view
 
 

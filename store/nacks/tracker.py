@@ -14,7 +14,6 @@ Not for several threads at once.
 from __future__ import annotations
 
 import heapq
-import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from store.atomic import open_file
+from store.atomic import read_file
 from store.codec.nack_bitmaps import Int64s, decode_groups
 from store.codec.nacks import NackColumns, decode_tracker, encode_tracker
 from store.errors import Corrupt, InvalidValue, NotFound
@@ -197,14 +196,9 @@ class NegativeAcksTracker:
 
     @classmethod
     def open(cls, path: Path) -> NegativeAcksTracker:
-        """Return the tracker serialized in the file PATH, memory-mapped; raises as ``from_bytes``, and NotFound.
-
-        The file is never written. It must not be overwritten in place while the tracker lives.
-        """
+        """Return the tracker serialized in the file PATH, which is read whole; raises as ``from_bytes``, and NotFound."""
         try:
-            with open_file(path) as file:
-                empty = file.seek(0, 2) == 0
-                data = b"" if empty else memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            data = read_file(path)
         except OSError as error:
             raise NotFound(f"{path}: {error.strerror}", hint="name a serialized tracker", path=str(path)) from error
         return cls.from_bytes(data)

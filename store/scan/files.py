@@ -120,13 +120,13 @@ class FileScan:
     def _seek(self, file: Any, size: int) -> int:
         """Return where the first record at or behind the slice's start begins; its end when none does."""
         stop = min(self.slice.end, size)
-        whole = self._mapped(file)
+        whole = self._whole_of(file, size)
         found = find_record(whole.data, self.slice.start, stop, whole.proofs)
         return stop if found is None else found
 
-    def _mapped(self, file: Any) -> WholeFile:
+    def _whole_of(self, file: Any, size: int) -> WholeFile:
         if self._whole is None:
-            self._whole = WholeFile(file)
+            self._whole = WholeFile(file, size)
         return self._whole
 
     def _good_until(self, offset: int) -> None:
@@ -157,7 +157,11 @@ class FileScan:
                 yield batch
             if why == kernel.MORE:
                 window.widen(self.next_offset)
-            elif why == kernel.END and self.slice.kind == "journal" and not self._goes_on(self._mapped(window.file)):
+            elif (
+                why == kernel.END
+                and self.slice.kind == "journal"
+                and not self._goes_on(self._whole_of(window.file, window.file_bytes))
+            ):
                 return
 
     def _reads_in_vain(self, window: FileWindow) -> bool:
@@ -168,7 +172,7 @@ class FileScan:
 
     def _read_on_carefully(self, window: FileWindow, rows: Records) -> Iterator[Records]:
         """Read the rest with the reference readers, which digest what they believe alone and every byte of that once."""
-        whole = self._mapped(window.file)
+        whole = self._whole_of(window.file, window.file_bytes)
         places = self._journal_places(whole) if self.slice.kind == "journal" else self._log_places(whole, window.stop)
         for found in close_together(places, len(rows)):
             batch = rows[: len(found)]
@@ -308,7 +312,7 @@ class FileScan:
     def _step_over(self, window: FileWindow) -> None:
         """Ask the reference reader what lies at ``next_offset``, and move behind it."""
         self.vain_bytes += STOP_BYTES
-        whole = self._mapped(window.file)
+        whole = self._whole_of(window.file, window.file_bytes)
         if self.slice.kind == "journal":
             self._step_over_in_journal(whole)
         else:

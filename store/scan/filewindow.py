@@ -46,18 +46,22 @@ class FileWindow:
 
     def _fill(self, offset: int) -> None:
         wanted = min(len(self._buffer), self.file_bytes - offset)
-        view = memoryview(self._buffer.data)[:wanted]
-        got = 0
-        while got < wanted:
-            count = os.preadv(self.file.fileno(), [view[got:]], offset + got)
-            if count == 0:
-                raise SourceChanged(
-                    f"{self.file.name} became shorter while it was read: expected {self.file_bytes} bytes, found {offset + got}",
-                    hint="run it again when nothing writes there",
-                )
-            got += count
-        self.read_bytes += got
+        read_into(memoryview(self._buffer.data)[:wanted], self.file, offset)
+        self.read_bytes += wanted
         self.base, self.data = offset, self._buffer[:wanted]
+
+
+def read_into(view: memoryview, file: Any, offset: int) -> None:
+    """Fill VIEW with the bytes of FILE from OFFSET on; raises SourceChanged when there are not so many any more."""
+    got = 0
+    while got < len(view):
+        count = os.preadv(file.fileno(), [view[got:]], offset + got)
+        if count == 0:
+            raise SourceChanged(
+                f"{file.name} became shorter while it was read: wanted bytes up to {offset + len(view)}, found {offset + got}",
+                hint="run it again when nothing writes there",
+            )
+        got += count
 
 
 def close_together(places: Iterator[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:

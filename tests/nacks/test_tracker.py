@@ -221,16 +221,16 @@ def test_nothing_added_at_all() -> None:
     assert rows(NegativeAcksTracker.from_bytes(tracker.to_bytes())) == []
 
 
-def test_a_mapped_file_works_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_file_works_and_stays_as_it_is(tmp_path: Path) -> None:
     tracker = NegativeAcksTracker(8)
     entries = np.arange(50_000)
     tracker.add_many(np.ones_like(entries), entries, 5000, now_ms=entries)
     path = tmp_path / "tracker"
     path.write_bytes(tracker.to_bytes())
-    mapped = NegativeAcksTracker.open(path)
-    mapped.add(Position(1, 99), 1, now_ms=0)
-    assert mapped.due(20_000).entry_count == tracker.due(20_000).entry_count + 1
-    assert rows(mapped) == rows(tracker)
+    read = NegativeAcksTracker.open(path)
+    read.add(Position(1, 99), 1, now_ms=0)
+    assert read.due(20_000).entry_count == tracker.due(20_000).entry_count + 1
+    assert rows(read) == rows(tracker)
     assert path.read_bytes() != tracker.to_bytes()
 
 

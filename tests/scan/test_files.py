@@ -19,12 +19,13 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from store.codec import journal, proof
+from store.codec import journal, logscan, proof
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, encode_entry, find_digest_type
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.logscan import Record, iter_records
-from store.scan import files, filewindow, kernel
+from store.errors import SourceChanged
+from store.scan import files, filewindow, kernel, wholefile
 from store.scan.files import FileScan, Slice
 from store.scan.filewindow import FileWindow
 from tests.worlds import STATES, WORLD_NAMES, world
@@ -496,3 +497,60 @@ def test_hmac_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     proofs = proof.Proofs(data)
     found = [proofs.digest_type(0, len(data)) for _ in range(proof.HMAC_TIMES + 1)]
     assert found == [DigestType.HMAC] * proof.HMAC_TIMES + [None]
+
+
+@pytest.mark.parametrize("kind", ["entry-log", "journal"])
+def test_a_file_cut_while_the_next_good_record_is_looked_for(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has a file mapped dies of SIGBUS when another process cuts it."""
+    damaged = bytearray(sample(kind)[:12_000].ljust(4 * wholefile.PAGE_BYTES, b"\x01"))
+    path = tmp_path / "f"
+    path.write_bytes(damaged)
+    name = "_step_over_in_log" if kind == "entry-log" else "_step_over_in_journal"
+    step_over: Any = getattr(FileScan, name)
+
+    def cut_and_step_over(scan: FileScan, whole: wholefile.WholeFile) -> None:
+        with path.open("r+b") as file:
+            file.truncate(wholefile.PAGE_BYTES)
+        step_over(scan, whole)
+
+    monkeypatch.setattr(FileScan, name, cut_and_step_over)
+    with pytest.raises(SourceChanged, match="became shorter while it was read"):
+        scan_file(path, kind)
+
+
+@pytest.mark.parametrize("page_bytes", [1, 7, 4096])
+def test_the_bytes_of_a_file_are_read_where_they_are_asked_for(
+    page_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wholefile, "PAGE_BYTES", page_bytes)
+    read_bytes: list[int] = []
+    read_into = wholefile.read_into
+    monkeypatch.setattr(
+        wholefile, "read_into", lambda view, *place: (read_bytes.append(len(view)), read_into(view, *place))
+    )
+    random_ = random.Random(7)
+    content = random_.randbytes(10_000)
+    path = tmp_path / "f"
+    path.write_bytes(content)
+    with path.open("rb", buffering=0) as file:
+        data = wholefile.FileBytes(file, len(content))
+        assert len(data) == len(content)
+        for _ in range(50):
+            start = random_.randrange(len(content))
+            end = random_.choice([start, start + 1, start + 50, start + 5000, None])
+            assert bytes(data[start:end]) == content[start:end]
+            assert data[start] == content[start]
+        assert sum(read_bytes) <= len(content), "no page is read twice"
+        assert bytes(data[:]) == content
+    assert sum(read_bytes) == len(content)
+
+
+def test_heads_across_the_chunks_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = memoryview(sample("entry-log"))
+    expected = list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data)))
+    assert {record[0] for record in sample_records("entry-log")} <= set(expected)
+    for chunk_bytes in (1, 36, 1000):
+        monkeypatch.setattr(logscan, "_CHUNK_BYTES", chunk_bytes)
+        assert list(logscan.iter_candidates(data, 5, len(data), proof.Proofs(data))) == expected
