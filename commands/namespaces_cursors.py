@@ -8,10 +8,10 @@ from zlib import crc32
 
 import click
 
-from commands.topics.moving import apply_moves
+from commands.topics.moving import apply_moves, read_cursors
 from pulsar_admin.context import App
-from pulsar_admin.options import NAMESPACE, command, pass_app
-from store.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names, read_cursor
+from pulsar_admin.options import NAMESPACE, command, current_app, pass_app
+from store.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import NamespaceName, TopicName
@@ -54,17 +54,18 @@ def in_bundle(topic: TopicName, bundle: Bundle) -> bool:
 def _iter_cursors(
     reader: EntryReader, namespace: NamespaceName, bundle: Bundle, subscription: str | None
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursors meant; raises NamespaceNotFound, and SubscriptionNotFound when there is none."""
+    """Yield the cursors meant, report what cannot be read; raises NamespaceNotFound, and SubscriptionNotFound when there is none."""
     check_namespace(reader.txn, namespace)
     found = False
     for name in iter_topics(reader.txn, namespace):
         if name.is_system or not in_bundle(name, bundle):
             continue
-        cursors = sorted(iter_cursor_names(reader.txn, name))
-        topic = read_topic(reader.txn, name)
-        for cursor in [one for one in cursors if one == subscription or (subscription is None and not _is_own(one))]:
-            found = True
-            yield topic, read_cursor(reader.txn, reader, topic, cursor)
+        names = sorted(iter_cursor_names(reader.txn, name))
+        wanted = [one for one in names if one == subscription or (subscription is None and not _is_own(one))]
+        for topic in current_app().each([name], lambda name: read_topic(reader.txn, name), alone=False):
+            for cursor in read_cursors(reader, topic, wanted, named=False):
+                found = True
+                yield topic, cursor
     if not found:
         what = "subscription" if subscription is None else f"subscription {subscription!r}"
         raise SubscriptionNotFound(

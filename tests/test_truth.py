@@ -97,6 +97,32 @@ def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli
     assert cli("--store", with_rubbish, "topics", "dump", PLAIN).exit_code == 6
 
 
+@pytest.mark.parametrize(
+    ("words", "goes_on_with"),
+    [
+        ("topics expire-all-subscriptions --all-topics -t 1s --dry-run", "persistent://acme/delayed/reminders"),
+        ("topics expire --all-topics -s expire-me -t 1s --dry-run", "persistent://acme/iot/skewed"),
+        ("topics unsubscribe --all-topics -s expire-me --dry-run", "persistent://acme/iot/skewed"),
+        ("delayed histogram --all-topics", "persistent://acme/delayed/reminders"),
+        ("namespaces clear-backlog public/default --dry-run", "persistent://public/default/steady"),
+    ],
+)
+def test_a_damaged_cursor_stops_no_other(
+    words: str, goes_on_with: str, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = copied("small", "clean", tmp_path)
+    node = Node(
+        "/managed-ledgers/public/default/persistent/plain/expire-me", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish"
+    )
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: put_node(txn, node))
+    answer = cli("--store", path, *words.split())
+    assert answer.exit_code == 1
+    assert "persistent/plain/expire-me" in answer.stderr
+    assert goes_on_with in answer.stdout
+    assert cli("--store", path, "topics", "expire", PLAIN, "-s", "expire-me", "-t", "1s", "--dry-run").exit_code == 6
+
+
 @pytest.mark.parametrize("component", ["a b", "%41", "a%2fb", "~x", "%zz"])
 def test_only_names_that_commands_find_are_listed(
     component: str, tmp_path: Path, cli: Cli, damages_stores: None

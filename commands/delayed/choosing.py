@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from commands.topics.moving import read_topics
+from commands.topics.moving import read_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
 from store.counted import counted
-from store.cursors import Cursor, read_cursor
+from store.cursors import Cursor, iter_cursor_names
 from store.errors import SubscriptionNotFound
 from store.ledgers import EntryReader
 from store.topics import Topic
@@ -44,26 +44,25 @@ def iter_delaying(
 
     With UNSUBSCRIBED, a topic that has none gives what a subscription created at its beginning would be, under an empty name.
     """
-    from store.delayed.backlog import candidates, cursor_of_nobody
+    from store.delayed.backlog import cursor_of_nobody, is_candidate
 
+    named = bool(selection.topics)
     found = False
     for topic in read_topics(reader, selection):
+        names = sorted(iter_cursor_names(reader.txn, topic.name))
         if subscription is None:
-            cursors = candidates(reader, topic) or [cursor_of_nobody(topic)] * unsubscribed
+            names = [name for name in names if is_candidate(name)]
+        elif selection.single is None or subscription in names:
+            names = [name for name in names if name == subscription]
         else:
-            cursors = list(_named(reader, topic, subscription, is_required=selection.single is not None))
-        found |= bool(cursors)
-        yield from ((topic, cursor) for cursor in cursors)
+            names = [subscription]  # which raises that it is not there
+        if not names and subscription is None and unsubscribed:
+            yield topic, cursor_of_nobody(topic)
+        for cursor in read_cursors(reader, topic, names, named=named):
+            found = True
+            yield topic, cursor
     if not found and subscription is not None:
         raise SubscriptionNotFound(f"no topic that matches has a subscription {subscription!r}")
-
-
-def _named(reader: EntryReader, topic: Topic, name: str, *, is_required: bool) -> Iterator[Cursor]:
-    try:
-        yield read_cursor(reader.txn, reader, topic, name)
-    except SubscriptionNotFound:
-        if is_required:
-            raise
 
 
 def iter_waiting(

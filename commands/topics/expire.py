@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_topics
+from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_cursors, read_topics
 from commands.topics.notdue import forecast_warnings, with_not_due
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -23,7 +23,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
+from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -190,18 +190,19 @@ def expire_all_subscriptions(app: App, selection: TopicSelection, options: Expir
         topics = list(read_topics(reader, selection))
         if options.forecast_ms is None:
             check_entries(selection, topics)
-        cursors = list(_iter_subscriptions(reader, topics))
+        cursors = list(_iter_subscriptions(reader, topics, named=bool(selection.topics)))
         answer = _answer(app, reader, "topics expire-all-subscriptions", (cursors, options))
     _emit(app, answer)
 
 
-def _iter_subscriptions(reader: EntryReader, topics: list[Topic]) -> Iterator[tuple[Topic, Cursor]]:
+def _iter_subscriptions(reader: EntryReader, topics: list[Topic], *, named: bool) -> Iterator[tuple[Topic, Cursor]]:
     found = False
     for topic in topics:
-        for name in sorted(iter_cursor_names(reader.txn, topic.name)):
-            if is_subscription(name) and name != COMPACTION_CURSOR:
-                found = True
-                yield topic, read_cursor(reader.txn, reader, topic, name)
+        names = sorted(iter_cursor_names(reader.txn, topic.name))
+        expirable = [name for name in names if is_subscription(name) and name != COMPACTION_CURSOR]
+        for cursor in read_cursors(reader, topic, expirable, named=named):
+            found = True
+            yield topic, cursor
     if not found:
         raise SubscriptionNotFound("there is no subscription to expire", topics=[str(topic.name) for topic in topics])
 

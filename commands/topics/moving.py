@@ -12,7 +12,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
-from store.cursors import Cursor, read_cursor
+from store.cursors import Cursor, iter_cursor_names, read_cursor
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
 from store.ledgers import EntryReader
 from store.plans.base import Plan
@@ -24,20 +24,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls com
 def iter_cursors(reader: EntryReader, selection: TopicSelection, subscription: str) -> Iterator[tuple[Topic, Cursor]]:
     """Yield the cursor SUBSCRIPTION of every topic meant, partitions of a partitioned one each.
 
-    A topic named must have it; of --all-topics and --pattern those that have it are taken. Raises TopicNotFound and
-    SubscriptionNotFound, the latter also when no topic has it.
+    A topic named must have it; of --all-topics and --pattern those that have it are taken, and one that cannot be read is
+    reported. Raises TopicNotFound and SubscriptionNotFound, the latter also when no topic has it.
     """
-    named = not selection.all_topics and selection.pattern is None
+    named = bool(selection.topics)
     found = False
     for topic in read_topics(reader, selection):
-        try:
-            cursor = read_cursor(reader.txn, reader, topic, subscription)
-        except SubscriptionNotFound:
-            if named:
-                raise
-            continue
-        found = True
-        yield topic, cursor
+        if named or subscription in iter_cursor_names(reader.txn, topic.name):
+            for cursor in read_cursors(reader, topic, (subscription,), named=named):
+                found = True
+                yield topic, cursor
     if not found:
         raise SubscriptionNotFound(
             f"no topic that matches has a subscription {subscription!r}", subscription=subscription
@@ -52,6 +48,11 @@ def read_topics(reader: EntryReader, selection: TopicSelection) -> Iterator[Topi
     names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
     named = bool(selection.topics)
     yield from current_app().each(dict.fromkeys(names), lambda name: read_topic(reader.txn, name), alone=named)
+
+
+def read_cursors(reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool) -> Iterator[Cursor]:
+    """Yield the cursors NAMES of TOPIC; one that cannot be read is reported and the rest go on, unless its topic was NAMED."""
+    yield from current_app().each(names, lambda name: read_cursor(reader.txn, reader, topic, name), alone=named)
 
 
 def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:

@@ -12,7 +12,7 @@ from store.codec.cursor import CursorInfo, CursorState
 from store.codec.delayedindex import Array, DelayedRows, join_rows
 from store.codec.message import decode_message_entry, deliver_at_ms
 from store.codec.rocksvalue import NodeStat
-from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names, read_cursor
+from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription
 from store.delayedindexes import Part
 from store.errors import Corrupt, NotFound
 from store.extent import Intervals, iter_ledger_parts
@@ -108,12 +108,6 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
     for places, row in run_places(engine, ReadDelays(), files, groups(), lambda places: len(places) // 2):
         scan = owners.popleft()
         yield scan, scan.take(places) if row is None else scan.take_found(places, row)
-
-
-def candidates(reader: EntryReader, topic: Topic) -> list[Cursor]:
-    """Return the cursors of TOPIC that may delay: all but the broker's own. Whether one is Shared is written nowhere at rest."""
-    names = sorted(name for name in iter_cursor_names(reader.txn, topic.name) if is_candidate(name))
-    return [read_cursor(reader.txn, reader, topic, name) for name in names]
 
 
 def cursor_of_nobody(topic: Topic) -> Cursor:
