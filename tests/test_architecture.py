@@ -22,7 +22,7 @@ MODULES = sorted(
     if not path.name.endswith("_pb2.py")
 )
 
-MODULE_LINES = 400
+MODULE_LINES = 500  # a file is an idea, not a size: above this it usually is two
 FUNCTION_LINES = 40
 COMMAND_LINES = 15
 NESTING = 3

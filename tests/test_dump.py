@@ -591,7 +591,7 @@ def test_values_are_dumped_by_every_engine(jobs: int) -> None:
     dumped = Dumped()
     with open_store(shapes.store()) as opened, open_reader(opened, LocalEngine(2) if jobs > 1 else None) as reader:
         topics = [read_topic(reader.txn, parse_topic(shapes.PREFIX + name)) for name in shapes.TOPICS]
-        for line in dump_text(reader, topics, options, dumped):
+        for line in tables.whole_lines(dump_text(reader, topics, options, dumped)):
             row = json.loads(line)
             found[row["topic"], row["ledgerId"], row["entryId"], row["batchIndex"]] = row
     expected = {(row["topic"], *row["id"]): row.get("value") for row in shapes.sent()}
