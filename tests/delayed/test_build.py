@@ -20,6 +20,7 @@ from store.meta import Store, open_store
 from store.names import Position, parse_topic
 from store.plans.base import apply_plan
 from store.plans.cursors import CursorMove, plan_moves, skipped
+from store.plans.resets import shifted_state
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from store.topics import read_topic
 from tests.delayed.world import NOW_MS, TOPIC, build, held, index_of, sent, waiting
@@ -90,6 +91,28 @@ def test_what_a_reset_gives_back_comes_in_again(tmp_path: Path) -> None:
         assert second.added > 0
         assert second.messages == first.messages + second.added
         check_world("small", store, "audit")
+
+
+def test_a_partition_has_four_ledgers_at_most(tmp_path: Path) -> None:
+    """Each build that adds to a partition writes one more; the fifth makes them one."""
+    ledgers = []
+    with open_store(copied("small", "clean", tmp_path), writable=True) as store:
+        set_rules(store, IndexRules(1_209_600_000, 2000))
+        skip(store, "audit", 120)
+        for _ in range(6):
+            build(store, "audit")
+            ledgers.append(max(len(part.ledgers) for part in index_of(store, "audit").partitions))
+            go_back(store, "audit", 20)
+    assert ledgers == [1, 2, 3, 4, 1, 2]
+
+
+def go_back(store: Store, subscription: str, entries: int) -> None:
+    with open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(TOPIC))
+        cursor = read_cursor(reader.txn, reader, topic, subscription)
+        state = shifted_state(topic, cursor, -entries)
+        plan = plan_moves(reader, "reset-cursor", [CursorMove(topic, cursor, state)], NOW_MS)
+    apply_plan(store, plan, NOW_MS)
 
 
 def undo(store: Store) -> None:
