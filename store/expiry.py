@@ -1,6 +1,6 @@
 """What an age limit drops: by the rule that drops nothing young, and by the broker's own (pulsar.md §3.4); forecasts of a TTL.
 
-Rule ``all-before`` drops what stands before the first pending entry whose time is the limit or later. Rule ``broker`` is what a 4.0.8
+Rule ``all-before`` drops what stands before the first pending entry whose time is the limit or later. Rule ``broker`` is what a
 broker does: whole ledgers by the time they were closed, then a binary search that takes clocks to run forward.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from store.broker_search import BrokerSearch
+from store.broker_search import DEFAULT_BROKER, BrokerSearch, BrokerSetup
 from store.cursors import Cursor
 from store.errors import InvalidValue, Refused
 from store.extent import Extent, Intervals, extent_of, pending_intervals
@@ -34,10 +34,12 @@ class Expired:
     first_kept: Dated | None = None
 
 
-def expire_by_time(search: PendingSearch, cursor: Cursor, limit_ms: int, rule: ExpiryRule) -> Expired:
-    """Return what dropping everything older than LIMIT_MS drops by RULE."""
+def expire_by_time(
+    search: PendingSearch, cursor: Cursor, limit_ms: int, rule: ExpiryRule, broker: BrokerSetup = DEFAULT_BROKER
+) -> Expired:
+    """Return what dropping everything older than LIMIT_MS drops by RULE; BROKER is whom rule ``broker`` asks."""
     if rule == BROKER:
-        return Expired(broker_through(search.reader, search.topic, cursor, limit_ms))
+        return Expired(broker_through(search.reader, search.topic, cursor, limit_ms, broker))
     topic = search.topic
     pending = search.intervals
     if not pending:
@@ -47,18 +49,20 @@ def expire_by_time(search: PendingSearch, cursor: Cursor, limit_ms: int, rule: E
     return Expired(topic.at_rank(end - 1) if end > pending[0][0] else None, kept)
 
 
-def broker_through(reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: int) -> Position | None:
-    """Return the last entry a 4.0.8 broker drops when everything older than LIMIT_MS is to go, None when nothing.
+def broker_through(
+    reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: int, broker: BrokerSetup
+) -> Position | None:
+    """Return the last entry that BROKER drops when everything older than LIMIT_MS is to go, None when nothing.
 
     It computes limits as now − age in whole seconds; an age of one second at one second past the limit is the same.
     """
     if not pending_intervals(topic, cursor.state):
         return None
-    return BrokerSearch(reader, topic).expire_position(cursor, limit_ms + 1000, 1)
+    return BrokerSearch(reader, topic, broker).expire_position(cursor, limit_ms + 1000, 1)
 
 
 def broker_through_position(topic: Topic, cursor: Cursor, position: Position) -> Position | None:
-    """Return the last entry a 4.0.8 broker drops when asked to expire up to POSITION, None when nothing.
+    """Return the last entry a broker (4.0.8, 4.2.4) drops when asked to expire up to POSITION, None when nothing.
 
     An entry is taken as it is (a broker that loads the topic closes its last ledger first); else the newest entry that is not behind
     POSITION counts. Raises Refused as upstream does for a position behind the last entry.
@@ -92,6 +96,7 @@ class ForecastQuestion:
     interval_ms: int
     rule: ExpiryRule
     clock: Clock
+    broker: BrokerSetup = DEFAULT_BROKER
 
     def __post_init__(self) -> None:
         if self.horizon_ms <= 0 or self.interval_ms <= 0:
@@ -121,7 +126,7 @@ def iter_forecast(
     from_ms: int | None = None
     for to_ms in _boundaries(question):
         search = PendingSearch(reader, topic, cursor.state, question.clock)
-        expired = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule)
+        expired = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule, question.broker)
         end = done
         if expired.through is not None:
             cursor = replace(cursor, state=replace(cursor.state, mark_delete=expired.through))

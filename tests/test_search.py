@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store.broker_search import BrokerSearch
+from store.broker_search import BrokerSearch, BrokerSetup
 from store.codec.cursor import CursorInfo
 from store.cursors import read_cursor
 from store.dump.reading import find_event_time
@@ -107,7 +107,7 @@ def test_resets_and_expiries_by_time_end_where_the_broker_ended(name: str) -> No
             search, after = BrokerSearch(reader, topic), mutation["after"]["markDeletePosition"]
             argument = mutation["path"].rpartition("/")[2]
             if mutation["kind"] == "reset-cursor-time":
-                assert str(topic.previous(search.reset_read_position(cursor, int(argument)))) == after
+                assert str(topic.previous(search.reset_read_position(int(argument)))) == after
             elif mutation["kind"] == "expire-time":
                 # The broker reads its clock anew at every probe, about a second before at_ms was taken.
                 window = range(mutation["at_ms"] - 1030, mutation["at_ms"] - 939)
@@ -128,8 +128,8 @@ def test_close_time_pruning_example(tmp_path: Path) -> None:
     made = MadeTopic([*ledgers, []], closed_ms=(1000, 1010, 3000), cursors={"s": info})
     with open_store(make_store(tmp_path / "store", {"a/b/c": made})) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
-        search = BrokerSearch(reader, topic)
-        search.reset_read_position(read_cursor(reader.txn, reader, topic, "s"), 1000, skew_ms=20)
+        search = BrokerSearch(reader, topic, BrokerSetup(max_clock_skew_ms=20))
+        search.reset_read_position(1000)
         assert search.pruned == (None, Position(12, 9))
 
 
@@ -231,6 +231,5 @@ def test_reset_of_an_untouched_cursor_goes_to_the_first_entry(tmp_path: Path) ->
     path = make_store(tmp_path / "store", {"a/b/c": MadeTopic([[Made(1000), Made(2000)]], cursors={"s": info})})
     with open_store(path) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
-        cursor = read_cursor(reader.txn, reader, topic, "s")
-        assert BrokerSearch(reader, topic).reset_read_position(cursor, 500) == Position(10, 0)
-        assert BrokerSearch(reader, topic).reset_read_position(cursor, 1500) == Position(10, 1)
+        assert BrokerSearch(reader, topic).reset_read_position(500) == Position(10, 0)
+        assert BrokerSearch(reader, topic).reset_read_position(1500) == Position(10, 1)

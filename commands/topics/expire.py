@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_cursors, read_topics
 from commands.topics.notdue import forecast_warnings, with_not_due
 from pulsar_admin.columns import Column
@@ -23,6 +24,7 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
+from store.broker_search import BrokerSetup, BrokerVersion
 from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
 from store.errors import (
     EntryNotFound,
@@ -59,7 +61,7 @@ _RULE = click.option(
     type=click.Choice([ALL_BEFORE, BROKER]),
     default=ALL_BEFORE,
     show_default=True,
-    help="all-before: drops nothing that is younger than the limit. broker: what a live broker (4.0.8) does.",
+    help="all-before: drops nothing that is younger than the limit. broker: what a live broker does.",
 )
 _TTL = click.option("--ttl", "by_ttl", is_flag=True, help="Expire by the TTL in force: topic policy, then namespace.")
 _FORECAST = click.option(
@@ -77,10 +79,16 @@ class ExpireOptions:
     limit_ms: int | None
     by_ttl: bool
     rule: ExpiryRule
+    broker_version: BrokerVersion
+    max_clock_skew_ms: int
     forecast_ms: int | None
     interval_ms: int | None
     position: Position | None = None
     exclude: bool = False
+
+    def broker(self, now_ms: int) -> BrokerSetup:
+        """The broker that is asked, which loads the topics now."""
+        return BrokerSetup(self.broker_version, self.max_clock_skew_ms, now_ms)
 
     def check(self) -> None:
         """Raise InvalidValue unless it says one thing."""
@@ -140,6 +148,8 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="The position itself stays.")
 @_TTL
 @_RULE
+@BROKER_VERSION
+@MAX_CLOCK_SKEW
 @_FORECAST
 @_INTERVAL
 @gather(ExpireOptions)
@@ -176,6 +186,8 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
 @_TIME
 @_TTL
 @_RULE
+@BROKER_VERSION
+@MAX_CLOCK_SKEW
 @_FORECAST
 @_INTERVAL
 @gather(ExpireOptions)
@@ -237,6 +249,7 @@ def _answer(
         options.exclude,
         options.rule,
         check_clock(app.settings.clock),
+        broker=options.broker(app.now_ms),
     )
     if options.rule == BROKER and request.clock != "auto":
         raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
@@ -290,7 +303,8 @@ def _forecast_rows(
             continue
         for text in forecast_warnings(reader, topic, cursor, ttl_ms):
             app.warn(text)
-        asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock)
+        broker = options.broker(app.now_ms)
+        asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock, broker)
         for row in iter_forecast(reader, topic, cursor, asked):
             yield {
                 "topic": str(topic.name),

@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
+from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
 from commands.topics.resets_file import ResetRow, ResetTarget, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
-from store.broker_search import BrokerSearch
+from store.broker_search import BrokerSearch, BrokerSetup, BrokerVersion
 from store.cursors import Cursor, read_cursor
 from store.errors import (
     EntryNotFound,
@@ -54,6 +55,8 @@ class ResetOptions:
     to_subscription: str | None
     exclude: bool
     rule: str
+    broker_version: BrokerVersion
+    max_clock_skew_ms: int
     force: bool
     from_file: Path | None
 
@@ -103,8 +106,10 @@ class ResetOptions:
     type=click.Choice([EXACT, BROKER]),
     default=EXACT,
     show_default=True,
-    help="exact: the first entry at or after the time; a position must exist. broker: what a live broker (4.0.8) does.",
+    help="exact: the first entry at or after the time; a position must exist. broker: what a live broker does.",
 )
+@BROKER_VERSION
+@MAX_CLOCK_SKEW
 @click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
 @gather(ResetOptions)
 @pass_app
@@ -218,7 +223,15 @@ def _time_move(
     topic, cursor = where
     target, options = request
     assert target.time_ms is not None
-    theirs = BrokerSearch(reader, topic).reset_read_position(cursor, target.time_ms)
+    broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
+    theirs: Position | None = None
+    failure = None
+    try:
+        theirs = BrokerSearch(reader, topic, broker).reset_read_position(target.time_ms)
+    except LedgerNotFound as error:
+        failure = f"{error.message}, so it answers 500 and moves nothing"
+        if options.rule == BROKER:
+            raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
     facts: Facts = (("time", target.time_ms),)
     warnings: tuple[str, ...] = ()
     if options.rule == BROKER:
@@ -226,9 +239,10 @@ def _time_move(
     else:
         found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(app.settings.clock))
         first = found.position
-        facts += (("broker", _broker_json(topic, cursor, first, theirs)),)
+        facts += (("broker", None if theirs is None else _broker_json(topic, cursor, first, theirs)),)
+        warnings = () if failure is None else (failure,)
         if first is None:
-            warnings = (f"nothing is at or after that time: {cursor.name} moves to the end",)
+            warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
     if target.exclude and first is not None:
         return CursorMove(topic, cursor, reset_state(reader, topic, cursor, first, exclude=True), facts, warnings)
     return CursorMove(topic, cursor, reset_to_time(topic, cursor, first), facts, warnings)

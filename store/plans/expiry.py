@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from store.broker_search import DEFAULT_BROKER, BrokerSetup
 from store.codec.cursor import CursorState
 from store.counted import counted
 from store.cursors import Cursor
@@ -26,7 +27,10 @@ _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRequest:
-    """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from."""
+    """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
+
+    BROKER: whom rule ``broker`` asks, and the comparison of the other one.
+    """
 
     now_ms: int
     limit_ms: int | None = None
@@ -35,6 +39,7 @@ class ExpiryRequest:
     rule: ExpiryRule = ALL_BEFORE
     clock: Clock = "auto"
     ttl: MessageTtl | None = None
+    broker: BrokerSetup = DEFAULT_BROKER
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
@@ -76,7 +81,7 @@ def _by_time(
             "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
         )
     search = PendingSearch(reader, topic, cursor.state, request.clock)
-    expired = expire_by_time(search, cursor, request.limit_ms, request.rule)
+    expired = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
     state = cursor.state if expired.through is None else advanced(topic, cursor.state, expired.through)
     facts: Facts = (("limit", request.limit_ms),)
     if request.ttl is not None:
@@ -84,7 +89,9 @@ def _by_time(
     if request.rule == BROKER:
         warnings = _younger_warnings(search, state, request.limit_ms)
     else:
-        through = broker_through(reader, topic, cursor, request.limit_ms) if in_broker_terms else None
+        through = None
+        if in_broker_terms:
+            through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
         facts += (("broker", _broker_json(reader, topic, state, theirs)),)
         warnings = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from store.broker_search import BrokerSetup
 from store.codec.cursor import CursorState
 from store.codec.message import decode_message_entry, is_batch, message_count
 from store.cursors import COMPACTION_CURSOR, Cursor
@@ -160,7 +161,8 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
         return (f"whether a TTL skips what is replayed is unknown: {error.message}",)
     if ttl is None or ttl.seconds <= 0:
         return ()
-    through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000)
+    broker = BrokerSetup(loaded_ms=now_ms)
+    through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
     if through is None:
         return ()
     replayed = subtract(pending_intervals(topic, state), pending_intervals(topic, cursor.state))

@@ -93,7 +93,7 @@ def test_every_kind_is_tested() -> None:
 @pytest.mark.parametrize("case", _cases("reset-cursor-time"))
 def test_reset_by_time(case: Case) -> None:
     with opened(case) as (reader, topic, cursor):
-        read = BrokerSearch(reader, topic).reset_read_position(cursor, case.argument)
+        read = BrokerSearch(reader, topic).reset_read_position(case.argument)
         assert shown(reset_to_time(topic, cursor, read)) == case.after
 
 
