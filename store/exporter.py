@@ -1,13 +1,15 @@
 """``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on them.
 
 Only nodes whose value differs from the imported one are written (database ``base`` keeps those), each with its RocksDB header's
-version raised by one. A node that is no longer what was imported stops the export before anything is written. Ledgers that this
+version raised by one. A node that is no longer what was imported stops the export before anything is written, unless its value is
+the one that an export in place meant to write (database ``state``) that was stopped before the store knew of it. Ledgers that this
 toolkit wrote go into the bookie first (``store.ledgerexport``), their metadata nodes with the others.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,15 +21,26 @@ from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
 from store.counted import counted
 from store.entrylogs import EntryFiles
-from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from store.errors import AlreadyExists, IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.ledgerexport import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
 from store.ledgerids import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
 from store.meta import Store, Txn
 from store.plans.base import append_change
 from store.sources.layout import StandaloneLayout, is_rocksdb, read_standalone_layout
-from store.sources.rocksdb import apply_changes, check_unlocked, damaged_in_place, lock_database, open_for_reading
+from store.sources.rocksdb import (
+    apply_changes,
+    check_unlocked,
+    damaged_in_place,
+    lock_database,
+    open_for_reading,
+    read_values,
+)
 from store.topics import iter_topics
 from store.tree import Node, decode_node, encode_node, read_node, tree_key
+
+Intent = dict[str, bytes | None]
+_INTENT = b"export-intent"
+"""Row of ``state``: what an export in place is about to write, values of nodes by path (null: deleted), and the sequence or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +156,15 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
     layout = read_standalone_layout(request.target if request.in_place else request.source)
     with store.read() as txn:
-        nodes = tuple(iter_changed_nodes(txn))
+        intent, sequence = _find_intent(txn)
+        nodes = _since_stopped(txn, layout.metadata, iter_changed_nodes(txn), intent)
         if request.annotate is not None:
             nodes = _annotated(txn, nodes, request.annotate, request.now_ms)
         problems = _check_unmoved(layout.metadata, nodes)
         if problems and not request.in_place:
             _check_whole(txn, layout.metadata)
         created = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
-        ledgers = plan_ledger_export(txn, layout, created, problems)
+        ledgers = plan_ledger_export(txn, layout, created, problems, sequence)
     if request.in_place:
         if problems:
             raise damaged_in_place(problems)
@@ -181,6 +195,38 @@ def _new_ledger(node: ChangedNode) -> list[int]:
     """Return the id of the ledger that NODE is the metadata of, when this export brings it; else nothing."""
     ledger_id = ledger_id_of_path(node.path) if node.action == "create" else None
     return [] if ledger_id is None else [ledger_id]
+
+
+def _find_intent(txn: Txn) -> tuple[Intent, int | None]:
+    """Return what an export meant to write that was stopped, and the sequence; raises IndexCorrupt."""
+    row = txn.get("state", _INTENT)
+    if row is None:
+        return {}, None
+    try:
+        fields = json.loads(row)
+        values = {path: None if text is None else b64decode(text) for path, text in fields["nodes"].items()}
+        return values, fields["sequence"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise IndexCorrupt(f"the row of what an export meant to write is damaged: {error}") from error
+
+
+def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: Intent) -> tuple[ChangedNode, ...]:
+    """Return NODES; those of which METADATA has what a stopped export wrote, INTENT, and this one does not write, from there on."""
+    if not intent:
+        return tuple(nodes)
+    found = read_values(metadata, [path.encode() for path in intent])
+    changed = {node.path: node for node in nodes}
+    for path, raw in intent.items():
+        if found.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
+            continue
+        now = txn.get("tree", tree_key(path))
+        current = None if now is None else decode_node(tree_key(path), now)
+        written = None if raw is None else Node(path, *decode_value(raw, path))
+        if (written and written.value) != (current and current.value):
+            changed[path] = ChangedNode(path, written, current)
+        else:
+            changed.pop(path, None)
+    return tuple(changed[path] for path in sorted(changed))
 
 
 def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
@@ -250,6 +296,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
             for database in _databases(plan.ledgers, layout) if plan.nodes else ():
                 locks.enter_context(lock_database(database))
             _check_current(store, plan)
+            store.write(lambda txn: _put_intent(txn, plan))
             _apply_to(store, plan, plan.target)
             store.write(lambda txn: _record(txn, plan, now_ms))
         return plan.report(dry_run=False)
@@ -296,6 +343,18 @@ def _new_value(node: ChangedNode) -> bytes | None:
     return None if node.current is None else encode_value(_new_stat(node), node.current.value)
 
 
+def _put_intent(txn: Txn, plan: ExportPlan) -> None:
+    """Remember what PLAN writes, and what it found written: stopped behind either, the target has one of the two."""
+    for node in plan.nodes:
+        row = b"" if node.imported is None else encode_node(node.imported)
+        txn.put("base", tree_key(node.path), row)
+    if plan.ledgers.own is not None:
+        put_own_ledgers(txn, plan.ledgers.own)
+    values = {node.path: _new_value(node) for node in plan.nodes}
+    texts = {path: None if raw is None else b64encode(raw).decode() for path, raw in values.items()}
+    txn.put("state", _INTENT, json.dumps({"nodes": texts, "sequence": plan.ledgers.sequence}).encode())
+
+
 def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
     """What was written in place is what a next export starts from."""
     for node in plan.nodes:
@@ -303,6 +362,7 @@ def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
             txn.put("base", tree_key(node.path), b"")
         else:
             txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
+    txn.delete("state", _INTENT)
     own = plan.ledgers.own
     if own is not None:
         # The target has these ids now: its own may follow them.

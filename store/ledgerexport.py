@@ -82,18 +82,25 @@ class LedgerExport:
     own: OwnLedgers | None = None
 
 
-def plan_ledger_export(txn: Txn, layout: StandaloneLayout, ledger_ids: list[int], problems: list[str]) -> LedgerExport:
+def plan_ledger_export(
+    txn: Txn, layout: StandaloneLayout, ledger_ids: list[int], problems: list[str], written: int | None = None
+) -> LedgerExport:
     """Plan putting the ledgers LEDGER_IDS into LAYOUT; what a bookie there holds already, to its last entry, stays.
 
     Raises StalePlan when the target has given one of our ids itself. What is lost of the bookies' databases goes into PROBLEMS.
+    WRITTEN: the sequence of an export that was stopped; a target that has it has all ids of ours below.
     """
-    if not ledger_ids:
+    if not ledger_ids and written is None:
         return LedgerExport()
     own = find_own_ledgers(txn)
     raw = read_values(layout.metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
     where = str(layout.metadata)
     target = sequence = 0 if raw is None else decode_counter(raw, where)
-    if own is not None and max(ledger_ids) >= own.first_id:
+    if own is not None and own.first_id < target == written:
+        own = OwnLedgers(target, own.next_id)
+    elif not ledger_ids:
+        return LedgerExport()
+    if own is not None and max(ledger_ids, default=own.next_id) >= own.first_id:
         sequence = sequence_after_export(own, target, where)
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
     found = []

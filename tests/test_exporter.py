@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 
 from store import exporter
+from store.codec.rocksvalue import decode_value
+from store.meta import open_store
 from store.sources.rocksdb import apply_values, locked_by, open_for_reading
+from store.tree import iter_nodes
 from tests.conftest import Cli
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy
 
 SKIP = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "2")
+COMPACT = "compaction run acme/orders/compacted --format legacy --from-start"
 OWNER, GROUP = 12_345, 12_346
 
 
@@ -199,25 +203,50 @@ def test_two_exports_into_one_directory(source: Path, store: Path, tmp_path: Pat
 # -- stopped, and full ------------------------------------------------------------------------------------------------
 
 
+class Stopped(Exception):
+    """The export ends here."""
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
+
+
 def test_what_a_stopped_export_wrote_is_finished(
     source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The target has the values, the store does not know: the same command goes on, and writes the same."""
-
-    class Stopped(Exception):
-        pass
-
-    def stop(*_: object) -> None:
-        raise Stopped
-
     with monkeypatch.context() as patch:
-        patch.setattr(exporter, "_record", stop)
+        patch.setattr(exporter, "_record", _stop)
         assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
     written = rows_of(source / "metadata")
     again = cli(*export(store, source, "--in-place"))
     assert (again.exit_code, len(again.json["nodes"])) == (0, 1)
     assert rows_of(source / "metadata") == written
     assert cli(*export(store, source, "--in-place")).json["nodes"] == []
+
+
+@pytest.mark.parametrize("words", ["topics skip public/default/plain -s half -n 1", "store undo 2", COMPACT])
+def test_changes_behind_stopped_exports(
+    words: str, source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped twice when the target had the new values and the store did not know of it yet, and a change made behind each."""
+    imported = rows_of(source / "metadata")
+    assert cli("--store", store, *COMPACT.split()).exit_code == 0
+    for change in (words, "topics unsubscribe public/default/plain -s never"):
+        with monkeypatch.context() as patch:
+            patch.setattr(exporter, "_record", _stop)
+            assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+        assert cli("--store", store, *change.split()).exit_code == 0
+    assert cli(*export(store, source, "--in-place")).exit_code == 0
+    assert cli(*export(store, source, "--in-place")).json["nodes"] == []
+    with open_store(store) as opened, opened.read() as txn:
+        wanted = {node.path.encode(): node.value for node in iter_nodes(txn, "/")}
+    found = {
+        key: value for key, value in rows_of(source / "metadata").items() if key in imported.keys() | wanted.keys()
+    }
+    assert {key: decode_value(found[key], "x")[1] for key in wanted} == wanted
+    assert not [key for key in found if key in imported and key.startswith(b"/managed-ledgers/") and key not in wanted]
+    assert cli("--store", store, "store", "check").exit_code == 0
 
 
 @pytest.mark.parametrize("limit_bytes", [1, 20_000, 100_000, 5_000_000])

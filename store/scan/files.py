@@ -320,14 +320,11 @@ class FileScan:
 
     def _step_over_in_log(self, whole: WholeFile) -> None:
         for item in iter_records(whole.data, self.slice.path, self.next_offset, proofs=whole.proofs):
-            if isinstance(item, Record) and not self._is_same_place(item):
+            if isinstance(item, Record) and item.offset != self.next_offset:
                 self.next_offset = item.offset
                 return
             self._note(item)
         self.next_offset = len(whole.data)
-
-    def _is_same_place(self, item: Record) -> bool:
-        return item.offset == self.next_offset
 
     def _note(self, item: Record | Gap | TornTail) -> None:
         if isinstance(item, TornTail):
