@@ -274,11 +274,10 @@ class App:
             return apply_plan(store, plan, self.now_ms)
 
     def _save(self, plan: Plan) -> None:
-        from store.atomic import create_file
+        from store.atomic import write_new_file
 
         assert self.settings.plan is not None
-        with create_file(self.settings.plan) as file:
-            file.write(plan.dump())
+        write_new_file(self.settings.plan, plan.dump())
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 

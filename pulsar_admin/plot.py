@@ -52,14 +52,12 @@ def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) 
 
 def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
     """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
-    from store.atomic import create_file
+    from store.atomic import write_new_file
 
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise InvalidValue(f"{path} is neither .png nor .svg", hint="name the file so that it ends in one of them")
-    data = render_chart(charts, form, heading)
-    with create_file(path) as file:
-        file.write(data)
+    write_new_file(path, render_chart(charts, form, heading))
 
 
 def render_chart(charts: Sequence[Chart], form: str, heading: str = "") -> bytes:

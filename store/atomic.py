@@ -169,6 +169,35 @@ def create_file(
         raise
 
 
+def write_new_file(path: Path, data: bytes) -> None:
+    """Write DATA into the new file PATH, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
+
+    Until it is whole it has a name beside PATH; what a killed process left there is written over.
+    """
+    unfinished = path.with_name(f".{path.name}.pulsar-admin")
+    try:
+        _check_free(path)
+        with open(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW), "wb") as file:
+            _lock(file.fileno(), unfinished)
+            try:
+                file.truncate(0)
+                _write_durably(file, data)
+                _check_free(path)
+                os.replace(unfinished, path)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(unfinished)
+                raise
+        sync_directory(path.parent)
+    except OSError as error:
+        raise_write_error(error, path)
+
+
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+
+
 def replace_like(path: Path, data: bytes, beside: str) -> None:
     """Replace the file PATH with DATA, durably; owner, group and mode stay. Until then DATA is in the file BESIDE, of the same directory.
 
@@ -222,7 +251,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     create_directory(unfinished, exist_ok=True)
     descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        _lock_directory(descriptor, unfinished)
+        _lock(descriptor, unfinished)
         remove_tree(unfinished / "files")
         try:
             yield unfinished / "files"
@@ -235,15 +264,15 @@ def new_directory(path: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _lock_directory(descriptor: int, path: Path) -> None:
-    """Lock the open directory, which is at PATH unless another process has removed it meanwhile."""
+def _lock(descriptor: int, path: Path) -> None:
+    """Lock the open file or directory, which is at PATH unless another process has removed it meanwhile."""
     import fcntl
 
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return
-    raise StoreBusy(f"another process is writing below {path}", hint="wait for it, or name another directory")
+    raise StoreBusy(f"another process is writing {path}", hint="wait for it, or name another one")
 
 
 def rename(source: Path, target: Path) -> None:

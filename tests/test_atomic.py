@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from store import atomic
-from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreError
+from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreBusy, StoreError
 
 
 def test_replace_file(tmp_path: Path) -> None:
@@ -42,6 +42,27 @@ def test_failed_replace_keeps_the_old_content(
     assert caught.value.context["path"] == str(path)
     assert path.read_bytes() == b"old"
     assert [found.name for found in tmp_path.iterdir()] == ["store.json"]
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "skip.plan"
+    (tmp_path / ".skip.plan.pulsar-admin").write_bytes(b"what a killed process left, longer than what is written now")
+    seen: list[list[str]] = []
+
+    def seen_by_others(_: int) -> None:
+        seen.append(sorted(found.name for found in tmp_path.iterdir()))
+        if len(seen) == 1:
+            with pytest.raises(StoreBusy):
+                atomic.write_new_file(path, b"another")
+
+    monkeypatch.setattr(os, "fsync", seen_by_others)
+    atomic.write_new_file(path, b"a plan")
+    assert seen == [[".skip.plan.pulsar-admin"], ["skip.plan"]]
+    assert path.read_bytes() == b"a plan"
+    with pytest.raises(AlreadyExists):
+        atomic.write_new_file(path, b"another")
+    assert [found.name for found in tmp_path.iterdir()] == ["skip.plan"]
+    assert path.read_bytes() == b"a plan"
 
 
 def test_new_bytes_are_durable_before_the_name_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,8 +174,11 @@ class Bench:
 
     def state(self) -> State:
         found: State = {"store": self.server.call("store_state", self.store)}
-        if self.scenario.in_place:  # what it has still to do, and reports, depends on what is done
+        if (self.scenario.in_place or self.scenario.steps) and "changes" in found["store"]:
+            # What it has still to do, and reports, depends on what is done.
             found["store"]["changes"] = found["store"]["changes"].split()[0]
+            for name in ("state changes-head", "state export-intent"):
+                found["store"].pop(name, None)
         if self.scenario.target:
             found["target"] = self.server.call("directory_state", self.work / self.scenario.target)
         return found

@@ -28,7 +28,10 @@ def store_state(path: str) -> dict[str, str]:
         return {"is": error.code}
     found = {"is": info.state, "sources": json.dumps(info.sources)}
     with open_store(root, unfinished=True) as store, store.read() as txn:
+        found |= {f"state {key.decode()}": _digest(value) for key, value in txn.items("state")}
         for name in DATABASES:
+            if name == "state":
+                continue
             digest = hashlib.blake2b(digest_size=12)
             if name == "logs":
                 for log in iter_logs(txn):

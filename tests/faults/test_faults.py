@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.points import KINDS, Bench, points
+from tests.faults.points import Bench, points
 from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.faults.server import Fault, Server
 
@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("damages_stores")]
 NAMED = {scenario.name: scenario for scenario in SCENARIOS}
 SAMPLED = {"import": 4, "set-message-ttl": 4, "load": 3, "compaction run": 3, "delayed build": 4, "rebuild": 3}
 """Commands of the short form, and at how many points each is disturbed."""
-BROKEN_DISKS = ("fail", "EIO")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def server(folder: Path) -> Iterator[Server]:
 @pytest.mark.parametrize("name", SAMPLED)
 def test_some_points(name: str, server: Server, folder: Path) -> None:
     with Bench(server, folder, NAMED[name]) as bench:
-        every = list(points(bench.plain.calls, [kind for kind in KINDS if kind != BROKEN_DISKS]))
+        every = list(points(bench.plain.calls))
         step = len(every) / SAMPLED[name]
         tally = bench.try_all(every[int(index * step)] for index in range(SAMPLED[name]))
     assert not tally.losses, "\n".join(map(str, tally.losses))
