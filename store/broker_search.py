@@ -105,7 +105,12 @@ class BrokerSearch:
         elif self.broker.version == "4.2" and time_ms == 0:
             return EARLIEST
         count = self.topic.number_of_entries
-        newest = self._find_newest((0, count - 1), self._earlier_than(time_ms), None)
+        try:
+            newest = self._find_newest((0, count - 1), self._earlier_than(time_ms), None)
+        except LedgerNotFound as error:
+            # ``asyncFindPosition`` answers null, ``PersistentTopics`` makes that 404.
+            message = f"a broker answers 404 (Message ID not found) here: {error.message}"
+            raise LedgerNotFound(message, hint=error.hint, **error.context) from error
         if newest is None:
             first = self.topic.first_position
             return Position(first.ledger_id, first.entry_id + 1)
@@ -244,7 +249,7 @@ class BrokerSearch:
             ledger = self.topic.ledger(position.ledger_id)
             if not (ledger is not None and ledger.info.offloaded) and not self._is_known(position.ledger_id):
                 raise LedgerNotFound(
-                    f"a broker's search fails at {position}: BookKeeper has no metadata of ledger {position.ledger_id}",
+                    f"its search reads {position}, and BookKeeper has no metadata of ledger {position.ledger_id}",
                     ledgerId=position.ledger_id,
                 )
             try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from store.annotate import is_stated_earlier, stated_times
-from store.broker_search import BrokerSearch, Probe
+from store.broker_search import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
 from store.codec.message import decode_message_entry
 from store.counted import counted
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 from store.ledgers import EntryReader, find_block, find_times
-from store.names import Position
+from store.names import EARLIEST, Position
 from store.search import Clock, Found, clock_time, find_first_at_or_after
 from store.timespec import format_time_ms
 from store.topics import Topic, TopicLedger
@@ -43,9 +43,9 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """What the broker would say. ``position`` may name an entry that does not exist yet (behind the last one)."""
+    """What the broker would say. ``position`` may name an entry that does not exist yet (behind the last one); None: it answers 404."""
 
-    position: Position
+    position: Position | None
     agrees: bool
     why: str | None
     probes: tuple[Probe, ...]
@@ -61,13 +61,19 @@ class Explanation:
     broker: BrokerAnswer
 
 
-def explain(reader: EntryReader, topic: Topic, question: tuple[int, Clock], found: Found) -> Explanation:
-    """Return why FOUND answers QUESTION = (time in ms, clock), and the broker's answer."""
+def explain(
+    reader: EntryReader,
+    topic: Topic,
+    question: tuple[int, Clock],
+    found: Found,
+    broker: BrokerSetup = DEFAULT_BROKER,
+) -> Explanation:
+    """Return why FOUND answers QUESTION = (time in ms, clock), and the answer of BROKER."""
     return Explanation(
         _ledger_verdicts(reader, topic, question, found.position),
         _block_of(reader, found.position),
         _neighbours(reader, topic, question[1], found.position),
-        broker_answer(reader, topic, question, found),
+        broker_answer(reader, topic, question, found, broker),
     )
 
 
@@ -128,14 +134,19 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
     return tuple(found)
 
 
-def broker_answer(reader: EntryReader, topic: Topic, question: tuple[int, Clock], found: Found) -> BrokerAnswer:
-    """Return the broker's answer to the question and, where it is not FOUND's, what misled it."""
+def broker_answer(
+    reader: EntryReader, topic: Topic, question: tuple[int, Clock], found: Found, broker: BrokerSetup
+) -> BrokerAnswer:
+    """Return BROKER's answer to the question and, where it is not FOUND's, what misled it."""
     time_ms, clock = question
-    search = BrokerSearch(reader, topic)
+    search = BrokerSearch(reader, topic, broker)
     try:
         position = search.message_id_by_time(time_ms)
     except LedgerNotFound as error:
-        return BrokerAnswer(topic.first_position, False, f"the broker fails: {error.message}", ())
+        return BrokerAnswer(None, False, error.message, tuple(search.probes))
+    if position == EARLIEST:
+        agrees = found.position is not None and topic.rank(found.position) == 0
+        return BrokerAnswer(position, agrees, None if agrees else "it takes time 0 for the topic's beginning", ())
     agrees = position == found.position if found.position is not None else not topic.is_entry(position)
     why = None if agrees else _why(reader, topic, (time_ms, clock, found, position), search)
     return BrokerAnswer(position, agrees, why, tuple(search.probes))
@@ -143,6 +154,8 @@ def broker_answer(reader: EntryReader, topic: Topic, question: tuple[int, Clock]
 
 def _why(reader: EntryReader, topic: Topic, case: tuple[int, Clock, Found, Position], search: BrokerSearch) -> str:
     time_ms, clock, found, position = case
+    if search.forgotten is not None:
+        return f"loading the topic forgets ledger {search.forgotten}: BookKeeper has no metadata of it"
     if search.used_compacted_ledger is not None:
         return (
             f"the broker asks the compacted ledger {search.used_compacted_ledger}, by publish time: "

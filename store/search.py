@@ -16,7 +16,7 @@ from store.annotate import is_stated_earlier
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
 from store.codec.message import decode_entry_times
 from store.errors import EntryCorrupt, EntryNotFound, InvalidValue
-from store.ledgers import EntryReader, find_block, iter_blocks
+from store.ledgers import EntryReader, find_block, find_times, iter_blocks
 from store.names import Position
 from store.topics import Topic
 
@@ -205,6 +205,13 @@ def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> in
     wanted = min(4 + size, skip + _HEAD_BYTES)
     head = memoryview(reader.files.read(file_id, offset, wanted))[skip:]
     return _time_of_head(reader, block, (index, head), clock)
+
+
+def count_without_broker_time(reader: EntryReader, topic: Topic) -> tuple[int, int]:
+    """Return (indexed entries of TOPIC that carry no broker time, all of them): clock ``broker`` passes over the former."""
+    times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]
+    entries = sum(row.sums.entries for row in times)
+    return entries - sum(row.sums.broker_count for row in times), entries
 
 
 def check_clock(clock: str) -> Clock:

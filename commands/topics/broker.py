@@ -1,11 +1,16 @@
-"""Options that say which broker ``--rule broker`` asks."""
+"""Which broker ``--rule broker`` asks, and what is to be said of the clock ``broker``."""
 
 from __future__ import annotations
 
 import click
 
+from pulsar_admin.context import App
 from pulsar_admin.options import DURATION_OR_MINUS
 from store.broker_search import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
+from store.counted import counted
+from store.ledgers import EntryReader
+from store.search import count_without_broker_time
+from store.topics import Topic
 
 BROKER_VERSION = click.option(
     "--broker-version",
@@ -22,3 +27,15 @@ MAX_CLOCK_SKEW = click.option(
     show_default=True,
     help="The broker's managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis; -1: close times prune nothing.",
 )
+
+
+def warn_of_broker_clock(app: App, reader: EntryReader, topic: Topic) -> None:
+    """Say so when --clock is the broker's and entries of TOPIC carry no broker time."""
+    if app.settings.clock != "broker":
+        return
+    without, entries = count_without_broker_time(reader, topic)
+    if without:
+        app.warn(
+            f"{topic.name}: {without:,} of {counted(entries, 'entry')} {'carries' if without == 1 else 'carry'} no broker time: "
+            "--clock broker passes over them, --clock auto takes their publish time"
+        )

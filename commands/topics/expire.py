@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
+from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_cursors, read_topics
 from commands.topics.notdue import forecast_warnings, with_not_due
 from pulsar_admin.columns import Column
@@ -237,6 +237,9 @@ def _answer(
     app: App, reader: EntryReader, name: str, question: tuple[Cursors, ExpireOptions]
 ) -> Plan | list[dict[str, Any]]:  # Any: JSON
     cursors, options = question
+    if options.position is None:
+        for topic in dict.fromkeys(topic for topic, _ in cursors):
+            warn_of_broker_clock(app, reader, topic)
     ttls: dict[Topic, MessageTtl | None] = {}
     if options.limit_ms is None and options.position is None:
         ttls = _read_ttls(reader, [topic for topic, _ in cursors])

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.topics.answers import size_of
+from commands.topics.broker import BROKER_VERSION, warn_of_broker_clock
 from pulsar_admin.columns import Column
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
+from store.broker_search import READ_FROM, BrokerSearch, BrokerSetup, BrokerVersion
 from store.catalog import catalogued_bytes
 from store.counted import counted, plural
 from store.errors import NothingMatches, TopicNotFound
@@ -23,6 +25,7 @@ from store.search import Clock, Found, check_clock, find_by_event_time, find_fir
 from store.topics import Topic, read_topic, select_topics
 
 if TYPE_CHECKING:
+    from store.broker_search import Probe
     from store.explain import Explanation
 
 EVENT = "event"
@@ -35,6 +38,7 @@ class FindOptions:
 
     time_ms: int
     rule: str
+    broker_version: BrokerVersion
     batch_index: bool
     explained: bool
 
@@ -67,8 +71,9 @@ COLUMNS = (
     default=FIRST,
     show_default=True,
     help="first-at-or-after: exact. all-before: the last entry before it, with nothing younger in front. "
-    "broker: what a live broker (4.0.8) would answer.",
+    "broker: what a live broker would answer, by its own clock.",
 )
+@BROKER_VERSION
 @click.option("--batch-index", is_flag=True, help="Name the message in its batch, not only the entry.")
 @click.option("--explain", "explained", is_flag=True, help="Show the proof, and whether the broker agrees.")
 @gather(FindOptions)
@@ -82,7 +87,11 @@ def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> N
     """
     with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        with _engine(app, reader, topics):
+        if options.rule == BROKER and app.settings.clock != "auto":
+            app.warn(
+                f"--rule broker goes by the broker's own clock: --clock {app.settings.clock} plays no part in its answer"
+            )
+        with _engine(app, reader, topics, options):
             rows = list(app.each(topics, lambda topic: _find(app, reader, topic, options)))
     if len(topics) == 1 and rows:
         app.emit(rows[0], plain=_render if options.explained else None)
@@ -91,9 +100,9 @@ def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> N
 
 
 @contextmanager
-def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName]) -> Iterator[None]:
+def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], options: FindOptions) -> Iterator[None]:
     """Give READER the engine: event times are in no index, all others are, unless ledgers are not."""
-    if app.settings.clock == EVENT:
+    if app.settings.clock == EVENT and (options.rule != BROKER or options.explained):
         with app.scan(reader, size_of(reader, topics), "find-by-time", unused=FEW_MESSAGES):
             yield
         return
@@ -104,6 +113,9 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName]) -> Itera
 
 def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) -> dict[str, Any]:  # Any: JSON
     topic = read_topic(reader.txn, name)
+    if options.rule == BROKER:
+        return _find_as_broker(app, reader, topic, options)
+    warn_of_broker_clock(app, reader, topic)
     found = _search(app, reader, topic, options.time_ms)
     answer, entry_time = _answer(reader, topic, found, options)
     if answer is None:
@@ -128,8 +140,43 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
         "ledgersWithoutIndex": list(found.ledgers_without_index),
     }
     if options.explained:
-        document |= _explanation(app, reader, topic, (options.time_ms, found))
+        document |= _explanation(app, reader, topic, (options, found))
     return document
+
+
+def _find_as_broker(app: App, reader: EntryReader, topic: Topic, options: FindOptions) -> dict[str, Any]:  # Any: JSON
+    """Return the broker's answer with what its own search read; the proof sets the exact one beside it."""
+    name = topic.name
+    search = BrokerSearch(reader, topic, BrokerSetup(options.broker_version))
+    answer = search.message_id_by_time(options.time_ms)
+    if search.forgotten is not None:
+        app.warn(f"{name}: a broker that loads it forgets ledger {search.forgotten}: BookKeeper has no metadata of it")
+    document = {
+        "topic": str(name),
+        "time": options.time_ms,
+        "clock": "auto" if search.used_compacted_ledger is None else "publish",
+        "rule": options.rule,
+        "brokerVersion": READ_FROM[options.broker_version],
+        "position": _position(name, answer, batch=options.batch_index),
+        "entryTime": search.time_at(answer),
+        "entriesRead": search.entries_read,
+        "ledgersPruned": 0,
+        "ledgersScanned": len({probe.position.ledger_id for probe in search.probes}),
+        "ledgersWithoutIndex": [],
+        "compactedLedger": search.used_compacted_ledger,
+        "probes": _probes(name, search.probes),
+    }
+    if options.explained:
+        found = _search(app, reader, topic, options.time_ms)
+        document |= _explanation(app, reader, topic, (options, found))
+    return document
+
+
+def _probes(name: TopicName, probes: Sequence[Probe]) -> list[dict[str, Any]]:  # Any: JSON
+    return [
+        {"position": _position(name, probe.position), "time": probe.time_ms, "earlier": probe.matches}
+        for probe in probes
+    ]
 
 
 def _search(app: App, reader: EntryReader, topic: Topic, time_ms: int) -> Found:
@@ -171,12 +218,8 @@ def _answer(
         if found.position is None or not options.batch_index:
             return found.position, found.entry_time_ms
         return _in_batch(reader, found.position), found.entry_time_ms
-    if options.rule == BEFORE:
-        before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
-        return (before, None) if before.entry_id >= 0 else (None, None)
-    from store.broker_search import BrokerSearch
-
-    return BrokerSearch(reader, topic).message_id_by_time(options.time_ms), None
+    before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
+    return (before, None) if before.entry_id >= 0 else (None, None)
 
 
 def _in_batch(reader: EntryReader, position: Position) -> Position:
@@ -206,23 +249,27 @@ def _text(position: dict[str, int] | None) -> str:
 # -- the proof --------------------------------------------------------------------------------------------------------
 
 
-def _explanation(app: App, reader: EntryReader, topic: Topic, case: tuple[int, Found]) -> dict[str, Any]:  # Any: JSON
+def _explanation(
+    app: App, reader: EntryReader, topic: Topic, case: tuple[FindOptions, Found]
+) -> dict[str, Any]:  # Any: JSON
     from store.explain import explain
 
-    time_ms, found = case
+    options, found = case
+    time_ms, broker = options.time_ms, BrokerSetup(options.broker_version)
     clock = app.settings.clock
     # Event times are not indexed: the proof then speaks of the broker's own clock.
-    proof: Explanation = explain(reader, topic, (time_ms, check_clock("auto" if clock == "event" else clock)), found)
+    proof: Explanation = explain(
+        reader, topic, (time_ms, check_clock("auto" if clock == "event" else clock)), found, broker
+    )
     name = topic.name
     return {
         "broker": {
             "position": _position(name, proof.broker.position),
             "agrees": proof.broker.agrees,
             "why": proof.broker.why,
-            "probes": [
-                {"position": _position(name, probe.position), "time": probe.time_ms, "earlier": probe.matches}
-                for probe in proof.broker.probes
-            ],
+            "version": READ_FROM[options.broker_version],
+            "exact": _position(name, found.position),
+            "probes": _probes(name, proof.broker.probes),
         },
         "ledgers": [
             {"ledgerId": row.ledger_id, "entries": row.entries, "newestTime": row.newest_ms, "verdict": row.verdict}
@@ -267,7 +314,7 @@ def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explan
         lines.append(f"{mark} {_text(row['position']):>10}  {when(row['time'])}  {row['producer']}{note}")
     broker = document["broker"]
     verdict = "agrees" if broker["agrees"] else "does not agree"
-    lines += ["", f"Broker (4.0.8): {_text(broker['position'])}, {verdict}."]
+    lines += ["", f"Broker ({broker['version']}): {_text(broker['position'])}, {verdict}."]
     if broker["why"]:
         lines.append(f"  Why: {broker['why']}.")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW
+from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
 from commands.topics.resets_file import ResetRow, ResetTarget, iter_reset_rows
 from pulsar_admin.context import App
@@ -229,7 +229,7 @@ def _time_move(
     try:
         theirs = BrokerSearch(reader, topic, broker).reset_read_position(target.time_ms)
     except LedgerNotFound as error:
-        failure = f"{error.message}, so it answers 500 and moves nothing"
+        failure = f"a broker answers 500 and moves nothing: {error.message}"
         if options.rule == BROKER:
             raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
     facts: Facts = (("time", target.time_ms),)
@@ -240,6 +240,7 @@ def _time_move(
         found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(app.settings.clock))
         first = found.position
         facts += (("broker", None if theirs is None else _broker_json(topic, cursor, first, theirs)),)
+        warn_of_broker_clock(app, reader, topic)
         warnings = () if failure is None else (failure,)
         if first is None:
             warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
