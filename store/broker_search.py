@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from store.compaction import CompactedView, find_compacted_view, read_compacted_entry
 from store.cursors import Cursor, normal_ranges
 from store.errors import EntryNotFound, LedgerNotFound
 from store.extent import subtract
@@ -20,6 +19,9 @@ from store.ledgers import EntryReader, find_metadata
 from store.names import EARLIEST, Position
 from store.search import read_entry_time
 from store.topics import Topic, TopicLedger
+
+if TYPE_CHECKING:
+    from store.compaction import CompactedView
 
 BrokerVersion = Literal["4.0", "4.2"]
 BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
@@ -95,6 +97,9 @@ class BrokerSearch:
         4.2 answers earliest (−1:−1) for time 0: without compacted entries its ``PulsarTopicCompactionService`` gives
         ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
         """
+        # Imported here: commands that offer ``--rule broker`` seldom need it.
+        from store.compaction import find_compacted_view
+
         self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
         view = find_compacted_view(self.reader, self.topic)
         if view is not None and view.last_entry_id >= 0:
@@ -268,6 +273,8 @@ class BrokerSearch:
 
     def _find_in_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
         """Return what the compacted ledger answers, by publish time; None: the managed ledger is asked."""
+        from store.compaction import read_compacted_entry
+
         self.compacted_entries_read = 1
         last = read_compacted_entry(self.reader, view, view.last_entry_id)
         last_ms = last.header.metadata.publish_time
@@ -287,6 +294,8 @@ def find_compacted_by_publish_time(reader: EntryReader, view: CompactedView, tim
 
 def _bisect_compacted(reader: EntryReader, view: CompactedView, time_ms: int) -> tuple[Position | None, int]:
     """Return the entry and how many were read."""
+    from store.compaction import read_compacted_entry
+
     low, high, found, read = 0, view.last_entry_id, None, 0
     while low <= high:
         read += 1

@@ -57,7 +57,10 @@ def test_a_broker_that_loads_a_topic_closes_its_last_ledger(cli: Cli, tmp_path: 
 
 
 def test_what_a_cursor_acknowledged_plays_no_part_in_a_reset(cli: Cli, tmp_path: Path) -> None:
-    store = _store(tmp_path, [[1_000, 2_000], [3_000, 4_000]], (2_500,), Position(11, 1))
+    ledgers = [[Made(1_000), Made(2_000)], [Made(3_000), Made(4_000)]]
+    holes = ((Position(10, 0), Position(11, 1)),)
+    made = MadeTopic(ledgers, closed_ms=(2_500,), cursors={"s": CursorInfo(-1, Position(10, -1), holes)})
+    store = make_store(tmp_path / "store", {TOPIC: made})
     assert _moved(cli, store, 10**6, "reset-cursor", "-t", "@4") == "11:0"
     assert _moved(cli, store, 10**6, "reset-cursor", "-t", "@900000") == "11:1"
 
