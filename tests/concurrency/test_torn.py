@@ -130,8 +130,9 @@ def test_no_answer_is_torn(
         time.sleep(chosen.uniform(0.2, 0.6))
         victim = chosen.randrange(readers)
         os.kill(reading[victim], signal.SIGKILL)
-        assert os.waitpid(reading[victim], 0)[1] == signal.SIGKILL
-        killed += 1
+        status = os.waitpid(reading[victim], 0)[1]
+        assert status in (0, signal.SIGKILL)  # 0: its time was up just before
+        killed += status == signal.SIGKILL
         reading[victim] = fork(read, path, folder, until)
     for process in (*writing, *reading):
         assert os.waitpid(process, 0)[1] == 0
