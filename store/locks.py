@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.atomic import PRIVATE_DIRECTORY, create_directory, open_lock_file, open_regular
+from store.atomic import PRIVATE_DIRECTORY, create_directory, open_lock_file, open_regular, raise_write_error
 from store.errors import NotWritable, StoreBusy, StoreError
 from store.mounts import check_local
 
@@ -55,8 +55,12 @@ def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
                 hint="run the command again when it is done, or let it wait: --wait 30s",
                 path=str(path),
             ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise_write_error(error, path / "lock")
     return descriptor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.cli import run
+from store.errors import DiskFailed
 from store.locks import take_writer_lock
 from tests.conftest import Cli
 from tests.stores import copied
@@ -31,6 +33,18 @@ def has_open(process: int, path: Path) -> bool:
         except FileNotFoundError:
             continue
     return False
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "pwrite"])
+def test_a_disk_that_fails_at_the_lock_is_named(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(DiskFailed, match=f"{tmp_path}/lock: the disk failed"):
+            take_writer_lock(tmp_path)
+    os.close(take_writer_lock(tmp_path))
 
 
 @pytest.mark.parametrize(
