@@ -294,7 +294,7 @@ def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch
 
 GOOD = '{"topic":"a/b/t","subscription":"sub","messageId":"10:1"}'
 BAD_ROWS: list[tuple[str, int, str]] = [
-    ("{", 2, "line 2: no JSON"),
+    ("{", 2, "line 2: Expecting property name"),
     ("[]", 2, "line 2: not a JSON object"),
     ('{"topic":"a/b/t","messageId":"10:1"}', 2, "line 2: topic and subscription are needed"),
     (
@@ -308,7 +308,11 @@ BAD_ROWS: list[tuple[str, int, str]] = [
     ('{"topic":"a/b/t","subscription":"other","messageId":"10"}', 2, "line 2: invalid position '10'"),
     ('{"topic":"a/b/t","subscription":"other","time":1.5}', 2, "line 2: time is epoch milliseconds"),
     ('{"topic":"a/b/t","subscription":"other","time":"5x"}', 2, "line 2: time: Invalid time unit 'x'"),
-    ('{"topic":"a/b/t","subscription":"other","shiftBy":"3"}', 2, "line 2: shiftBy is a number of entries"),
+    (
+        '{"topic":"a/b/t","subscription":"other","shiftBy":"3"}',
+        2,
+        "line 2: shiftBy: expected a whole number, found a text",
+    ),
     ('{"topic":"a/b/t","subscription":"other","toSubscription":1}', 2, "line 2: toSubscription is a string"),
     ('{"topic":"a/b/t","subscription":"other","messageId":"10:1","exclude":1}', 2, "line 2: exclude is true or false"),
     ('{"topic":"a b","subscription":"other","messageId":"10:1:x"}', 2, "line 2"),

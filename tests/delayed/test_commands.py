@@ -118,11 +118,13 @@ def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
     assert "--from-time 2026-11-21T09:23:" in result.stderr
 
 
-@pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf"])
-def test_bad_speed(cli: Cli, speed: str) -> None:
+@pytest.mark.parametrize(
+    ("speed", "code"), [("0", "invalid-value"), ("-1", "invalid-value"), ("nan", "usage"), ("inf", "usage")]
+)
+def test_bad_speed(cli: Cli, speed: str, code: str) -> None:
     store = imported("small", "clean")
     result = cli("--store", store, "delayed", "replay", SHORT, "--until", FAR, "--speed", speed, "-o", "json")
-    assert result.error["code"] == "invalid-value"
+    assert (result.exit_code, result.error["code"]) == (2, code)
 
 
 def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:

@@ -18,5 +18,5 @@ def test_spark_gives_the_rows_of_this_process(spark: SparkSession) -> None:
     load = GeneratedLoad(duration_ms=2000, batch_size=3, nacked=0.7, processing_ms=40, seed=5)
     points = sweep_points(load, (90.0, 333.3), (100, 700), (0, 8, 16))
     here = list(sweep_here(points))
-    assert len(here) == 2 * 2 * 3 * 3
+    assert len(here) == 2 * 2 * 3 * 5
     assert sweep_on_spark(spark, points) == here
