@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from store.atomic import create_directory, remove_tree, rename
+from store.atomic import create_directory, new_directory
 from store.errors import AlreadyExists, Refused
 from store.generate import draws, kernel
 from store.generate.locations import Locations
@@ -93,21 +93,15 @@ def apply_generate(plan: GeneratePlan, advance: Advance) -> GenerateResult:
     """Write the cluster as a standalone data directory; after an error nothing is left.
 
     The same spec gives the same entry logs byte for byte and the same rows in the databases, whose own files carry random
-    ids. Raises DiskFull, NotWritable, AlreadyExists.
+    ids. Raises DiskFull, NotWritable, AlreadyExists, StoreBusy when another process is at it.
     """
     started = time.monotonic()
     path, spec = plan.path, plan.spec
-    unfinished = path.with_name(path.name + ".unfinished")
-    remove_tree(unfinished)
-    create_directory(unfinished)
-    try:
+    with new_directory(path) as unfinished:
+        create_directory(unfinished)
         topics, logs, next_ledger_id = _write_entries(unfinished, spec, advance)
         write_bookie(_current(unfinished), spec, topics, logs.last_id)
         nodes = write_metadata(unfinished, spec, topics, next_ledger_id)
-        rename(unfinished, path)
-    except BaseException:
-        remove_tree(unfinished)
-        raise
     seconds = time.monotonic() - started
     return GenerateResult(
         directory=str(path),

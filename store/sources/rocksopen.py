@@ -185,7 +185,10 @@ def _translated(directory: Path) -> Iterator[None]:
         # rocksdict raises bare Exception for every error of RocksDB; anything of another type is not its.
         if type(error) is not Exception:
             raise
-        _raise_disk_error(str(error), directory)
+        first: BaseException | None = error
+        while first is not None:  # closing after an error tells less: "Writer has previous error"
+            _raise_disk_error(str(first), directory)
+            first = first.__context__
         raise _corrupt(directory, str(error)) from error
 
 

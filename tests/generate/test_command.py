@@ -11,6 +11,9 @@ import pytest
 
 from store.errors import DiskFull
 from store.generate import cluster
+from store.generate.spec import ClusterSpec, TopicSpec
+from store.names import parse_topic
+from store.sources import rocksopen
 from tests.conftest import Cli
 
 
@@ -85,3 +88,33 @@ def test_the_commands_of_the_how_to_page_work(cli: Cli) -> None:
     assert len(lines) >= 9
     for line in lines:
         assert cli("-q", *shlex.split(line)).exit_code == 0, line
+
+
+def test_of_two_at_once_one_is_done(tmp_path: Path, cli: Cli) -> None:
+    """A second one, begun when the first has written entries, is told so and takes nothing away."""
+    path = tmp_path / "made"
+    seconds: list[int] = []
+
+    def another(_: int) -> None:
+        if not seconds:
+            seconds.append(cli("store", "generate", path, "--entries", 10).exit_code)
+
+    topic = TopicSpec(parse_topic("generated"), entries=10)
+    cluster.apply_generate(cluster.plan_generate(path, ClusterSpec(1, (topic,), "/data")), another)
+    assert seconds == [4]
+    assert cli("--store", tmp_path / "s", "store", "import", "standalone", path).exit_code == 0
+
+
+def test_the_first_error_of_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RocksDB's close tells less than the write that failed before it."""
+
+    class Full:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def close(self) -> None:
+            raise Exception("IO error: Writer has previous error.")
+
+    monkeypatch.setattr("rocksdict.Rdict", Full)
+    with pytest.raises(DiskFull), rocksopen.open_database(tmp_path, None, None, tmp_path):
+        raise Exception(f"IO error: No space left on device: While appending to file: {tmp_path}/000004.log")
