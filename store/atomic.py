@@ -179,18 +179,24 @@ def write_new_file(path: Path, data: bytes) -> None:
         _check_free(path)
         with open(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW), "wb") as file:
             _lock(file.fileno(), unfinished)
-            try:
-                file.truncate(0)
-                _write_durably(file, data)
-                _check_free(path)
-                os.replace(unfinished, path)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(unfinished)
-                raise
+            _write_and_name(file, data, (unfinished, path))
         sync_directory(path.parent)
     except OSError as error:
         raise_write_error(error, path)
+
+
+def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path]) -> None:
+    """Write DATA into FILE, which is locked, and rename it from the first to the second of NAMES; on any error it is gone."""
+    unfinished, path = names
+    try:
+        file.truncate(0)
+        _write_durably(file, data)
+        _check_free(path)
+        os.replace(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished)
+        raise
 
 
 def _check_free(path: Path) -> None:
