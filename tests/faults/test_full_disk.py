@@ -1,0 +1,137 @@
+"""A real disk that fills up: a small tmpfs, mounted by root, filled to a few sizes of room before each command.
+
+Each command ends with 0 or with 8 (no room), never with another code; the store opens and is sound, in the old state or the new one;
+with room again the same command finishes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores import copied
+from tests.worlds import world
+
+pytestmark = [
+    pytest.mark.deep,
+    pytest.mark.usefixtures("damages_stores"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system"),
+]
+DISK_BYTES = 192 << 20
+ROOMS = [0, 4096, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 3 << 20, 8 << 20]
+NO_ROOM = 8
+
+CHANGES: dict[str, tuple[object, ...]] = {
+    "skip": ("topics", "skip", "public/default/plain", "-s", "half", "-n", 3),
+    "set-retention": ("namespaces", "set-retention", "public/default", "-t", "5h", "-s", "-1"),
+    "set-message-ttl": ("topics", "set-message-ttl", "public/default/plain", "-t", "90s"),
+    "delayed build": ("delayed", "build", "acme/delayed/reminders", "-s", "workers"),
+    "index": ("store", "index", "--rebuild"),
+}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """An empty tmpfs of ``DISK_BYTES``."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", mount], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "-l", mount], check=True)
+
+
+def leave_room(disk: Path, room_bytes: int) -> None:
+    """Fill DISK but for ROOM_BYTES."""
+    found = os.statvfs(disk)
+    filler = os.open(disk / "filler", os.O_WRONLY | os.O_CREAT)
+    os.posix_fallocate(filler, 0, found.f_bavail * found.f_frsize - room_bytes)
+    os.close(filler)
+
+
+def run(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pulsar_admin", "--store", str(store), "-o", "json", "-y", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+def log_of(store: Path) -> list[Any]:  # Any: JSON
+    found: list[Any] = json.loads(run(store, "store", "log").stdout)
+    return found
+
+
+def check(store: Path) -> None:
+    done = run(store, "store", "check", "--deep")
+    assert not [row for row in json.loads(done.stdout) if row["severity"] == "problem"], done.stdout
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes(name: str, disk: Path, tmp_path: Path) -> None:
+    outcomes = set()
+    for number, room in enumerate(ROOMS):
+        folder = disk / str(number)
+        folder.mkdir()
+        store = copied("small", "clean", folder)
+        before = log_of(store)
+        leave_room(disk, room)
+        done = run(store, *CHANGES[name])
+        outcomes.add(done.returncode)
+        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
+        (disk / "filler").unlink()
+        after = log_of(store)
+        assert after[: len(before)] == before
+        if done.returncode == NO_ROOM:
+            assert after == before
+            again = run(store, *CHANGES[name])
+            assert again.returncode == 0, (room, again.stderr)
+        check(store)
+        subprocess.run(["rm", "-rf", folder], check=True)
+    assert outcomes == {0, NO_ROOM}
+
+
+def test_import(disk: Path) -> None:
+    outcomes = set()
+    for number, room in enumerate(ROOMS):
+        store = disk / f"s{number}"
+        leave_room(disk, room)
+        words = ("store", "import", "standalone", world("small") / "clean")
+        done = run(store, *words)
+        outcomes.add(done.returncode)
+        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
+        (disk / "filler").unlink()
+        if done.returncode == NO_ROOM:
+            assert run(store, *words).returncode == 0
+        check(store)
+        subprocess.run(["rm", "-rf", store], check=True)
+    assert outcomes == {0, NO_ROOM}
+
+
+def test_export(disk: Path, tmp_path: Path) -> None:
+    """The target is whole or not there; what was there before stays."""
+    data = tmp_path / "data"
+    subprocess.run(["cp", "-r", world("small") / "clean", data], check=True)
+    store = tmp_path / "s"
+    assert run(store, "store", "import", "standalone", data).returncode == 0
+    assert run(store, *CHANGES["skip"]).returncode == 0
+    outcomes = set()
+    for room in [*ROOMS, 64 << 20]:
+        leave_room(disk, room)
+        target = disk / "out"
+        done = run(store, "store", "export", "standalone", target)
+        outcomes.add(done.returncode)
+        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
+        assert target.exists() == (done.returncode == 0)
+        (disk / "filler").unlink()
+        again = run(store, "store", "export", "standalone", target) if done.returncode else done
+        assert again.returncode == 0, (room, again.stderr)
+        subprocess.run(["rm", "-rf", target], check=True)
+        left = [entry.name for entry in disk.iterdir() if not entry.name.endswith(".pulsar-admin")]
+        assert left == []
+    assert outcomes == {0, NO_ROOM}
