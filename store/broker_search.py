@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from store.cursors import Cursor, normal_ranges
 from store.errors import EntryNotFound, LedgerNotFound
-from store.extent import subtract
 from store.ledgers import EntryReader, find_metadata
 from store.names import EARLIEST, Position
 from store.search import read_entry_time
@@ -22,6 +20,7 @@ from store.topics import Topic, TopicLedger
 
 if TYPE_CHECKING:
     from store.compaction import CompactedView
+    from store.cursors import Cursor
 
 BrokerVersion = Literal["4.0", "4.2"]
 BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
@@ -246,6 +245,10 @@ class BrokerSearch:
             return False
         if cursor is None:
             return True
+        # Imported here: questions by time have no cursor, and are asked cold.
+        from store.cursors import normal_ranges
+        from store.extent import subtract
+
         return bool(subtract(((rank, end),), normal_ranges(self.topic, cursor.state)))
 
     def _probe(self, rank: int, condition: Callable[[int | None], bool]) -> bool:
