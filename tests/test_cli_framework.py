@@ -490,7 +490,7 @@ def test_numpy_starts_no_threads_for_linear_algebra() -> None:
 
 
 _LOST = """
-import ctypes, sys, time
+import ctypes, signal, sys, time
 from pulsar_admin import cli
 
 def lose(argv, program):
@@ -503,6 +503,7 @@ def lose(argv, program):
         return 130
     return 0
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background without it
 cli.run = lose
 cli.main([])
 """
