@@ -20,7 +20,8 @@ pytestmark = pytest.mark.live
 
 TOPIC = "public/default/nacked"
 MESSAGES, DELAY_MS, SPACING_MS = 6, 3000, 700
-SLACK_MS = 600  # of a busy machine; what is told apart is 1.5 s and more
+BUCKET_MS = 256  # negativeAckPrecisionBitCnt's default, 8
+SLACK_MS = 1000  # of a busy machine; what is told apart is 1.5 s and more
 
 Times = list[tuple[int, int]]  # nacked and delivered again, ms
 
@@ -90,4 +91,5 @@ def test_redelivered_when_simulated(broker: Broker, client: object, timer: str) 
     said = simulated(times, timer)
     assert abs(max(*late, 0) - said.late.max_ms) < SLACK_MS, (late, said)
     assert abs(sum(max(ms, 0) for ms in late) / MESSAGES - said.late.mean_ms) < SLACK_MS, (late, said)
-    assert -min(late) <= said.early.max_ms + 5
+    # How early within a bucket is a matter of the client's clock at that moment; 5 ms are ours to take the time.
+    assert -min(late) <= (BUCKET_MS - 1 if timer == "merged" else 0) + 5
