@@ -441,17 +441,6 @@ def has_room(path: Path) -> bool:
     return disk.f_bavail * disk.f_frsize > _ROOM_BYTES and is_below
 
 
-def sync_file(path: Path) -> None:
-    """Make the bytes of an existing file durable (for files that a library wrote)."""
-    descriptor = open_regular(path)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise_write_error(error, path)
-    finally:
-        os.close(descriptor)
-
-
 def sync_directory(path: Path) -> None:
     """Make the names in directory PATH durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

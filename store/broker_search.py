@@ -290,13 +290,8 @@ class BrokerSearch:
         return found
 
 
-def find_compacted_by_publish_time(reader: EntryReader, view: CompactedView, time_ms: int) -> Position | None:
-    """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None."""
-    return _bisect_compacted(reader, view, time_ms)[0]
-
-
 def _bisect_compacted(reader: EntryReader, view: CompactedView, time_ms: int) -> tuple[Position | None, int]:
-    """Return the entry and how many were read."""
+    """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None, and how many it read."""
     from store.compaction import read_compacted_entry
 
     low, high, found, read = 0, view.last_entry_id, None, 0
