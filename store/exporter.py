@@ -9,7 +9,6 @@ toolkit wrote go into the bookie first (``store.ledgerexport``), their metadata 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,8 @@ from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
 from store.counted import counted
 from store.entrylogs import EntryFiles
-from store.errors import AlreadyExists, IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from store.exportintent import Intent, delete_intent, find_intent, intended_node, put_intent
 from store.ledgerexport import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
 from store.ledgerids import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
 from store.meta import Store, Txn
@@ -37,10 +37,6 @@ from store.sources.rocksdb import (
 )
 from store.topics import iter_topics
 from store.tree import Node, decode_node, encode_node, read_node, tree_key
-
-Intent = dict[str, bytes | None]
-_INTENT = b"export-intent"
-"""Row of ``state``: what an export in place is about to write, values of nodes by path (null: deleted), and the sequence or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
     layout = read_standalone_layout(request.target if request.in_place else request.source)
     with store.read() as txn:
-        intent, sequence = _find_intent(txn)
+        intent, sequence = find_intent(txn)
         nodes = _since_stopped(txn, layout.metadata, iter_changed_nodes(txn), intent)
         if request.annotate is not None:
             nodes = _annotated(txn, nodes, request.annotate, request.now_ms)
@@ -197,19 +193,6 @@ def _new_ledger(node: ChangedNode) -> list[int]:
     return [] if ledger_id is None else [ledger_id]
 
 
-def _find_intent(txn: Txn) -> tuple[Intent, int | None]:
-    """Return what an export meant to write that was stopped, and the sequence; raises IndexCorrupt."""
-    row = txn.get("state", _INTENT)
-    if row is None:
-        return {}, None
-    try:
-        fields = json.loads(row)
-        values = {path: None if text is None else b64decode(text) for path, text in fields["nodes"].items()}
-        return values, fields["sequence"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IndexCorrupt(f"the row of what an export meant to write is damaged: {error}") from error
-
-
 def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: Intent) -> tuple[ChangedNode, ...]:
     """Return NODES; those of which METADATA has what a stopped export wrote, INTENT, and this one does not write, from there on."""
     if not intent:
@@ -221,7 +204,7 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
             continue
         now = txn.get("tree", tree_key(path))
         current = None if now is None else decode_node(tree_key(path), now)
-        written = None if raw is None else Node(path, *decode_value(raw, path))
+        written = intended_node(path, raw)
         if (written and written.value) != (current and current.value):
             changed[path] = ChangedNode(path, written, current)
         else:
@@ -350,9 +333,7 @@ def _put_intent(txn: Txn, plan: ExportPlan) -> None:
         txn.put("base", tree_key(node.path), row)
     if plan.ledgers.own is not None:
         put_own_ledgers(txn, plan.ledgers.own)
-    values = {node.path: _new_value(node) for node in plan.nodes}
-    texts = {path: None if raw is None else b64encode(raw).decode() for path, raw in values.items()}
-    txn.put("state", _INTENT, json.dumps({"nodes": texts, "sequence": plan.ledgers.sequence}).encode())
+    put_intent(txn, {node.path: _new_value(node) for node in plan.nodes}, plan.ledgers.sequence)
 
 
 def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
@@ -362,7 +343,7 @@ def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
             txn.put("base", tree_key(node.path), b"")
         else:
             txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
-    txn.delete("state", _INTENT)
+    delete_intent(txn)
     own = plan.ledgers.own
     if own is not None:
         # The target has these ids now: its own may follow them.

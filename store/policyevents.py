@@ -43,7 +43,7 @@ def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
 def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
     """Return what the events of NAMESPACE say, None when it has no ``__change_events``; kept for the life of TXN.
 
-    Raises MetadataCorrupt when an event cannot be read: what it said is unknown.
+    Raises MetadataCorrupt when an event cannot be read, or a broker cannot open their compacted ledger: what they say is unknown.
     """
     key = (_MEMO, namespace)
     if key not in txn.memo:
@@ -81,7 +81,7 @@ def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
 
     schemas: dict[int | None, AvroSchema] = {}
     problems: list[StoreError] = []
-    for message in iter_view(reader, topic, open_view(reader, topic), problems):
+    for message in iter_view(reader, topic, open_view(reader, topic, problems), problems):
         if message.null_value:
             base, is_global = topic_of_key(message.key or "")
             (events.global_ if is_global else events.local).pop(base, None)

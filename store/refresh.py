@@ -2,8 +2,9 @@
 
 Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
 A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
-source changed it, too. A file that is gone is forgotten when none of its entries is needed any more (a flushed journal, a
-compacted entry log); else it is named and its entries stay in the index, unless ``forget`` says otherwise.
+source changed it, too. What an export in place of this store left there that was stopped is no change of the source's. A file that
+is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
+entries stay in the index, unless ``forget`` says otherwise.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from store.catalog import (
     iter_differing,
     put_damage,
 )
+from store.counted import counted
 from store.entrylogs import path_state
 from store.errors import Refused
+from store.exportintent import intended_rows
 from store.importer import (
     Warn,
     catalogue_new,
@@ -49,6 +52,7 @@ from store.tree import Node, decode_node, encode_node, tree_key
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
 
+_Rows = Mapping[bytes, bytes | None]
 _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
@@ -65,7 +69,9 @@ class RefreshOptions:
 
 @dataclass(slots=True)
 class RefreshResult:
-    """What a refresh found. ``lost``: file → entries that are in no file any more; ``conflicts``: nodes changed on both sides."""
+    """What a refresh found. ``lost``: file → entries that are in no file any more; ``conflicts``: nodes changed on both sides;
+    ``stopped_export``: nodes that are in the source as an export in place wrote them that was stopped.
+    """
 
     store: str
     source: str
@@ -82,6 +88,7 @@ class RefreshResult:
     nodes_removed: int = 0
     undecodable_values: int = 0
     conflicts: list[str] = field(default_factory=list)
+    stopped_export: list[str] = field(default_factory=list)
     differing_copies: int = 0
     strangers: list[str] = field(default_factory=list)
     damaged_places: int = 0
@@ -102,7 +109,8 @@ class RefreshResult:
         """Things a person has to look at."""
         open_losses = 0 if self.forget else len(self.lost) + len(self.changed_files)
         doubtful = self.differing_copies + len(self.strangers)
-        return open_losses + len(self.conflicts) + self.damaged_places + self.undecodable_values + doubtful
+        unsettled = len(self.conflicts) + len(self.stopped_export)
+        return open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful
 
 
 def refresh_store(
@@ -121,6 +129,11 @@ def refresh_store(
     with store.read() as txn:
         result.entries_before = count_entries(txn)
         tree = _read_tree(txn, layout, result)
+    if result.stopped_export:
+        warn(
+            f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
+            f" {layout.root}; the store keeps its own: run that export again"
+        )
     for text in tree.unknown:
         warn(f"{text}; the store keeps the metadata that it has")
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
@@ -262,6 +275,7 @@ def _read_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> _Ne
     if unknown:
         result.undecodable_values = len(unknown)
         return _NewTree({}, None, unknown)
+    ours = intended_rows(txn)
     rows: dict[bytes, bytes | None] = {}
     damages: list[Damage] = []
     seen: set[bytes] = set()
@@ -269,11 +283,11 @@ def _read_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> _Ne
         if isinstance(item, Damage):
             damages.append(item)
         else:
-            seen.add(_compare_node(txn, item, result, rows))
+            seen.add(_compare_node(txn, item, ours, result, rows))
     result.undecodable_values = len(damages)
     for key, _ in txn.items("tree"):
         if key not in seen:
-            _compare_gone(txn, key, result, rows)
+            _compare_gone(txn, key, ours, result, rows)
     return _NewTree(rows, tuple(damages))
 
 
@@ -308,12 +322,15 @@ def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterato
     return whole, iter(())
 
 
-def _compare_node(txn: Txn, node: Node, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
-    """Add a node of the source to ROWS unless the store has or changed it; return its key."""
+def _compare_node(txn: Txn, node: Node, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
+    """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
     key, row = tree_key(node.path), encode_node(node)
     now, base = txn.get("tree", key), txn.get("base", key)
     imported = now if base is None else (base or None)
     if row == imported:
+        return key
+    if row == ours.get(key):
+        result.stopped_export.append(node.path)
         return key
     if base is not None and not _same_value(key, now, base):
         result.conflicts.append(node.path)
@@ -326,9 +343,12 @@ def _compare_node(txn: Txn, node: Node, result: RefreshResult, rows: dict[bytes,
     return key
 
 
-def _compare_gone(txn: Txn, key: bytes, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
-    """Add a node that the source has no more to ROWS, unless the store made or changed it."""
+def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
+    """Add a node that the source has no more to ROWS, unless the store made or changed it, or itself deleted it there (OURS)."""
     now, base = txn.get("tree", key), txn.get("base", key)
+    if base and key in ours and ours[key] is None:
+        result.stopped_export.append(key.decode("utf-8", "replace"))
+        return
     if base is not None and not _same_value(key, now, base):
         if base:
             result.conflicts.append(key.decode("utf-8", "replace"))

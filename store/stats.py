@@ -162,7 +162,7 @@ class PartitionedTopicStats(TopicStats):
 def read_topic_stats(
     reader: EntryReader, name: TopicName, options: StatsOptions, *, problems: list[StoreError]
 ) -> TopicStats:
-    """Return the statistics of a topic; a cursor that cannot be read is left out and reported in PROBLEMS.
+    """Return the statistics of a topic; a cursor or policies that cannot be read are left out and reported in PROBLEMS.
 
     Raises TopicNotFound, MetadataCorrupt.
     """
@@ -174,7 +174,7 @@ def read_topic_stats(
         if is_subscription(cursor.name)
     }
     slowest = min((cursor.mark_delete for cursor in cursors.values()), default=None)
-    quotas = _quotas(reader.txn, name)
+    quotas = _quotas(reader.txn, name, problems)
     sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
     epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
     return TopicStats(
@@ -233,11 +233,12 @@ def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | No
     return -1 if found is None else found
 
 
-def _quotas(txn: Txn, name: TopicName) -> dict[str, QuotaInForce]:
-    """Return the backlog quotas in force, nothing when policies are damaged: a store's statistics do not hang on them."""
+def _quotas(txn: Txn, name: TopicName, problems: list[StoreError]) -> dict[str, QuotaInForce]:
+    """Return the backlog quotas in force; nothing, and a note in PROBLEMS, when policies are damaged: statistics do not hang on them."""
     try:
         return find_quotas(txn, name)
-    except MetadataCorrupt:
+    except MetadataCorrupt as error:
+        problems.append(error)
         return {}
 
 

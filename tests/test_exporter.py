@@ -249,6 +249,37 @@ def test_changes_behind_stopped_exports(
     assert cli("--store", store, "store", "check").exit_code == 0
 
 
+@pytest.mark.parametrize("words", ["", "store undo 1", f"{COMPACT} | store undo 2"])
+def test_a_refresh_behind_a_stopped_export_takes_nothing_back(
+    words: str, source: Path, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the source has is this store's own, no change of a broker: neither a conflict, nor the end of an undo behind it."""
+    *before, after = words.split(" | ")
+    for change in before:
+        assert cli("--store", store, *change.split()).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(exporter, "_record", _stop)
+        assert cli(*export(store, source, "--in-place"), bug=True).exit_code == 70
+    if after:
+        assert cli("--store", store, *after.split()).exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        wanted = {node.path: node.value for node in iter_nodes(txn, "/")}
+    for _ in range(2):
+        answer = cli("--store", store, "store", "refresh", "-o", "json")
+        assert answer.exit_code == 1
+        assert "export in place was stopped" in answer.stderr
+        assert (answer.json["conflicts"], answer.json["nodesUpdated"], answer.json["nodesRemoved"]) == ([], 0, 0)
+        assert answer.json["stoppedExport"]
+    with open_store(store) as opened, opened.read() as txn:
+        assert {node.path: node.value for node in iter_nodes(txn, "/")} == wanted
+    assert cli(*export(store, source, "--in-place")).exit_code == 0
+    assert cli(*export(store, source, "--in-place")).json["nodes"] == []
+    answer = cli("--store", store, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.json["stoppedExport"]) == (0, [])
+    with open_store(store) as opened, opened.read() as txn:
+        assert {node.path: node.value for node in iter_nodes(txn, "/")} == wanted
+
+
 @pytest.mark.parametrize("limit_bytes", [1, 20_000, 100_000, 5_000_000])
 def test_a_full_disk(limit_bytes: int, source: Path, store: Path, tmp_path: Path, cli: Cli) -> None:
     assert_full(run_limited(limit_bytes, "--store", store, "store", "export", "standalone", tmp_path / "out"))

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from store.codec.ledgermetadata import ledger_path
+from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
 from store.codec.rocksvalue import NodeStat
 from store.meta import open_store
-from store.names import Position
+from store.names import Position, parse_topic
 from store.tree import Node, put_node, tree_key
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
@@ -70,6 +71,26 @@ def test_reading_a_compacted_ledger_without_metadata(
     after = cli(*asked)
     assert (after.exit_code, after.json) == (1, before.json)
     assert after.stderr.count("BookKeeper's metadata of the compacted ledger 77 is gone: a broker cannot open it") == 1
+
+
+def test_topic_policies_in_a_compacted_ledger_without_metadata(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """A broker cannot open it, so it knows no policy: neither those in it nor their absence may pass for an answer."""
+    event = PolicyEvent(parse_topic("a/b/t"), "UPDATE", {"messageTTLInSeconds": 5})
+    payload = encode_policy_event(event, AvroSchema(builtin_schema()))
+    raw = entry(Batch([Slot("persistent://a/b/t", payload)], alone=True))
+    made = MadeCompacted(77, [compacted(10, 0, raw)], Position(10, 0))
+    events = MadeTopic([[Made(PUBLISH_MS, raw=raw)]], compacted=made)
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]]), "a/b/__change_events": events})
+    asked = ("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json")
+    assert cli(*asked).json["messageTTL"] == 5
+    assert cli("--store", path, "topics", "stats", "a/b/t").exit_code == 0
+    _delete(path, ledger_path(77))
+    after = cli(*asked)
+    assert (after.exit_code, after.error["code"]) == (6, "metadata-corrupt")
+    assert "metadata of the compacted ledger 77 is gone" in after.error["message"]
+    stats = cli("--store", path, "topics", "stats", "a/b/t")
+    assert stats.exit_code == 1
+    assert "topic policies of a/b are unknown" in stats.stderr
 
 
 @pytest.fixture

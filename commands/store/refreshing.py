@@ -81,6 +81,7 @@ _WHAT = (
     ("forgotten", "forgottenFiles"),
     ("CHANGED", "changedFiles"),
     ("CONFLICT", "conflicts"),
+    ("STOPPED", "stoppedExport"),
 )
 
 
