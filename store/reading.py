@@ -20,12 +20,12 @@ from store.messagerow import signed
 from store.messages import Message, MessageReader, ReadOptions
 from store.meta import Txn
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.search import Clock, block_max, check_clock, first_candidate, iter_block_times
+from store.search import Clock, block_max, block_min, check_clock, first_candidate, iter_block_times
 from store.topics import Topic, TopicLedger
 
 EVENT = "event"
-SMALL_MESSAGES, SMALL_BYTES = 4096, 16 << 20
-"""What is read entry by entry before the libraries that read columns would be imported."""
+SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
+"""What is read entry by entry before the libraries that read columns would be imported; of a time window, so many heads."""
 BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
 """What reads (entry id, time in ms or None) of the entries of one ledger's blocks, in order."""
 
@@ -91,13 +91,48 @@ class Window:
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
     """Return whether at most LIMIT messages of WINDOW are so few that they are read one by one."""
     if window.is_timed:
-        return True
+        return _is_small_timed(txn, topic, window, limit)
     if limit is not None and limit <= SMALL_MESSAGES and not window.chooses:
         return True
     first = topic.last_confirmed if window.first == LATEST else window.first.entry
     end = topic.rank(Position(window.last.ledger_id, window.last.entry_id + 1))
     extent = extent_of(txn, topic, [(min(topic.rank(first), end), end)])
     return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
+
+
+def _is_small_timed(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
+    """Return whether few heads are read for a window of times, and few messages lie in it if a block's times are spread evenly."""
+    start_ms, end_ms = window.times
+    clock = check_clock(window.clock)
+    heads = messages = size_bytes = 0.0
+    wanted = LONG_MAX if limit is None or window.chooses else limit
+    for block in _iter_all_blocks(txn, topic, window):
+        header, low, high = block.header, block_min(block, clock), block_max(block, clock) + 1
+        share = (min(high, end_ms) - max(low, start_ms)) / (high - low)
+        heads += header.entries
+        messages += share * header.messages
+        size_bytes += share * header.payload_bytes
+        if heads > SMALL_HEADS or messages > SMALL_MESSAGES or size_bytes > SMALL_BYTES:
+            return False
+        if messages >= wanted:
+            break
+    return True
+
+
+def _iter_all_blocks(txn: Txn, topic: Topic, window: Window) -> Iterator[Block]:
+    """Yield the blocks of TOPIC that may hold an entry of the window."""
+    for ledger in _listed(topic, window):
+        times = find_times(txn, ledger.ledger_id)
+        if times is not None:
+            yield from _iter_blocks(txn, ledger, times, window)
+
+
+def _listed(topic: Topic, window: Window) -> Iterator[TopicLedger]:
+    """Yield the ledgers with entries between the window's positions."""
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    for ledger in topic.ledgers:
+        if ledger.entries and first.ledger_id <= ledger.ledger_id <= window.last.ledger_id:
+            yield ledger
 
 
 def iter_window(
@@ -138,15 +173,13 @@ def _iter_timed(
     """Yield the entries of the window's ledgers whose time lies in it."""
     problems, times_of = how
     first = topic.last_confirmed if window.first == LATEST else window.first
-    for ledger in topic.ledgers:
-        if not ledger.entries or not first.ledger_id <= ledger.ledger_id <= window.last.ledger_id:
-            continue
+    for ledger in _listed(topic, window):
         times = find_times(reader.txn, ledger.ledger_id)
         missing = ledger.entries - (times.sums.entries if times else 0)
         if missing > 0:
             problems.append(_missing(ledger, missing))
         if times is not None:
-            blocks = _iter_blocks(reader, ledger, times, window)
+            blocks = _iter_blocks(reader.txn, ledger, times, window)
             yield from _in_window(ledger, times_of(reader, blocks, check_clock(window.clock)), window, first.entry)
 
 
@@ -170,7 +203,7 @@ def _in_window(
                 yield position
 
 
-def _iter_blocks(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
+def _iter_blocks(txn: Txn, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
     """Yield the blocks of LEDGER that may hold an entry of the window."""
     clock = check_clock(window.clock)
     start_ms, end_ms = window.times
@@ -180,8 +213,8 @@ def _iter_blocks(reader: EntryReader, ledger: TopicLedger, times: LedgerTimes, w
     minima = {"publish": times.publish_min, "auto": times.auto_min}.get(clock)
     # From this block on everything is younger; entries without a broker time are on no column.
     end = times.sums.first_block + (times.blocks if minima is None else bisect_left(minima, end_ms))
-    for block in iter_blocks(reader.txn, ledger.ledger_id, first << BLOCK_BITS):
+    for block in iter_blocks(txn, ledger.ledger_id, first << BLOCK_BITS):
         if block.entry_id(0) >> BLOCK_BITS >= end:
             return
-        if block_max(block, clock) >= start_ms:
+        if block_max(block, clock) >= start_ms and block_min(block, clock) < end_ms:
             yield block

@@ -141,6 +141,12 @@ def block_max(block: Block, clock: Clock) -> int:
     return {"publish": header.publish_max_ms, "broker": header.broker_max_ms, "auto": header.auto_max_ms}[clock]
 
 
+def block_min(block: Block, clock: Clock) -> int:
+    """Return the oldest time of a block's entries on CLOCK."""
+    header = block.header
+    return {"publish": header.publish_min_ms, "broker": header.broker_min_ms, "auto": header.auto_min_ms}[clock]
+
+
 def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:
     """Return the time of an entry on CLOCK; None when it has none there."""
     if clock == "publish":

@@ -22,7 +22,7 @@ from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
 from store.messages import ReadOptions
 from store.names import EARLIEST, LATEST, Position
-from store.reading import EVENT, BlockTimes, Window, is_small, iter_window, read_block_times
+from store.reading import EVENT, Window, is_small, iter_window, read_block_times
 from store.search import Clock, check_clock
 from store.topics import Topic, read_topic
 
@@ -107,14 +107,6 @@ def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None
         app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=request[1].value))
 
 
-def _times_of(reader: EntryReader) -> BlockTimes:
-    if reader.engine is None:
-        return _times_here
-    from store.scan.spread import engine_times
-
-    return engine_times
-
-
 def _times_here(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
     """Yield (entry id, time) of the entries of BLOCKS; what lies in a file that cannot be read is listed as failed."""
     for block in blocks:
@@ -179,7 +171,7 @@ def _iter_columns(reader: EntryReader, topic: Topic, request: Asked) -> Iterator
 def _iter_few(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
     window, options, problems = request
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
-    messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_of(reader))
+    messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_here)
     decoders = Decoders(reader, problems, wanted=options.value)
     for message in islice(messages, options.limit):
         if not window.is_timed:  # else what the times are read from is counted

@@ -15,9 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.atomic import open_regular
-from store.codec.index import Block
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
-from store.ledgers import EntryReader
 from store.scan import kernel
 from store.scan.arrow import packed_row
 from store.scan.engine_scan import Engine
@@ -26,8 +24,6 @@ from store.scan.files import LedgerDigests
 from store.scan.memory import slice_bytes
 from store.scan.operations import Operation
 from store.scan.slices import SLICE_BYTES, FileRange
-from store.scan.window import entry_times
-from store.search import Clock
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
@@ -237,16 +233,3 @@ def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
     """Yield the rows one after the other: as Python's bytes they are in memory once more."""
     for batch in table.to_batches(max_chunksize=1):
         yield from batch.to_pylist()
-
-
-def engine_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time in ms or None) of the entries of BLOCKS, read by the reader's engine."""
-    assert reader.engine is not None
-    groups = (Places.of(block, 0, len(block)) for block in blocks)
-    for places, row in run_places(reader.engine, ReadHeads(), reader.files, groups):
-        here = EntryScan(reader, (), heads=True)
-        for batch, _ in here.read_present(places) if row is None else [(_batch_of(places, row), places)]:
-            times, known = entry_times(batch, clock)
-            found = zip(batch.entry_ids.tolist(), times.tolist(), known.tolist(), strict=True)
-            yield from ((entry_id, time_ms if is_known else None) for entry_id, time_ms, is_known in found)
-        reader.advance(places.bytes)

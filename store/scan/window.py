@@ -15,7 +15,7 @@ from store.names import LATEST
 from store.reading import Window
 from store.scan.entries import EntryBatch, EntryScan, Part
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
-from store.search import Clock, block_max, check_clock
+from store.search import Clock, block_max, block_min, check_clock
 from store.topics import Topic
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -71,7 +71,7 @@ class WindowScan:
                 if high == 0:
                     break
                 self._unlisted -= high - low
-                if high > low and block_max(block, self._clock) >= start_ms and _block_min(block, self._clock) < end_ms:
+                if high > low and block_max(block, self._clock) >= start_ms and block_min(block, self._clock) < end_ms:
                     # Entries lost inside the block are counted here already: name what is there, run by run.
                     yield from _runs(block, low, high)
 
@@ -91,11 +91,6 @@ def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
         return rows["broker_ms"], stamped
     times = rows["publish_ms"] if clock == "publish" else np.where(stamped, rows["broker_ms"], rows["publish_ms"])
     return times, rows["flags"] & UNFRAMED == 0
-
-
-def _block_min(block: Block, clock: Clock) -> int:
-    header = block.header
-    return {"publish": header.publish_min_ms, "broker": header.broker_min_ms, "auto": header.auto_min_ms}[clock]
 
 
 def _runs(block: Block, low: int, high: int) -> Iterator[Part]:

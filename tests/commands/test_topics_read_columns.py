@@ -26,6 +26,9 @@ PARTS: list[tuple[str, ...]] = [
     (*ALL, "--from", "8:3:2", "--to", "16:0:1"),
     (*ALL, "--from", "latest"),
     (*ALL, "--start-time", "@1795200000", "--end-time", "@1795230000", "--clock", "event"),
+    (*ALL, "--start-time", "@1795230000", "--end-time", "@1795253003", "--payload"),
+    (*ALL, "--start-time", "@1795230000", "--clock", "publish", "--key", "k0003", "-n", "9"),
+    (*ALL, "--end-time", "@1795253003", "--clock", "broker", "--from", "8:3:2"),
 ]
 
 
@@ -94,6 +97,45 @@ def test_reading_stops_with_the_last_message_wanted(tmp_path: Path, cli: Cli, mo
     reads.clear()
     assert len(cli("--store", store, "topics", "read", T, "-o", "jsonl").json_lines) == 2000
     assert sum(reads) == 2000
+
+
+def test_a_large_window_of_times_is_read_as_columns(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 6,000 messages none is read alone; a narrow window, or a few of a wide one, are read without numpy's help."""
+    store = make_store(tmp_path / "store", {T: MadeTopic([[Made(START_MS + index) for index in range(6000)]])})
+    alone, heads = _counted(monkeypatch)
+    times = ("--start-time", f"@{START_MS + 10}", "-o", "jsonl")
+
+    def entries(*words: str) -> list[int]:
+        alone.clear()
+        heads.clear()
+        return [row["entryId"] for row in cli("--store", store, "topics", "read", T, *times, *words).json_lines]
+
+    assert (entries(), len(alone)) == (list(range(10, 6000)), 0)
+    assert sum(heads) <= 6000
+    assert (entries("--end-time", f"@{START_MS + 20}"), heads) == (list(range(10, 20)), [])
+    assert (entries("-n", "3"), heads) == ([10, 11, 12], [])
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
+    """Count the entries that are read one by one, and those read as columns."""
+    from store.ledgers import EntryReader
+    from store.scan.entries import EntryScan
+
+    alone: list[int] = []
+    together: list[int] = []
+    read_one, read_many = EntryReader.read, EntryScan.read_places
+
+    def one(reader: EntryReader, ledger_id: int, entry_id: int) -> Any:  # Any: Entry
+        alone.append(entry_id)
+        return read_one(reader, ledger_id, entry_id)
+
+    def many(scan: EntryScan, places: Any) -> Any:  # Any: Places → EntryBatch
+        together.append(len(places))
+        return read_many(scan, places)
+
+    monkeypatch.setattr(EntryReader, "read", one)
+    monkeypatch.setattr(EntryScan, "read_places", many)
+    return alone, together
 
 
 @pytest.mark.usefixtures("columns")
