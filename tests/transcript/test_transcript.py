@@ -1,0 +1,60 @@
+"""The recorded command lines say what they said, and every command, format and exit code is among them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.config import FORMATS
+from pulsar_admin.errors import BUG, EXIT_CODES
+from tests.transcript.recording import PROGRAM, Line, lines_of, record, transcripts
+
+TRANSCRIPTS = transcripts()
+LINES = [
+    line
+    for path in TRANSCRIPTS.values()
+    for line in lines_of(path.read_text())
+    if line.words and line.words[0] == PROGRAM
+]
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_says_what_it_said(name: str, damages_stores: None) -> None:
+    recorded = TRANSCRIPTS[name].read_text()
+    diff = difflib.unified_diff(recorded.splitlines(), record(recorded).splitlines(), "recorded", "now", lineterm="")
+    text = "\n".join(diff)
+    assert not text, text
+
+
+def _commands(group: TableGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, TableGroup):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def _is_of(line: Line, path: tuple[str, ...]) -> bool:
+    words = f" {' '.join(line.words)} "
+    return f" {' '.join(path)} " in words and "--help" not in words
+
+
+@pytest.mark.parametrize("path", list(_commands(root())), ids=" ".join)
+def test_every_command_is_recorded(path: tuple[str, ...]) -> None:
+    assert any(_is_of(line, path) for line in LINES)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_is_recorded(form: str) -> None:
+    assert any(f"-o {form}" in " ".join(line.words) for line in LINES)
+
+
+@pytest.mark.parametrize("code", sorted({*EXIT_CODES.values()} - {BUG}))
+def test_every_exit_code_is_recorded(code: int) -> None:
+    assert any(f"\n? {code}\n" in path.read_text() for path in TRANSCRIPTS.values())
