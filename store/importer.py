@@ -147,7 +147,7 @@ def import_standalone(
         result.nodes, damages = import_tree(store, layout)
         result.undecodable_values = len(damages)
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
-        _import_files(store, layout, options, (result, advance))
+        _import_files(store, layout, options, result, advance)
         store.write(lambda txn: index_owners(store, txn))
         _note_absent_journals(store, result)
         store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
@@ -267,9 +267,8 @@ def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]
 
 
 def _import_files(
-    store: Store, layout: StandaloneLayout, options: ImportOptions, report: tuple[ImportResult, Advance]
+    store: Store, layout: StandaloneLayout, options: ImportOptions, result: ImportResult, advance: Advance
 ) -> None:
-    result, advance = report
     with store.read() as txn:
         digests = ledger_digests(txn)
         known = {log.origin: log for log in iter_logs(txn)}

@@ -185,14 +185,13 @@ def apply_ledger_export(files: EntryFiles, txn: Txn, export: LedgerExport, root:
     """
     for bookie in _bookies(export):
         ids = tuple(ledger.ledger_id for ledger in export.ledgers if ledger.bookie == bookie)
-        _apply_to_bookie(files, txn, ids, (root / bookie, None if original is None else original / bookie))
+        _apply_to_bookie(files, txn, ids, root / bookie, None if original is None else original / bookie)
 
 
 def _apply_to_bookie(
-    files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], places: tuple[Path, Path | None]
+    files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], current: Path, original: Path | None
 ) -> None:
     """Write entry logs, then the rows of the entries, then those of the ledgers: what makes the bookie know them comes last."""
-    current, original = places
     log_ids = [
         _put_log(files, records, current)
         for _, records in groupby(_place_records(txn, ledger_ids), key=lambda record: record.log_number)

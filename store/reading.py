@@ -152,7 +152,7 @@ def iter_window(
     options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
     messages = MessageReader(reader, options, lambda: topic.iter_positions(first), problems)
     if window.is_timed:
-        positions = _iter_timed(reader, topic, window, (problems, times_of))
+        positions = _iter_timed(reader, topic, window, problems, times_of)
     else:
         positions = _iter_until(topic.iter_positions(first), window.last)
     for message in messages.iter_messages(positions):
@@ -168,10 +168,9 @@ def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Posit
 
 
 def _iter_timed(
-    reader: EntryReader, topic: Topic, window: Window, how: tuple[list[StoreError], BlockTimes]
+    reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError], times_of: BlockTimes
 ) -> Iterator[Position]:
     """Yield the entries of the window's ledgers whose time lies in it."""
-    problems, times_of = how
     first = topic.last_confirmed if window.first == LATEST else window.first
     for ledger in _listed(topic, window):
         times = find_times(reader.txn, ledger.ledger_id)

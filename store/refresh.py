@@ -137,7 +137,7 @@ def refresh_store(
     for text in tree.unknown:
         warn(f"{text}; the store keeps the metadata that it has")
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
-    _read_files(store, layout, options, (result, advance), tree)
+    _read_files(store, layout, options, result, advance, tree)
     for text in result.strangers:
         warn(text)
     (source, *others) = store.info.sources
@@ -194,10 +194,10 @@ def _read_files(
     store: Store,
     layout: StandaloneLayout,
     options: RefreshOptions,
-    report: tuple[RefreshResult, Advance],
+    result: RefreshResult,
+    advance: Advance,
     tree: _NewTree,
 ) -> None:
-    result, advance = report
     survey = survey_files(store, layout)
     with store.read() as txn:
         digests = ledger_digests(txn, tree.nodes("/ledgers/"))

@@ -178,7 +178,7 @@ def apply_changes(
     written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
     try:
         with store.read() as txn:
-            plan = _plan(txn, written, (changes, batches), (job, now_ms))
+            plan = _plan(txn, written, changes, batches, job, now_ms)
     except BaseException:
         written.discard()
         raise
@@ -238,7 +238,7 @@ def _batch(
     schema = AvroSchema(
         builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
     )
-    payloads = [_message(change, schema, (number, now_ms)) for number, change in enumerate(changes)]
+    payloads = [_message(change, schema, number, now_ms) for number, change in enumerate(changes)]
     chain = open_chain(_interceptors(reader, events) if interceptors is None else interceptors)
     if chain:
         recover_chain(reader, events, chain)
@@ -247,9 +247,7 @@ def _batch(
     return _Batch(events, changes, payloads, new_schema, chain.properties(), now_ms)
 
 
-def _message(change: TopicChange, schema: AvroSchema, when: tuple[int, int]) -> bytes:
-    """Return the message; WHEN = (its number, now in ms)."""
-    sequence_id, now_ms = when
+def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
     payload = encode_policy_event(PolicyEvent(change.topic, UPDATE, change.fields, change.replicate_to), schema)
     metadata = MessageMetadata(
         producer_name=PRODUCER,
@@ -279,9 +277,8 @@ def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
 
 
 def _plan(
-    txn: Txn, written: WrittenLedgers, what: tuple[list[TopicChange], list[_Batch]], how: tuple[PolicyJob, int]
+    txn: Txn, written: WrittenLedgers, changes: list[TopicChange], batches: list[_Batch], job: PolicyJob, now_ms: int
 ) -> Plan:
-    (changes, batches), (job, now_ms) = what, how
     steps = list(written.steps(txn, now_ms))
     reports: list[Report] = []
     rest = iter(written.ledgers)

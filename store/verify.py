@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.catalog import find_log
 from store.codec.compactedentry import decode_compacted_entry
@@ -114,6 +114,13 @@ def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool
     )
 
 
+class _Last(NamedTuple):
+    """The last entry that was read, −1 before the first, and the length it carries."""
+
+    entry_id: int
+    length: int
+
+
 RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
 
 
@@ -126,33 +133,40 @@ def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = 
     verdict = LedgerVerdict(ledger_id)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
-    before = (-1, 0)  # the last entry read and the length it carries
+    before = _Last(-1, 0)
     for block in iter_blocks(reader.txn, ledger_id):
         rows = (rows_of or _read_rows)(reader, ledger, block)
         read = verdict.bytes
-        before = _verify_block(reader, ledger, (block, rows), (verdict, before))
+        before = _verify_block(reader, ledger, block, rows, verdict, before)
         reader.advance(verdict.bytes - read)
     _verify_metadata(ledger, verdict, before)
     return verdict
 
 
-def _verify_metadata(ledger: Ledger, verdict: LedgerVerdict, last: tuple[int, int]) -> None:
+def _verify_metadata(ledger: Ledger, verdict: LedgerVerdict, last: _Last) -> None:
     metadata = ledger.metadata
-    if metadata is None or metadata.state.name != "CLOSED" or last[0] != metadata.last_entry_id or last[0] < 0:
+    if (
+        metadata is None
+        or metadata.state.name != "CLOSED"
+        or last.entry_id != metadata.last_entry_id
+        or last.entry_id < 0
+    ):
         return
-    if last[1] != metadata.length:
-        verdict.metadata_problems.append(f"the metadata says {metadata.length} payload bytes, the last entry {last[1]}")
+    if last.length != metadata.length:
+        verdict.metadata_problems.append(
+            f"the metadata says {metadata.length} payload bytes, the last entry {last.length}"
+        )
 
 
 def _verify_block(
     reader: EntryReader,
     ledger: Ledger,
-    read: tuple[Block, list[tuple[int, int] | None]],
-    state: tuple[LedgerVerdict, tuple[int, int]],
-) -> tuple[int, int]:
-    """Check the entries of one block; return the last good entry and its length."""
-    verdict, before = state
-    block, rows = read
+    block: Block,
+    rows: list[tuple[int, int] | None],
+    verdict: LedgerVerdict,
+    before: _Last,
+) -> _Last:
+    """Check the entries of one block; return the last good one."""
     for index, row in enumerate(rows):
         entry_id, place = block.entry_id(index), block.place(index)
         verdict.entries += 1
@@ -167,10 +181,10 @@ def _verify_block(
             verdict.unverified += DIGEST_SIZE[entry.digest_type] == 0
         else:
             length, payload = row
-        expected = before[1] + payload if before[0] == entry_id - 1 else length
+        expected = before.length + payload if before.entry_id == entry_id - 1 else length
         if length != expected:
             verdict.add(entry_id, f"it carries length {length}, expected {expected}")
-        before = (entry_id, length)
+        before = _Last(entry_id, length)
     return before
 
 

@@ -161,7 +161,7 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     with open_reader(app.store) as reader:
         topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
-            done, problems = dump_directory(reader, topics, (options.directory, form), wanted, lambda entries: None)
+            done, problems = dump_directory(reader, topics, options.directory, form, wanted, lambda entries: None)
     report(app, problems)
     app.emit(done, plain=_render)
 

@@ -7,6 +7,7 @@ ledger holds of them cannot be compared; it still must not hold a key that occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -70,7 +71,7 @@ def verify_view(
             advance(facts.entries)
         latest = keys.finish()
     comparison = _Comparison(found, latest.bits, floor)
-    comparison.run((kept, log), first, advance)
+    comparison.run(kept, log, first, advance)
     for error in kept.damaged:
         found.add(DAMAGED, None, error.message)
     if kept.lost:
@@ -107,7 +108,55 @@ def _is_before(batch: MessageBatch, first: Position) -> Array:
     return before
 
 
-Placed = tuple[MessageBatch, int, Position]
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of a batch of entries, and where it stands in the topic."""
+
+    batch: MessageBatch
+    index: int
+    position: Position
+
+    @classmethod
+    def of(cls, batch: MessageBatch, index: int) -> _Entry:
+        return cls(batch, index, batch.position(index))
+
+    @property
+    def row(self) -> Any:  # Any: a numpy row
+        return self.batch.rows[self.index]
+
+    @property
+    def slots(self) -> Array:
+        slots: Array = self.batch.slots[self.batch.firsts[self.index] : self.batch.firsts[self.index + 1]]
+        return slots
+
+    def indexes(self) -> list[int]:
+        """Return metadata field 31."""
+        raw = bytes(self.batch.data.data[self.row["meta_start"] : self.row["meta_end"]])
+        return list(MessageMetadata.FromString(raw).compacted_batch_indexes)
+
+    def messages(self) -> dict[int, bytes]:
+        """Return batch index → bytes (metadata and value) of the messages that a batch holds."""
+        slots = self.slots
+        numbers: Any = range(len(slots))
+        if len(slots) < int(self.row["messages"]):
+            numbers = self.indexes()
+        plain = self.batch.plain(self.index).data
+        return {
+            number: bytes(plain[slot["start"] : slot["end"]])
+            for number, slot in zip(numbers, slots, strict=True)
+            if not slot["flags"] & slot_kernel.COMPACTED_OUT
+        }
+
+    def place_of(self, number: int) -> Position:
+        """Return the position of message NUMBER."""
+        place = self.position
+        return Position(place.ledger_id, place.entry_id, number) if self.row["kind"] == kernel.BATCH else place
+
+    def key_of(self, number: int) -> str:
+        slot = self.slots[number]
+        start = int(slot["key_start"])
+        end = start + max(int(slot["key_length"]), 0)
+        return bytes(self.batch.plain(self.index).data[start:end]).decode("utf-8", "replace")
 
 
 class _Comparison:
@@ -118,34 +167,28 @@ class _Comparison:
         self._bits = bits
         self._floor = floor
         self._ordinal = 0
-        self._next: Placed | None = None
-        self._kept: Iterator[Placed]
+        self._next: _Entry | None = None
+        self._kept: Iterator[_Entry]
         self._absent_chunks: dict[bytes, Position] = {}  # uuid → a chunk that is not in the compacted ledger
 
-    def run(
-        self, sources: tuple[MessageSource, MessageSource], first: Position, advance: Callable[[int], None]
-    ) -> None:
-        """Compare everything in (compacted ledger, topic); FIRST: the topic's first entry."""
-        kept, log = sources
+    def run(self, kept: MessageSource, log: MessageSource, first: Position, advance: Callable[[int], None]) -> None:
+        """Compare everything in KEPT, the compacted ledger, with LOG, the topic; FIRST: the topic's first entry."""
         for batch in _batches_before(kept, first):
             self._found.trimmed_before = first
             self._judge_trimmed(batch)
         self._kept = self._iter_kept(kept)
         self._next = next(self._kept, None)
-        while self._next is not None and self._next[2] < first:
+        while self._next is not None and self._next.position < first:
             self._next = next(self._kept, None)
         for batch in log.batches():
             self._compare(batch)
             advance(len(batch.rows))
         while self._next is not None:
-            self._found.add(
-                FOREIGN,
-                self._next[2],
-                f"entry {self._next[2]}: compacted, but no entry of the topic up to {self._floor}",
-            )
+            place = self._next.position
+            self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic up to {self._floor}")
             self._next = next(self._kept, None)
 
-    def _iter_kept(self, kept: MessageSource) -> Iterator[Placed]:
+    def _iter_kept(self, kept: MessageSource) -> Iterator[_Entry]:
         """Yield the compacted entries, each checked for what can be seen without the topic."""
         before = Position(-1, -1)
         for batch in kept.batches():
@@ -159,8 +202,9 @@ class _Comparison:
                     self._found.add(ORDER, place, f"entry {place} comes behind {before}")
                     continue
                 before = place
-                self._check_entry(batch, index, place)
-                yield batch, index, place
+                entry = _Entry(batch, index, place)
+                self._check_entry(entry)
+                yield entry
 
     def _count_forms(self, batch: MessageBatch) -> None:
         rows, forms = batch.rows, self._found.forms
@@ -170,23 +214,22 @@ class _Comparison:
             if count:
                 forms[form] = forms.get(form, 0) + count
 
-    def _check_entry(self, batch: MessageBatch, index: int, place: Position) -> None:
-        row = batch.rows[index]
-        if row["kind"] == kernel.MARKER:
-            self._found.add(FOREIGN, place, f"entry {place}: a marker, which no reader gets")
-        elif row["indexes"]:
-            self._check_indexes(batch, index, place)
+    def _check_entry(self, entry: _Entry) -> None:
+        if entry.row["kind"] == kernel.MARKER:
+            self._found.add(FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets")
+        elif entry.row["indexes"]:
+            self._check_indexes(entry)
 
-    def _check_indexes(self, batch: MessageBatch, index: int, place: Position) -> None:
+    def _check_indexes(self, entry: _Entry) -> None:
         """Field 31: ascending, in range, and what the payload says too where it has placeholders."""
-        row = batch.rows[index]
-        listed = _indexes(batch, index)
+        row, place = entry.row, entry.position
+        listed = entry.indexes()
         try:
             check_indexes(listed, int(row["messages"]), f"entry {place}")
         except EntryCorrupt as error:
             self._found.add(INDEXES, place, error.message)
             return
-        slots = _slots(batch, index)
+        slots = entry.slots
         left = np.flatnonzero(slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
         if row["kind"] == kernel.BATCH and len(slots) == row["messages"] and left.tolist() != listed:
             self._found.add(
@@ -209,7 +252,7 @@ class _Comparison:
         entries = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
         for number in np.flatnonzero((fates == slot_kernel.SUPERSEDED) | (fates == slot_kernel.NULLED)).tolist():
             index = int(entries[number])
-            self._unwanted((batch, index), number - int(batch.firsts[index]), int(fates[number]))
+            self._unwanted(_Entry.of(batch, index), number - int(batch.firsts[index]), int(fates[number]))
 
     def _compare(self, batch: MessageBatch) -> None:
         """Compare one batch of the topic with the compacted entries of the same positions."""
@@ -225,41 +268,37 @@ class _Comparison:
         }
         visited: set[int] = set()
         last = batch.position(len(rows) - 1) if len(rows) else Position(-1, -1)
-        while self._next is not None and self._next[2] <= last:
-            place = self._next[2]
+        while self._next is not None and self._next.position <= last:
+            place = self._next.position
             found = places.get((place.ledger_id, place.entry_id))
             if found is None:
                 self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic")
             else:
                 wanted[found] = False
                 visited.add(found)
-                self._compare_entry((batch, found), fates[firsts[found] : firsts[found + 1]], self._next)
+                self._compare_entry(_Entry.of(batch, found), fates[firsts[found] : firsts[found + 1]], self._next)
             self._next = next(self._kept, None)
         self._found.unchecked += int((rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
         for index in np.flatnonzero(wanted).tolist():
-            self._missing((batch, index), fates[firsts[index] : firsts[index + 1]])
+            self._missing(_Entry.of(batch, index), fates[firsts[index] : firsts[index + 1]])
         for index in np.flatnonzero(rows["kind"] == kernel.CHUNK).tolist():
-            self._check_chunk((batch, index), index in visited, fates[firsts[index] : firsts[index + 1]])
+            self._check_chunk(_Entry.of(batch, index), index in visited, fates[firsts[index] : firsts[index + 1]])
 
-    def _check_chunk(self, original: tuple[MessageBatch, int], visited: bool, fates: Array) -> None:
+    def _check_chunk(self, original: _Entry, visited: bool, fates: Array) -> None:
         """Note a message that stays without all of its chunks, as 4.0.8 leaves it: nobody can join it."""
-        batch, index = original
-        uuid = uuid_of(batch, index)
-        if (
-            batch.rows[index]["chunk_id"] == 0
-        ):  # another message of the same uuid, as producers without deduplication make
+        uuid, place = uuid_of(original.batch, original.index), original.position
+        if original.row["chunk_id"] == 0:  # another message of the same uuid: producers without deduplication make some
             self._absent_chunks.pop(uuid, None)
         if not visited:
-            self._absent_chunks.setdefault(uuid, batch.position(index))
+            self._absent_chunks.setdefault(uuid, place)
         elif len(fates) and fates[0] == slot_kernel.RETAINED and uuid in self._absent_chunks:
-            place, absent = batch.position(index), self._absent_chunks[uuid]
+            absent = self._absent_chunks[uuid]
             self._found.add(
                 MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is not there"
             )
 
-    def _compare_entry(self, original: tuple[MessageBatch, int], fates: Array, kept: Placed) -> None:
-        batch, index = original
-        kind, place = int(batch.rows[index]["kind"]), kept[2]
+    def _compare_entry(self, original: _Entry, fates: Array, kept: _Entry) -> None:
+        kind, place = int(original.row["kind"]), kept.position
         if kind == kernel.UNCOMMITTED:
             self._found.add(FOREIGN, place, f"entry {place}: of a transaction that was not committed")
         elif kind in (kernel.STRANGE, kernel.ENCRYPTED_BATCH, kernel.SINGLE, kernel.CHUNK, kernel.MARKER):
@@ -267,17 +306,15 @@ class _Comparison:
                 self._found.add(DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
             if len(fates) and fates[0] != slot_kernel.RETAINED:
                 self._unwanted(original, 0, int(fates[0]))
-        elif kept[0].rows[kept[1]]["kind"] != kernel.BATCH:
+        elif kept.row["kind"] != kernel.BATCH:
             self._found.add(DAMAGED, place, f"entry {place}: {_why_strange(kept)}")
         else:
             self._compare_batch(original, fates, kept)
 
-    def _compare_batch(self, original: tuple[MessageBatch, int], fates: Array, kept: Placed) -> None:
-        batch, index = original
-        place = kept[2]
-        mine = _messages(kept[0], kept[1])
-        theirs = _messages(batch, index)
-        if int(kept[0].rows[kept[1]]["messages"]) != int(batch.rows[index]["messages"]):
+    def _compare_batch(self, original: _Entry, fates: Array, kept: _Entry) -> None:
+        place = kept.position
+        mine, theirs = kept.messages(), original.messages()
+        if int(kept.row["messages"]) != int(original.row["messages"]):
             self._found.add(DIFFERS, place, f"entry {place}: a batch of another number of messages than the topic's")
             return
         for number, data in mine.items():
@@ -290,87 +327,47 @@ class _Comparison:
                 self._unwanted(original, number, int(fates[number]))
         self._missing(original, np.where(np.isin(np.arange(len(fates)), list(mine)), slot_kernel.OUT_BEFORE, fates))
 
-    def _missing(self, original: tuple[MessageBatch, int], fates: Array) -> None:
+    def _missing(self, original: _Entry, fates: Array) -> None:
         """Note the messages of a topic's entry that should have been kept and are not there."""
-        batch, index = original
-        place = batch.position(index)
-        if batch.rows[index]["kind"] == kernel.STRANGE:
+        place = original.position
+        if original.row["kind"] == kernel.STRANGE:
             self._found.add(
                 MISSING, place, f"entry {place}: cannot be decoded and is not there; such entries are kept whole"
             )
-        undecided = _slots(batch, index)["flags"] & slot_kernel.RULE_MATTERS != 0
+        undecided = original.slots["flags"] & slot_kernel.RULE_MATTERS != 0
         retained = fates == slot_kernel.RETAINED
         self._found.nulls_dropped += int((retained & undecided).sum())
         for number in np.flatnonzero(retained & ~undecided).tolist():
-            message = _message_place(batch, index, number)
-            self._found.add(
-                MISSING, message, f"message {message}: the latest of key {_key(batch, index, number)!r} is not there"
-            )
+            message, key = original.place_of(number), original.key_of(number)
+            self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is not there")
 
-    def _unwanted(self, original: tuple[MessageBatch, int], number: int, fate: int) -> None:
+    def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
         """Note message NUMBER of an entry, which is there and should not be."""
-        batch, index = original
         if fate == slot_kernel.KEYLESS:
             self._found.keyless += 1
             return
-        message, key = _message_place(batch, index, number), _key(batch, index, number)
+        message, key = original.place_of(number), original.key_of(number)
         if fate == slot_kernel.NULLED:
             self._found.add(DELETED, message, f"message {message}: a null value of key {key!r} is there")
         elif fate == slot_kernel.SUPERSEDED:
             self._found.add(STALE, message, f"message {message}: key {key!r} was changed or deleted later")
 
 
-def _is_same(kept: Placed, original: tuple[MessageBatch, int]) -> bool:
+def _is_same(kept: _Entry, original: _Entry) -> bool:
     """Whether an entry was kept whole: with its broker metadata, or as a client gets it.
 
     A broker's compactor is a client, which gets them with ``exposingBrokerEntryMetadataToClientEnabled`` only.
     """
-    mine, theirs = bytes(kept[0].stored(kept[1])), original[0]
-    return mine in (bytes(theirs.stored(original[1])), bytes(theirs.received(original[1])))
+    mine = bytes(kept.batch.stored(kept.index))
+    theirs, index = original.batch, original.index
+    return mine in (bytes(theirs.stored(index)), bytes(theirs.received(index)))
 
 
-def _slots(batch: MessageBatch, index: int) -> Array:
-    slots: Array = batch.slots[batch.firsts[index] : batch.firsts[index + 1]]
-    return slots
-
-
-def _indexes(batch: MessageBatch, index: int) -> list[int]:
-    """Return metadata field 31 of an entry."""
-    row = batch.rows[index]
-    raw = bytes(batch.data.data[row["meta_start"] : row["meta_end"]])
-    return list(MessageMetadata.FromString(raw).compacted_batch_indexes)
-
-
-def _messages(batch: MessageBatch, index: int) -> dict[int, bytes]:
-    """Return batch index → bytes (metadata and value) of the messages that a batch holds."""
-    slots = _slots(batch, index)
-    numbers: Any = range(len(slots))
-    if len(slots) < int(batch.rows[index]["messages"]):
-        numbers = _indexes(batch, index)
-    plain = batch.plain(index).data
-    return {
-        number: bytes(plain[slot["start"] : slot["end"]])
-        for number, slot in zip(numbers, slots, strict=True)
-        if not slot["flags"] & slot_kernel.COMPACTED_OUT
-    }
-
-
-def _message_place(batch: MessageBatch, index: int, number: int) -> Position:
-    place = batch.position(index)
-    return Position(place.ledger_id, place.entry_id, number) if batch.rows[index]["kind"] == kernel.BATCH else place
-
-
-def _key(batch: MessageBatch, index: int, number: int) -> str:
-    slot = _slots(batch, index)[number]
-    start = int(slot["key_start"])
-    return bytes(batch.plain(index).data[start : start + max(int(slot["key_length"]), 0)]).decode("utf-8", "replace")
-
-
-def _why_strange(kept: Placed) -> str:
+def _why_strange(kept: _Entry) -> str:
     """Return what is wrong with a compacted entry that the kernel cannot read, in the ordinary reader's words."""
-    batch, index, place = kept
+    place = kept.position
     try:
-        for _ in explode(decode_message_entry(batch.stored(index), f"compacted entry of {place}"), place):
+        for _ in explode(decode_message_entry(kept.batch.stored(kept.index), f"compacted entry of {place}"), place):
             pass
     except StoreError as error:
         return error.message

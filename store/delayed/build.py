@@ -122,7 +122,7 @@ def draft_index(reader: EntryReader, wanted: Wanted, now_ms: int, file: RunFile,
     draft = Draft(index, scan, reader.txn.id, SortedRuns(file, rules))
     if old is not None:
         draft.source = PartitionSource(reader, old)
-        _take_over(draft, draft.source, old, (topic, pending))
+        _take_over(draft, draft.source, old, topic, pending)
     return draft
 
 
@@ -135,9 +135,8 @@ def read_drafts(drafts: Sequence[Draft]) -> None:
         draft.writes.add(rows)
 
 
-def _take_over(draft: Draft, source: PartitionSource, old: Index, wanted: tuple[Topic, Intervals]) -> None:
+def _take_over(draft: Draft, source: PartitionSource, old: Index, topic: Topic, pending: Intervals) -> None:
     """Keep the old partitions; those that lost messages, or are wider than partitions are now, are written anew."""
-    topic, pending = wanted
     lost = bool(subtract(intervals_of(topic, old.covered), pending)) or any(
         topic.ledger(ledger_id) is None for ledger_id, _, _ in old.covered
     )

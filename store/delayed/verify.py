@@ -75,7 +75,7 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
         text = f"{counted(count, 'entry that waits is', 'entries that wait are')} lost or damaged"
         result.findings.append(DelayedFinding("problem", "entries-lost", text, count))
     result.findings += _bucket_findings(buckets, exact)
-    result.findings += _index_findings(reader, topic, cursor, (exact, result))
+    result.findings += _index_findings(reader, topic, cursor, exact, result)
     return result
 
 
@@ -125,9 +125,8 @@ def _bucket_findings(buckets: list[Bucket], exact: Places) -> Iterator[DelayedFi
 
 
 def _index_findings(
-    reader: EntryReader, topic: Topic, cursor: Cursor, known: tuple[Places, Verified]
+    reader: EntryReader, topic: Topic, cursor: Cursor, exact: Places, result: Verified
 ) -> Iterator[DelayedFinding]:
-    exact, result = known
     again = f"pulsar-admin delayed build {shell_word(topic.name)} -s {shell_word(cursor.name)}"
     try:
         index = find_index(reader.txn, topic.name, cursor.name)

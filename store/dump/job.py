@@ -85,7 +85,7 @@ def iter_window_rows(
     found = WindowScan(reader, topic, options.window)
     schemas = read_schemas(reader, topic.name) if options.value else None
     columns = DumpColumns(options.payload, schemas, options.markers, options.only)
-    slow = _message_columns(reader, topic, (options, columns), dumped) if options.level == "messages" else None
+    slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
             dumped.entries += entries
@@ -139,18 +139,18 @@ def _rows(
 
 
 def _message_columns(
-    reader: EntryReader, topic: Topic, wanted: tuple[DumpOptions, DumpColumns], dumped: Dumped
+    reader: EntryReader, topic: Topic, options: DumpOptions, columns: DumpColumns, dumped: Dumped
 ) -> MessageColumns:
-    window = wanted[0].window
+    window = options.window
     first = topic.last_confirmed if window.first == LATEST else window.first
     whole = first.entry == EARLIEST and not window.is_timed
     messages = MessageReader(
         reader,
-        ReadOptions(wanted[0].committed, wanted[0].markers, whole),
+        ReadOptions(options.committed, options.markers, whole),
         lambda: topic.iter_positions(first),
         dumped.problems,
     )
-    return MessageColumns(messages, names=wanted[1].names)
+    return MessageColumns(messages, names=columns.names)
 
 
 def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:
@@ -179,28 +179,27 @@ class DumpReport:
 
 
 def dump_directory(
-    reader: EntryReader, topics: Sequence[Topic], target: tuple[Path, Format], options: DumpOptions, advance: Advance
+    reader: EntryReader, topics: Sequence[Topic], path: Path, form: Format, options: DumpOptions, advance: Advance
 ) -> tuple[DumpReport, list[StoreError]]:
-    """Write TOPICS into TARGET = (new directory, format); return the report and what could not be dumped.
+    """Write TOPICS into PATH, a new directory, as FORM; return the report and what could not be dumped.
 
     Raises AlreadyExists, DiskFull, NotWritable; an error leaves nothing behind.
     """
-    path, form = target
     dumped = Dumped()
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level) as directory:
         for topic in topics:
             for batch in iter_batches(reader, topic, options, dumped, advance):
                 directory.add(str(topic.name), batch)
                 del batch
-    return _report(target, options, len(topics), dumped, directory), dumped.problems
+    return _report(path, form, options, len(topics), dumped, directory), dumped.problems
 
 
 def _report(
-    target: tuple[Path, Format], options: DumpOptions, topics: int, dumped: Dumped, directory: DumpDirectory
+    path: Path, form: Format, options: DumpOptions, topics: int, dumped: Dumped, directory: DumpDirectory
 ) -> DumpReport:
     return DumpReport(
-        directory=str(target[0]),
-        format=target[1],
+        directory=str(path),
+        format=form,
         level=options.level,
         topics=topics,
         entries=dumped.entries,

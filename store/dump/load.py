@@ -78,7 +78,7 @@ def apply_load(store: Store, source: Source, options: LoadOptions, advance: Adva
     """
     found: list[LoadedTopic] = []
     with open_reader(store) as reader:
-        written = write_ledgers(store, _iter_ledgers(reader, source, options, (found, advance)))
+        written = write_ledgers(store, _iter_ledgers(reader, source, options, found, advance))
     try:
         _check_any(found)
         with store.read() as txn:
@@ -138,9 +138,8 @@ def _count(topic: LoadedTopic, run: EntryRows) -> None:
 
 
 def _iter_ledgers(
-    reader: EntryReader, source: Source, options: LoadOptions, report: tuple[list[LoadedTopic], Advance]
+    reader: EntryReader, source: Source, options: LoadOptions, found: list[LoadedTopic], advance: Advance
 ) -> Iterator[tuple[LedgerSpec, Iterator[Payload]]]:
-    found, advance = report
     for topic, stream in _topics(reader.txn, source, options, found):
         chain = open_chain(options.interceptors or ())
         if chain:
@@ -152,14 +151,13 @@ def _iter_ledgers(
                 {"pulsar/managed-ledger": topic.name.managed_ledger_name.encode()},
                 ledger_id=ledger_id if options.keep_ids else None,
             )
-            yield spec, _payloads(topic, group, (chain, options), advance)
+            yield spec, _payloads(topic, group, chain, options, advance)
         topic.properties = chain.properties()
 
 
 def _payloads(
-    topic: LoadedTopic, runs: Iterable[EntryRows], how: tuple[InterceptorChain, LoadOptions], advance: Advance
+    topic: LoadedTopic, runs: Iterable[EntryRows], chain: InterceptorChain, options: LoadOptions, advance: Advance
 ) -> Iterator[Payload]:
-    chain, options = how
     following = 0
     for run in runs:
         _count(topic, run)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from store.codec.delayedpolicy import (
@@ -67,7 +68,7 @@ def plan_enable(txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: i
         kept = 0 if policies.delayed_delivery is None else policies.delayed_delivery.max_delay_ms
         return replace(policies, delayed_delivery=DelayedDelivery(True, rules.tick_ms, kept))
 
-    return _plan(txn, ("namespaces enable-delayed-message", namespace), enable, (before, rules), now_ms)
+    return _plan(txn, "namespaces enable-delayed-message", namespace, enable, (before, rules), now_ms)
 
 
 def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
@@ -78,7 +79,7 @@ def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
         delivery = policies.delayed_delivery or DelayedDelivery(False, (rules or DEFAULT_RULES).tick_ms)
         return replace(policies, delayed_delivery=replace(delivery, active=False))
 
-    return _plan(txn, ("namespaces disable-delayed-message", namespace), disable, (rules, rules), now_ms)
+    return _plan(txn, "namespaces disable-delayed-message", namespace, disable, (rules, rules), now_ms)
 
 
 def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
@@ -96,32 +97,25 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
     if after is not None:
         check_rules(after)
     command = "namespaces set-delayed-delivery"
-    return _plan(
-        txn,
-        (command, namespace),
-        lambda policies: replace(policies, delayed_delivery=delivery),
-        (before, after),
-        now_ms,
-    )
+    changed = partial(replace, delayed_delivery=delivery)
+    return _plan(txn, command, namespace, changed, (before, after), now_ms)
 
 
 def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
     """Plan removing both parts: the broker's configuration counts again."""
     rules = find_rules(txn, namespace)
     command = "namespaces remove-delayed-delivery"
-    return _plan(
-        txn, (command, namespace), lambda policies: replace(policies, delayed_delivery=None), (rules, None), now_ms
-    )
+    return _plan(txn, command, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
 
 
 def _plan(
     txn: Txn,
-    what: tuple[str, NamespaceName],
+    command: str,
+    namespace: NamespaceName,
     change: Callable[[Policies], Policies],
     rules: tuple[IndexRules | None, IndexRules | None],
     now_ms: int,
 ) -> Plan:
-    command, namespace = what
     changed = change_policies(txn, namespace, change, now_ms)
     steps = (*changed.steps, *plan_rules(txn, namespace, rules[1]))
     report: Report = {

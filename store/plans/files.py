@@ -172,11 +172,11 @@ class _SortedOut:
         if self.annotated:
             yield _annotation(reader, plan, self.annotated)
         for namespace, step in self.policies.items():
-            yield _policies_plan(reader, plan, (namespace, step, self.rules.pop(str(namespace), None)))
+            yield _policies_plan(reader, plan, namespace, step, self.rules.pop(str(namespace), None))
         for name, step in self.rules.items():
-            yield _policies_plan(reader, plan, (_namespace(name.split("/")), None, step))
+            yield _policies_plan(reader, plan, _namespace(name.split("/")), None, step)
         for identity, steps_of in self.nacks.items():
-            yield _nacks_plan(reader, command, identity, (steps_of, now_ms))
+            yield _nacks_plan(reader, command, identity, steps_of, now_ms)
 
 
 # -- cursors ----------------------------------------------------------------------------------------------------------
@@ -261,8 +261,9 @@ def _annotation(reader: EntryReader, plan: Plan, listed: list[tuple[TopicName, S
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 
-def _policies_plan(reader: EntryReader, plan: Plan, what: tuple[NamespaceName, Step | None, Step | None]) -> Plan:
-    namespace, step, rules = what
+def _policies_plan(
+    reader: EntryReader, plan: Plan, namespace: NamespaceName, step: Step | None, rules: Step | None
+) -> Plan:
     steps: list[Step] = []
     before, after = dict[str, Any](), dict[str, Any]()  # Any: JSON
     warnings: tuple[str, ...] = ()
@@ -307,8 +308,7 @@ def _namespace(parts: list[str]) -> NamespaceName:
 # -- negative acks ----------------------------------------------------------------------------------------------------
 
 
-def _nacks_plan(reader: EntryReader, command: str, identity: bytes, what: tuple[list[Step], int]) -> Plan:
-    steps, now_ms = what
+def _nacks_plan(reader: EntryReader, command: str, identity: bytes, steps: list[Step], now_ms: int) -> Plan:
     txn, key = reader.txn, tracker_key(identity)
     own = next((step.after for step in steps if step.key == key), None) or txn.get("nacks", key)
     if own is None:
