@@ -347,6 +347,13 @@ def subscription_option(function: Function) -> Function:
     return click.option("-s", "--subscription", required=True, help="The subscription.")(function)
 
 
+def redact_properties_option(function: Function) -> Function:
+    """Add ``--redact`` of commands that show metadata, handed over as ``redact: bool``."""
+    return click.option("--redact", is_flag=True, help="SHA-256 and length instead of the values of properties.")(
+        function
+    )
+
+
 def gather(cls: type) -> Callable[[Function], Function]:
     """Hand the options named like the fields of dataclass CLS over as one ``options: CLS``."""
     names = [field.name for field in fields(cls)]

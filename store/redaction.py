@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from typing import Any
+
+_PROPERTIES = frozenset({"properties", "cursorProperties", "subscriptionProperties"})
+"""Keys of JSON under which metadata has what users name and fill as they like."""
 
 
 def redact(value: bytes | str) -> str:
@@ -19,3 +23,19 @@ def redact(value: bytes | str) -> str:
 def redact_value(value: object) -> str:
     """Return what is shown for a decoded VALUE: of its JSON."""
     return redact(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def redact_metadata(value: Any) -> Any:  # Any: JSON values
+    """Return JSON of metadata with the texts of properties redacted, wherever they stand; numbers, which are positions, stay."""
+    if isinstance(value, list):
+        return [redact_metadata(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _redact_texts(item) if key in _PROPERTIES and isinstance(item, dict) else redact_metadata(item)
+        for key, item in value.items()
+    }
+
+
+def _redact_texts(properties: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
+    return {name: redact(value) if isinstance(value, str) else value for name, value in properties.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pulsar_admin.cli import run
 from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
 from store.names import Position
@@ -67,6 +68,36 @@ def test_nothing_hidden_is_shown(command: tuple[str, ...], form: str, secret: Pa
     assert done.exit_code == open_text.exit_code
     assert not [found for text in SECRETS for found in _forms(text) if found in done.stdout + done.stderr]
     assert "sha256:" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def propertied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a subscription that has a property."""
+    path = make_store(tmp_path_factory.mktemp("propertied") / "store", {TOPIC: MadeTopic([[Made(AT_MS)]])})
+    made = ("topics", "create-subscription", TOPIC, "-s", "s", "-p", "name=property-secret")
+    assert run(["--store", str(path), *made]) == 0
+    return path
+
+
+@pytest.mark.parametrize("form", ["default", "table", "json", "jsonl", "csv", "plain"])
+@pytest.mark.parametrize(
+    "words",
+    [f"topics stats {TOPIC}", f"store cat /managed-ledgers/{TOPIC.replace('/t', '/persistent/t')}/s", "store log"],
+)
+def test_properties_of_subscriptions_are_hidden(words: str, form: str, propertied: Path, cli: Cli) -> None:
+    options = () if form == "default" else ("-o", form)
+    if form == "json":
+        assert "property-secret" in cli("--store", propertied, *words.split(), *options).stdout
+    done = cli("--store", propertied, *words.split(), "--redact", *options)
+    assert done.exit_code == 0
+    assert not [found for found in _forms("property-secret") if found in done.stdout + done.stderr]
+    if form == "json":
+        assert redact("property-secret") in done.stdout
+
+
+@pytest.mark.parametrize("words", ["store cat / --raw", "store cat / --hex", "store log --steps"])
+def test_exact_bytes_are_not_redacted_by_halves(words: str, propertied: Path, cli: Cli) -> None:
+    assert cli("--store", propertied, *words.split(), "--redact").exit_code == 2
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])

@@ -9,7 +9,7 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, pass_app, redact_properties_option
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 from store.plans.base import Change, iter_changes, plan_undo, read_change
 
@@ -36,13 +36,24 @@ _COLUMNS = (
 )
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)
 @click.option("--steps", is_flag=True, help="Also the rows written: database, key, bytes before and after (hex).")
+@redact_properties_option
 @pass_app
-def log(app: App, changes: tuple[int, ...], steps: bool) -> None:
+def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
     """List the changes made to this store, or the CHANGEs named."""
+    if redact and steps:
+        raise click.UsageError("--redact: --steps are exact bytes")
     with app.store.read() as txn:
         undone = {change.undoes: change.change for change in iter_changes(txn) if change.undoes is not None}
         found = app.each(changes, lambda number: read_change(txn, number)) if changes else iter_changes(txn)
-        app.emit_rows((_row(change, undone, steps) for change in found), _COLUMNS)
+        rows = (_row(change, undone, steps) for change in found)
+        app.emit_rows(map(_hidden, rows) if redact else rows, _COLUMNS)
+
+
+def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
+    from pulsar_admin.jsonify import to_json
+    from store.redaction import redact_metadata
+
+    return redact_metadata(to_json(row))
 
 
 def _row(change: Change, undone: dict[int, int], steps: bool) -> dict[str, Any]:  # Any: JSON

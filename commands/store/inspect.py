@@ -10,7 +10,7 @@ from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
@@ -158,9 +158,12 @@ def _node_row(name: str, node: Node | None, has_children: bool) -> dict[str, Any
 @click.argument("path")
 @click.option("--raw", "form", flag_value="raw", help="Write the value's exact bytes and nothing else.")
 @click.option("--hex", "form", flag_value="hex", help="Show the value's bytes in hexadecimal.")
+@redact_properties_option
 @pass_app
-def cat(app: App, path: str, form: str | None) -> None:
+def cat(app: App, path: str, form: str | None, redact: bool) -> None:
     """Show the value of one metadata node."""
+    if redact and form is not None:
+        raise click.UsageError("--redact: --raw and --hex are exact bytes")
     with open_reader(app.store) as reader:
         node = read_node(reader.txn, path)
         if form == "raw":
@@ -168,7 +171,7 @@ def cat(app: App, path: str, form: str | None) -> None:
         elif form == "hex":
             app.emit(node.value.hex())
         else:
-            app.emit(_node_document(app, reader, node))
+            app.emit(_hidden(_node_document(app, reader, node)) if redact else _node_document(app, reader, node))
 
 
 def _write_raw(app: App, value: bytes) -> None:
@@ -178,6 +181,12 @@ def _write_raw(app: App, value: bytes) -> None:
     stream.flush()
     stream.buffer.write(value)
     stream.buffer.flush()
+
+
+def _hidden(document: dict[str, Any]) -> Any:  # Any: JSON
+    from store.redaction import redact_metadata
+
+    return redact_metadata(to_json(document))
 
 
 def _node_document(app: App, reader: EntryReader, node: Node) -> dict[str, Any]:  # Any: JSON

@@ -87,18 +87,32 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
     return total
 
 
-def answer(app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = ()) -> None:
+def answer(
+    app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
+) -> None:
     """Emit WORK's answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
         found = list(chosen.each(app, lambda name: work(reader, name)))
-    emit_answers(app, found, columns, several=chosen.several)
+    emit_answers(app, found, columns, several=chosen.several, redact=redact)
 
 
 def emit_answers(
-    app: App, found: Sequence[tuple[TopicName, object]], columns: Sequence[Column], *, several: bool
+    app: App,
+    found: Sequence[tuple[TopicName, object]],
+    columns: Sequence[Column],
+    *,
+    several: bool,
+    redact: bool = False,
 ) -> None:
-    """Emit the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS."""
+    """Emit the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS.
+
+    REDACT: what ``store.redaction.redact_metadata`` leaves of them.
+    """
+    if redact:
+        from store.redaction import redact_metadata
+
+        found = [(name, redact_metadata(to_json(value))) for name, value in found]
     if not several and not (columns and app.settings.output == "csv"):
         for _, value in found:
             app.emit(value)

@@ -9,7 +9,7 @@ import click
 from commands.topics.answers import answer, choose_partitioned, emit_answers, report
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import TopicName
@@ -50,24 +50,26 @@ _earliest = click.option(
 @_precise
 @_sizes
 @_earliest
+@redact_properties_option
 @pass_app
-def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earliest: bool) -> None:
+def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earliest: bool, redact: bool) -> None:
     """Show the size of a topic and the backlog of its subscriptions."""
     problems: list[StoreError] = []
 
     def work(reader: EntryReader, name: TopicName) -> TopicStats:
         return read_topic_stats(reader, name, StatsOptions(earliest_time=earliest), problems=problems)
 
-    answer(app, selection, work, _COLUMNS)
+    answer(app, selection, work, _COLUMNS, redact=redact)
     report(app, problems)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedOptions:
-    """What to add to the sums."""
+    """What to add to the sums, and whether to show properties."""
 
     per_partition: bool
     earliest: bool
+    redact: bool
 
 
 @command(
@@ -84,6 +86,7 @@ class PartitionedOptions:
 @_precise
 @_sizes
 @_earliest
+@redact_properties_option
 @gather(PartitionedOptions)
 @pass_app
 def partitioned_stats(
@@ -94,7 +97,7 @@ def partitioned_stats(
     with open_reader(app.store) as reader:
         chosen = choose_partitioned(app, reader.txn, selection)
         found = list(chosen.each(app, lambda name: _sum(reader, name, options, problems)))
-    emit_answers(app, found, _COLUMNS, several=chosen.several)
+    emit_answers(app, found, _COLUMNS, several=chosen.several, redact=options.redact)
     report(app, problems)
 
 
