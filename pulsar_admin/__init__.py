@@ -1,3 +1,125 @@
-"""The command line: root group, settings, output, confirmation and the exit-code table."""
+"""Ask and change a store from Python: ``import pulsar_admin as pa``, then ``pa.open_store(…)``.
+
+The names in ``__all__`` are the public interface, and nothing else is; docs/api.md is a tutorial of it. Each is imported when it
+is first used: the import of this package costs nothing, to the command line neither.
+"""
+
+TYPE_CHECKING = False  # not typing's: that import would cost more than this package
+if TYPE_CHECKING:
+    from pulsar_admin.api.cursor import Cursor, CursorPlace
+    from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.plan import (
+        BrokerMove,
+        Change,
+        ChangePart,
+        ChangeReport,
+        Deletable,
+        FutureDated,
+        LedgerPart,
+        Plan,
+    )
+    from pulsar_admin.api.session import PartialData
+    from pulsar_admin.api.store import Store, open_store
+    from pulsar_admin.api.topic import FoundEntry, Topic
+    from store.errors import (
+        AlreadyExists,
+        Corrupt,
+        InvalidValue,
+        NotFound,
+        NothingMatches,
+        NotWritable,
+        Refused,
+        StalePlan,
+        StoreBusy,
+        StoreError,
+        StoreNotFound,
+        SubscriptionNotFound,
+        TopicNotFound,
+        UndoConflict,
+    )
+    from store.extent import Extent
+    from store.names import Position
 
 OWNER = "pulsar-admin"
+_ERRORS = "store.errors"
+_HOMES = {
+    "open_store": "pulsar_admin.api.store",
+    "Store": "pulsar_admin.api.store",
+    "Topic": "pulsar_admin.api.topic",
+    "FoundEntry": "pulsar_admin.api.topic",
+    "Messages": "pulsar_admin.api.messages",
+    "Cursor": "pulsar_admin.api.cursor",
+    "CursorPlace": "pulsar_admin.api.cursor",
+    "Plan": "pulsar_admin.api.plan",
+    "ChangeReport": "pulsar_admin.api.plan",
+    "ChangePart": "pulsar_admin.api.plan",
+    "Change": "pulsar_admin.api.plan",
+    "BrokerMove": "pulsar_admin.api.plan",
+    "Deletable": "pulsar_admin.api.plan",
+    "FutureDated": "pulsar_admin.api.plan",
+    "LedgerPart": "pulsar_admin.api.plan",
+    "PartialData": "pulsar_admin.api.session",
+    "Position": "store.names",
+    "Extent": "store.extent",
+    "StoreError": _ERRORS,
+    "AlreadyExists": _ERRORS,
+    "Corrupt": _ERRORS,
+    "InvalidValue": _ERRORS,
+    "NotFound": _ERRORS,
+    "NothingMatches": _ERRORS,
+    "NotWritable": _ERRORS,
+    "Refused": _ERRORS,
+    "StalePlan": _ERRORS,
+    "StoreBusy": _ERRORS,
+    "StoreNotFound": _ERRORS,
+    "SubscriptionNotFound": _ERRORS,
+    "TopicNotFound": _ERRORS,
+    "UndoConflict": _ERRORS,
+}
+
+__all__ = [
+    "AlreadyExists",
+    "BrokerMove",
+    "Change",
+    "ChangePart",
+    "ChangeReport",
+    "Corrupt",
+    "Cursor",
+    "CursorPlace",
+    "Deletable",
+    "Extent",
+    "FoundEntry",
+    "FutureDated",
+    "InvalidValue",
+    "LedgerPart",
+    "Messages",
+    "NotFound",
+    "NotWritable",
+    "NothingMatches",
+    "PartialData",
+    "Plan",
+    "Position",
+    "Refused",
+    "StalePlan",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "StoreNotFound",
+    "SubscriptionNotFound",
+    "Topic",
+    "TopicNotFound",
+    "UndoConflict",
+    "open_store",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

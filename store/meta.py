@@ -391,4 +391,10 @@ def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseExcept
             raise NotWritable(f"{path}/meta: {text}", path=str(path)) from error
         if isinstance(error, lmdb.ReadonlyError):
             raise NotWritable(f"{path} is open for reading only") from error
+        if "already open in this process" in text:
+            raise StoreBusy(
+                f"{path} is open in this process already, and LMDB opens a store once in each",
+                hint="use what opened it, or close it first",
+                path=str(path),
+            ) from error
         raise damaged_store(path, f"{path}/meta: {text}") from error

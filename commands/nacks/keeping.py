@@ -29,7 +29,6 @@ from store.meta import Txn
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
 from store.names import Position, TopicName, shell_word
-from store.plans.base import Plan
 from store.plans.nacks import Nacks, plan_add
 from store.topics import Topic, expand_topic, read_topic
 
@@ -94,7 +93,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
         nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
         plan = plan_add(reader.txn, "nacks add", nacks)
     app.confirm(plan)
-    app.emit(app.apply(plan) if plan.steps else _unchanged(plan))
+    app.emit(app.apply(plan) if plan.steps else plan.unchanged())
 
 
 def _check_sources(options: AddRequest) -> list[str]:
@@ -136,9 +135,3 @@ def _check_subscription(txn: Txn, topics: Iterable[Topic], subscription: str) ->
                 topic=str(topic.name),
                 subscription=subscription,
             )
-
-
-def _unchanged(plan: Plan) -> object:
-    preview: Any = plan.preview()  # Any: JSON
-    rows = [{**row, "dryRun": False} for row in (preview if isinstance(preview, list) else [preview])]
-    return rows[0] if len(rows) == 1 else rows

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_cursors, read_topics
-from commands.topics.notdue import forecast_warnings, with_not_due
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -26,6 +25,8 @@ from pulsar_admin.options import (
 )
 from store.broker_search import BrokerSetup, BrokerVersion
 from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
+from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
+from store.delayed.not_due import forecast_warnings
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -41,8 +42,8 @@ from store.ledgers import EntryReader, open_reader
 from store.names import EARLIEST, LATEST, Position
 from store.plans.base import Plan
 from store.plans.cursors import CursorMove, extent_json, plan_moves
-from store.plans.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.policies_in_force import MessageTtl, find_message_ttl
+from store.plans.expiry import ExpiryRequest
+from store.policies_in_force import MessageTtl
 from store.search import check_clock
 from store.topics import Topic
 
@@ -220,9 +221,7 @@ def _iter_subscriptions(reader: EntryReader, topics: list[Topic], *, named: bool
 
 
 def _check_expirable(cursors: Cursors, options: ExpireOptions) -> None:
-    name = cursors[0][1].name
-    if not is_subscription(name) or name == COMPACTION_CURSOR:
-        raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
+    check_expirable(cursors[0][1].name)
     if options.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
         raise InvalidValue(
             f"Expire message at position is not supported for {len(cursors)} topics: {options.position} is in one of them",
@@ -242,7 +241,7 @@ def _answer(
             warn_of_broker_clock(app, reader, topic)
     ttls: dict[Topic, MessageTtl | None] = {}
     if options.limit_ms is None and options.position is None:
-        ttls = _read_ttls(reader, [topic for topic, _ in cursors])
+        ttls = read_ttls(reader, [topic for topic, _ in cursors])
     if options.forecast_ms is not None:
         return list(_forecast_rows(app, reader, question, ttls))
     request = ExpiryRequest(
@@ -264,28 +263,9 @@ def _moves(
 ) -> Iterator[CursorMove]:
     for topic, cursor in cursors:
         if ttls is None:
-            yield with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
-            continue
-        ttl = ttls[topic]
-        if ttl is None or ttl.seconds <= 0:
-            yield unchanged_move(topic, cursor, "no TTL is in force")
-            continue
-        limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
-        move = expiry_move(reader, topic, cursor, replace(request, limit_ms=limit_ms, ttl=ttl))
-        yield with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
-
-
-def _read_ttls(reader: EntryReader, topics: list[Topic]) -> dict[Topic, MessageTtl | None]:
-    """Return the TTL in force for each topic; raises NothingMatches when there is none at all."""
-    ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
-    if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
-        raise NothingMatches(
-            f"no TTL is in force for {topics[0].name}"
-            if len(ttls) == 1
-            else "no TTL is in force for any of the topics",
-            hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
-        )
-    return ttls
+            yield move_by_age(reader, topic, cursor, request)
+        else:
+            yield move_by_ttl(reader, topic, cursor, request, ttls[topic])
 
 
 def _forecast_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,21 +15,28 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.broker_search import READ_FROM, BrokerSearch, BrokerSetup, BrokerVersion
-from store.catalog import catalogued_bytes
+from store.broker_search import READ_FROM, BrokerSetup, BrokerVersion
 from store.counted import counted, plural
+from store.dump.finding import (
+    BEFORE,
+    BROKER,
+    EVENT,
+    FIRST,
+    FindRule,
+    TimeAnswer,
+    TimeQuestion,
+    explain_answer,
+    find_as_broker,
+)
+from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.names import Position, TopicName
-from store.search import Clock, Found, check_clock, find_by_event_time, find_first_at_or_after
+from store.search import Found
 from store.topics import Topic, read_topic, select_topics
 
 if TYPE_CHECKING:
     from store.broker_search import Probe
-    from store.explain import Explanation
-
-EVENT = "event"
-FIRST, BEFORE, BROKER = "first-at-or-after", "all-before", "broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class FindOptions:
     """The question."""
 
     time_ms: int
-    rule: str
+    rule: FindRule
     broker_version: BrokerVersion
     batch_index: bool
     explained: bool
@@ -111,14 +118,19 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], options:
         yield
 
 
+def _question(app: App, options: FindOptions) -> TimeQuestion:
+    broker = BrokerSetup(options.broker_version)
+    return TimeQuestion(options.time_ms, app.settings.clock, options.rule, broker, options.batch_index)
+
+
 def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) -> dict[str, Any]:  # Any: JSON
     topic = read_topic(reader.txn, name)
     if options.rule == BROKER:
         return _find_as_broker(app, reader, topic, options)
     warn_of_broker_clock(app, reader, topic)
-    found = _search(app, reader, topic, options.time_ms)
-    answer, entry_time = _answer(reader, topic, found, options)
-    if answer is None:
+    answer = _answer(app, reader, topic, options)
+    found = answer.found
+    if answer.position is None:
         app.nothing_matches()
     if found.ledgers_without_index:
         ledgers = ", ".join(map(str, found.ledgers_without_index))
@@ -132,44 +144,58 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
         "time": options.time_ms,
         "clock": app.settings.clock,
         "rule": options.rule,
-        "position": _position(name, answer, batch=options.batch_index),
-        "entryTime": entry_time,
+        "position": _position(name, answer.position, batch=options.batch_index),
+        "entryTime": answer.entry_time_ms,
         "entriesRead": found.entries_read,
         "ledgersPruned": found.ledgers_pruned,
         "ledgersScanned": found.ledgers_scanned,
         "ledgersWithoutIndex": list(found.ledgers_without_index),
     }
     if options.explained:
-        document |= _explanation(app, reader, topic, (options, found))
+        document |= _explanation(app, reader, topic, options, found)
     return document
 
 
 def _find_as_broker(app: App, reader: EntryReader, topic: Topic, options: FindOptions) -> dict[str, Any]:  # Any: JSON
     """Return the broker's answer with what its own search read; the proof sets the exact one beside it."""
     name = topic.name
-    search = BrokerSearch(reader, topic, BrokerSetup(options.broker_version))
-    answer = search.message_id_by_time(options.time_ms)
-    if search.forgotten is not None:
-        app.warn(f"{name}: a broker that loads it forgets ledger {search.forgotten}: BookKeeper has no metadata of it")
+    answer = find_as_broker(reader, topic, _question(app, options))
+    if answer.forgotten is not None:
+        app.warn(f"{name}: a broker that loads it forgets ledger {answer.forgotten}: BookKeeper has no metadata of it")
     document = {
         "topic": str(name),
         "time": options.time_ms,
-        "clock": "auto" if search.used_compacted_ledger is None else "publish",
+        "clock": "auto" if answer.compacted_ledger is None else "publish",
         "rule": options.rule,
         "brokerVersion": READ_FROM[options.broker_version],
-        "position": _position(name, answer, batch=options.batch_index),
-        "entryTime": search.time_at(answer),
-        "entriesRead": search.entries_read,
+        "position": _position(name, answer.position, batch=options.batch_index),
+        "entryTime": answer.entry_time_ms,
+        "entriesRead": answer.entries_read,
         "ledgersPruned": 0,
-        "ledgersScanned": len({probe.position.ledger_id for probe in search.probes}),
+        "ledgersScanned": len({probe.position.ledger_id for probe in answer.probes}),
         "ledgersWithoutIndex": [],
-        "compactedLedger": search.used_compacted_ledger,
-        "probes": _probes(name, search.probes),
+        "compactedLedger": answer.compacted_ledger,
+        "probes": _probes(name, answer.probes),
     }
     if options.explained:
-        found = _search(app, reader, topic, options.time_ms)
-        document |= _explanation(app, reader, topic, (options, found))
+        found = _answer(app, reader, topic, options).found
+        document |= _explanation(app, reader, topic, options, found)
     return document
+
+
+def _answer(app: App, reader: EntryReader, topic: Topic, options: FindOptions) -> TimeAnswer:
+    """Return the exact answer; says on stderr what was scanned for it."""
+
+    @contextmanager
+    def progress(size_bytes: int) -> Iterator[Callable[[int], None]]:
+        with app.progress(size_bytes, "bytes", "find-by-time") as shown:
+            yield shown.advance
+
+    answer = answer_by_time(reader, topic, _question(app, options), progress)
+    if answer.scanned is not None:
+        scanned = f"{counted(answer.scanned.files, 'file')}, {counted(answer.scanned.bytes, 'byte')}"
+        app.warn(f"scanned {scanned}: {counted(answer.scanned.entries, 'entry')} of these ledgers found")
+    return answer
 
 
 def _probes(name: TopicName, probes: Sequence[Probe]) -> list[dict[str, Any]]:  # Any: JSON
@@ -177,59 +203,6 @@ def _probes(name: TopicName, probes: Sequence[Probe]) -> list[dict[str, Any]]:  
         {"position": _position(name, probe.position), "time": probe.time_ms, "earlier": probe.matches}
         for probe in probes
     ]
-
-
-def _search(app: App, reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    if app.settings.clock == EVENT:
-        from store.reading import Window, is_small
-
-        if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
-            return find_by_event_time(reader, topic, time_ms)
-        from store.dump.reading import find_event_time
-
-        return find_event_time(reader, topic, time_ms)
-    clock = check_clock(app.settings.clock)
-    found = find_first_at_or_after(reader, topic, time_ms, clock)
-    if reader.engine is None or not found.ledgers_without_index:
-        return found
-    return _scan_too(app, reader, found, (time_ms, clock))
-
-
-def _scan_too(app: App, reader: EntryReader, found: Found, wanted: tuple[int, Clock]) -> Found:
-    """Look for the entries of ledgers without an index in the files themselves."""
-    from store.scan.unindexed import find_unindexed
-
-    assert reader.engine is not None
-    with app.progress(catalogued_bytes(reader.txn), "bytes", "find-by-time") as progress:
-        files = (app.store, reader.txn, progress.advance)
-        scan = find_unindexed(reader.engine, files, found.ledgers_without_index, *wanted)
-    scanned = f"{counted(scan.files, 'file')}, {counted(scan.bytes, 'byte')}"
-    app.warn(f"scanned {scanned}: {counted(scan.entries, 'entry')} of these ledgers found")
-    if scan.position is None or (found.position is not None and found.position < scan.position):
-        return found
-    return found._replace(position=scan.position, entry_time_ms=scan.time_ms)
-
-
-def _answer(
-    reader: EntryReader, topic: Topic, found: Found, options: FindOptions
-) -> tuple[Position | None, int | None]:
-    """Return the position that the rule asks for and its time where that is known."""
-    if options.rule == FIRST:
-        if found.position is None or not options.batch_index:
-            return found.position, found.entry_time_ms
-        return _in_batch(reader, found.position), found.entry_time_ms
-    before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
-    return (before, None) if before.entry_id >= 0 else (None, None)
-
-
-def _in_batch(reader: EntryReader, position: Position) -> Position:
-    """Name the first message of a batch: all of its messages have the entry's publish and broker time."""
-    from store.codec.message import decode_message_entry, is_batch
-
-    if position.batch_index >= 0:
-        return position
-    header = decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}")
-    return Position(position.ledger_id, position.entry_id, 0) if is_batch(header.metadata) else position
 
 
 def _position(name: TopicName, position: Position | None, *, batch: bool = False) -> dict[str, int] | None:
@@ -250,17 +223,9 @@ def _text(position: dict[str, int] | None) -> str:
 
 
 def _explanation(
-    app: App, reader: EntryReader, topic: Topic, case: tuple[FindOptions, Found]
+    app: App, reader: EntryReader, topic: Topic, options: FindOptions, found: Found
 ) -> dict[str, Any]:  # Any: JSON
-    from store.explain import explain
-
-    options, found = case
-    time_ms, broker = options.time_ms, BrokerSetup(options.broker_version)
-    clock = app.settings.clock
-    # Event times are not indexed: the proof then speaks of the broker's own clock.
-    proof: Explanation = explain(
-        reader, topic, (time_ms, check_clock("auto" if clock == "event" else clock)), found, broker
-    )
+    proof = explain_answer(reader, topic, _question(app, options), found)
     name = topic.name
     return {
         "broker": {

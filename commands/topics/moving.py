@@ -69,12 +69,7 @@ def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
 def apply_moves(app: App, plan: Plan) -> None:
     """Show, confirm and apply PLAN; one that changes nothing is reported and leaves no line in the audit log."""
     app.confirm(plan)
-    if plan.steps:
-        app.emit(app.apply(plan))
-        return
-    preview: Any = plan.preview()  # Any: JSON
-    rows = [{**row, "dryRun": False} for row in (preview if isinstance(preview, list) else [preview])]
-    app.emit(rows[0] if len(rows) == 1 else rows)
+    app.emit(app.apply(plan) if plan.steps else plan.unchanged())
 
 
 def topics_or_file(function: Function) -> Function:

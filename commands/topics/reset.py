@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
-from commands.topics.resets_file import ResetRow, ResetTarget, iter_reset_rows
+from commands.topics.resets_file import ResetRow, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
-from store.broker_search import BrokerSearch, BrokerSetup, BrokerVersion
+from store.broker_search import BrokerSetup, BrokerVersion
 from store.cursors import Cursor, read_cursor
 from store.errors import (
     EntryNotFound,
@@ -30,19 +29,10 @@ from store.errors import (
 )
 from store.ledgers import EntryReader, open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.plans.cursors import CursorMove, Facts, check_movable, plan_moves
-from store.plans.resets import (
-    check_position,
-    reset_state,
-    reset_to_time,
-    shifted_state,
-    state_of_other,
-    ttl_warnings,
-)
-from store.search import check_clock, find_first_at_or_after
+from store.plans.cursors import CursorMove, plan_moves
+from store.plans.resetting import BROKER, EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
+from store.search import check_clock
 from store.topics import Topic, expand_topic, read_topic
-
-EXACT, BROKER = "exact", "broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +44,7 @@ class ResetOptions:
     shift_by: int | None
     to_subscription: str | None
     exclude: bool
-    rule: str
+    rule: ResetRule
     broker_version: BrokerVersion
     max_clock_skew_ms: int
     force: bool
@@ -144,7 +134,7 @@ def _moves(
     if target.time_ms is not None:
         check_entries(selection, (topic for topic, _ in cursors))
     for topic, cursor in cursors:
-        yield _move(app, reader, (topic, cursor), (target, options))
+        yield _move(app, reader, topic, cursor, target, options)
 
 
 def _moves_of_file(
@@ -177,7 +167,7 @@ def _moves_of_row(
             raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
         topic = read_topic(reader.txn, name)
         cursor = read_cursor(reader.txn, reader, topic, row.subscription)
-        yield _move(app, reader, (topic, cursor), (row.target, options))
+        yield _move(app, reader, topic, cursor, row.target, options)
 
 
 def _parse_time(text: str) -> int:
@@ -187,73 +177,13 @@ def _parse_time(text: str) -> int:
 
 
 def _move(
-    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
+    app: App, reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, options: ResetOptions
 ) -> CursorMove:
-    topic, cursor = where
-    target, options = request
-    check_movable(cursor, force=options.force)
-    move = _target_move(app, reader, where, request)
-    if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
-        raise InvalidValue("--exclude-reset-position goes with a time or a position")
-    ttl = ttl_warnings(reader, topic, cursor, move.state, app.now_ms)
-    return CursorMove(topic, cursor, move.state, (("rule", options.rule), *move.facts), (*move.warnings, *ttl))
-
-
-def _target_move(
-    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
-) -> CursorMove:
-    topic, cursor = where
-    target, options = request
-    if target.message_id is not None:
-        if options.rule == EXACT:
-            check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
-        state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
-        return CursorMove(topic, cursor, state, (("position", str(target.message_id)),))
-    if target.shift_by is not None:
-        return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
-    if target.to_subscription is not None:
-        other = read_cursor(reader.txn, reader, topic, target.to_subscription)
-        return CursorMove(topic, cursor, state_of_other(cursor, other))
-    return _time_move(app, reader, where, request)
-
-
-def _time_move(
-    app: App, reader: EntryReader, where: tuple[Topic, Cursor], request: tuple[ResetTarget, ResetOptions]
-) -> CursorMove:
-    topic, cursor = where
-    target, options = request
-    assert target.time_ms is not None
+    by_time = target.time_ms is not None and options.rule == EXACT
+    clock = check_clock(app.settings.clock) if by_time else "auto"
     broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
-    theirs: Position | None = None
-    failure = None
-    try:
-        theirs = BrokerSearch(reader, topic, broker).reset_read_position(target.time_ms)
-    except LedgerNotFound as error:
-        failure = f"a broker answers 500 and moves nothing: {error.message}"
-        if options.rule == BROKER:
-            raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
-    facts: Facts = (("time", target.time_ms),)
-    warnings: tuple[str, ...] = ()
-    if options.rule == BROKER:
-        first: Position | None = theirs
-    else:
-        found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(app.settings.clock))
-        first = found.position
-        facts += (("broker", None if theirs is None else _broker_json(topic, cursor, first, theirs)),)
+    request = ResetRequest(app.now_ms, options.rule, clock, broker, options.force)
+    move = reset_move(reader, topic, cursor, target, request)
+    if by_time:
         warn_of_broker_clock(app, reader, topic)
-        warnings = () if failure is None else (failure,)
-        if first is None:
-            warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
-    if target.exclude and first is not None:
-        return CursorMove(topic, cursor, reset_state(reader, topic, cursor, first, exclude=True), facts, warnings)
-    return CursorMove(topic, cursor, reset_to_time(topic, cursor, first), facts, warnings)
-
-
-def _broker_json(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> dict[str, Any]:  # Any: JSON
-    """Return where a broker would go; ``entries``: how many more than we it would give again, below 0: fewer."""
-    mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
-    return {
-        "markDeletePosition": str(other),
-        "agrees": mine == other,
-        "entries": topic.entries_after(other) - topic.entries_after(mine),
-    }
+    return move

@@ -13,20 +13,10 @@ from typing import Any
 from store.errors import InvalidValue, StoreError
 from store.given import integer, json_value
 from store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
+from store.plans.resetting import ResetTarget
 
 _TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
 _KEYS = {"topic", "subscription", "exclude", *_TARGETS}
-
-
-@dataclass(frozen=True, slots=True)
-class ResetTarget:
-    """Where to: exactly one of the four; ``exclude``: start behind it."""
-
-    time_ms: int | None = None
-    message_id: Position | None = None
-    shift_by: int | None = None
-    to_subscription: str | None = None
-    exclude: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import repeat
@@ -30,7 +30,7 @@ _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "val
 
 def iter_columns(
     reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the first LIMIT messages of the window of OPTIONS in topic order, by the reader's engine where it has one.
 
     The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is added

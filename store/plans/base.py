@@ -68,6 +68,10 @@ class Plan:
         """Return what applying would report, with ``dryRun`` true."""
         return _shown([_report(report, None, self.warnings) for report in self.reports])
 
+    def unchanged(self) -> object:
+        """Return the report of a plan without steps, which is applied by leaving everything as it is."""
+        return _shown([{**_report(report, None, self.warnings), "dryRun": False} for report in self.reports])
+
     def dump(self) -> bytes:
         """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.plans.files``."""
         fields: dict[str, Any] = {  # Any: JSON

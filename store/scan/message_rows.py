@@ -137,7 +137,7 @@ class ReadMessages:
         if name == "topic":
             return self._topics(batch)
         if name in _TIMES:
-            return _times(batch.column(_TIMES[name]))
+            return timestamps(batch.column(_TIMES[name]))
         return batch.column(_SOURCES.get(name, name)).cast(kind)
 
     def _topics(self, batch: pa.RecordBatch) -> pa.Array:
@@ -157,7 +157,7 @@ def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
     )
 
 
-def _times(column: pa.Array) -> pa.Array:
+def timestamps(column: pa.Array) -> pa.Array:
     """Return ms as timestamps; 0 (no such time) and what cannot be shown are null."""
     shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, LATEST_MS))
     return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)

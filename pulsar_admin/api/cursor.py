@@ -1,0 +1,228 @@
+"""The cursor of a subscription: where it stands, what is left, and plans that move it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.session import Place, Session, Time, position_of, warn_partial
+from pulsar_admin.api.topic import Clock
+from store.broker_search import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+from store.counted import counted
+from store.cursors import Cursor as CursorModel
+from store.cursors import backlog_entries, backlog_size_bytes, read_cursor
+from store.errors import InvalidValue
+from store.expiry import ALL_BEFORE, BROKER, ExpiryRule
+from store.extent import Extent, extent_of, pending_intervals
+from store.ledgers import EntryReader
+from store.names import EARLIEST, LATEST, Position, TopicName
+from store.plans.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
+from store.plans.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
+from store.search import check_clock
+from store.topics import Topic as TopicModel
+from store.topics import expand_topic, read_topic
+
+Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorPlace:
+    """Where the cursor of one topic or partition stands.
+
+    ``mark_delete``: everything through it is acknowledged. ``individually_deleted``: (lower, upper] ranges behind it that are too.
+    ``batch_acks``: entry → words of the bit set of its messages that are not yet acknowledged. ``source``: which bytes say so:
+    ``metadata``, ``cursor-ledger``, or ``metadata-fallback`` where the cursor ledger is gone. ``backlog_entries`` counts what is
+    left, ``backlog_size_bytes`` is the broker's estimate of it.
+    """
+
+    topic: str
+    subscription: str
+    mark_delete: Position
+    individually_deleted: tuple[tuple[Position, Position], ...]
+    batch_acks: Mapping[Position, tuple[int, ...]]
+    properties: Mapping[str, int]
+    source: str
+    backlog_entries: int
+    backlog_size_bytes: int
+
+
+class Cursor:
+    """The cursor of a subscription, of a partitioned topic those of all partitions. Changes are plans: ``Store.apply`` makes them.
+
+    Every plan raises SubscriptionNotFound, and Refused for a cursor of the broker's own, unless FORCE.
+    """
+
+    def __init__(self, session: Session, topic: TopicName, name: str) -> None:
+        self._session = session
+        self._topic = topic
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"Cursor({str(self._topic)!r}, {self._name!r})"
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> CursorPlace:
+        """Return where it stands; raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound."""
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._topic)
+            found = read_cursor(reader.txn, reader, topic, self._name)
+        if found.skipped_entries:
+            what = counted(found.skipped_entries, "entry")
+            warn_partial([f"{self._name}: the newest {what} of the cursor ledger cannot be read"])
+        state = found.state
+        return CursorPlace(
+            str(topic.name),
+            self._name,
+            state.mark_delete,
+            tuple(state.ranges),
+            state.batch_deletes,
+            state.properties,
+            found.source,
+            backlog_entries(topic, state),
+            backlog_size_bytes(topic, state.mark_delete),
+        )
+
+    def backlog(self) -> Extent:
+        """Return how much it has still to be given, over all partitions: entries, messages (batches count theirs), payload bytes.
+
+        Acknowledgements inside a batch are not subtracted, as the broker does.
+        """
+        total = Extent()
+        with self._session.reader() as reader:
+            for topic, cursor in self._cursors(reader):
+                total += extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
+        return total
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        to: Place | None = None,
+        time: Time | None = None,
+        shift_by: int | None = None,
+        like: str | None = None,
+        exclude: bool = False,
+        rule: ResetRule = EXACT,
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+        force: bool = False,
+    ) -> Plan:
+        """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
+        (below 0: back), or where the subscription LIKE is.
+
+        Individual acknowledgements are cleared. EXCLUDE: start behind the position. RULE ``broker``: what a live broker does; ``exact``
+        takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly one
+        of the four is given, LedgerNotFound, EntryNotFound.
+        """
+        if sum(given is not None for given in (to, time, shift_by, like)) != 1:
+            raise InvalidValue("give exactly one of to, time, shift_by and like")
+        target = ResetTarget(
+            None if time is None else self._session.time_ms(time),
+            None if to is None else position_of(to),
+            shift_by,
+            like,
+            exclude,
+        )
+        now_ms = self._session.now_ms
+        broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
+        request = ResetRequest(now_ms, rule, check_clock(clock), broker, force)
+        return self._plan(
+            "topics reset-cursor",
+            lambda reader, topic, cursor: reset_move(reader, topic, cursor, target, request),
+            target.message_id,
+        )
+
+    def skip(self, count: int, *, force: bool = False) -> Plan:
+        """Plan skipping the next COUNT entries of each partition; acknowledged ones do not count, a batch is one."""
+        if count < 0:
+            raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
+
+        def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
+            check_movable(cursor, force=force)
+            return CursorMove(topic, cursor, skipped(topic, cursor.state, count))
+
+        return self._plan("topics skip", move)
+
+    def clear(self, *, force: bool = False) -> Plan:
+        """Plan skipping everything that it has still to be given."""
+
+        def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
+            check_movable(cursor, force=force)
+            return CursorMove(topic, cursor, cleared(topic, cursor.state))
+
+        return self._plan("topics clear-backlog", move)
+
+    def expire(
+        self,
+        *,
+        before: Time | None = None,
+        to: Place | None = None,
+        by_ttl: bool = False,
+        exclude: bool = False,
+        rule: ExpiryRule = ALL_BEFORE,
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+    ) -> Plan:
+        """Plan dropping what is older than BEFORE, everything up to a position (TO; EXCLUDE: it stays), or what the TTL in force drops.
+
+        RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker. The preview warns of delayed
+        messages that go before they are due. Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound.
+        """
+        from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
+        from store.plans.expiry import ExpiryRequest
+
+        if (before is not None) + (to is not None) + by_ttl != 1:
+            raise InvalidValue("give exactly one of before, to and by_ttl")
+        if rule == BROKER and clock != "auto":
+            raise InvalidValue("rule broker goes by the broker's own clock: leave out clock")
+        check_expirable(self._name)
+        now_ms = self._session.now_ms
+        position = None if to is None else position_of(to)
+        request = ExpiryRequest(
+            now_ms,
+            None if before is None else self._session.time_ms(before),
+            position,
+            exclude,
+            rule,
+            check_clock(clock),
+            broker=BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms),
+        )
+
+        def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
+            if not by_ttl:
+                return move_by_age(reader, topic, cursor, request)
+            return move_by_ttl(reader, topic, cursor, request, read_ttls(reader, [topic])[topic])
+
+        return self._plan("topics expire", move, position)
+
+    def delete(self, *, force: bool = False) -> Plan:
+        """Plan removing the subscription, from all partitions."""
+        from store.plans.subscriptions import plan_unsubscribe
+
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
+
+    def _cursors(self, reader: EntryReader) -> Iterator[tuple[TopicModel, CursorModel]]:
+        for name in expand_topic(reader.txn, self._topic):
+            topic = read_topic(reader.txn, name)
+            yield topic, read_cursor(reader.txn, reader, topic, self._name)
+
+    def _plan(self, command: str, move: Move, position: Position | None = None) -> Plan:
+        """Return one plan for all partitions; POSITION can only be in one of them."""
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            if position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
+                raise InvalidValue(
+                    f"position {position} is in one of {len(cursors)} partitions", hint="name that partition, or a time"
+                )
+            moves = [move(reader, topic, cursor) for topic, cursor in cursors]
+            return plan_of(plan_moves(reader, command, moves, self._session.now_ms))

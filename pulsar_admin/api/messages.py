@@ -1,0 +1,178 @@
+"""Messages of a topic as columns, read when they are iterated over. Imports pyarrow: only what reads messages imports this."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pulsar_admin.api.session import Session, warn_partial
+from pulsar_admin.jsonify import camel_case
+from store.codec.delayedindex import DelayedRows
+from store.cursors import read_cursor
+from store.delayed.backlog import is_within
+from store.dump.job import DumpOptions
+from store.dump.reading import iter_columns
+from store.errors import InvalidValue, StoreError
+from store.extent import Intervals, pending_intervals
+from store.ledgers import EntryReader
+from store.names import EARLIEST, TopicName
+from store.reading import EVENT, Window
+from store.scan.message_rows import timestamps
+from store.scan.messages import schema_of
+from store.scan.operations import TIME
+from store.search import check_clock
+from store.topics import Topic, expand_topic, read_topic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
+_VALUES = {"value", "value_error"}
+COLUMNS = (
+    *("ledger_id", "entry_id", "batch_index", "publish_time", "broker_time", "event_time", "key", "ordering_key"),
+    *("producer", "sequence_id", "properties", "size", "sha1", "broker_index", "deliver_at_time", "encrypted"),
+    *("null_value", "chunks", "transaction"),
+)
+"""The columns of messages where none are named."""
+ON_DEMAND = ("payload", "marker_type", "schema_version", "value", "value_error")
+"""Further columns, which only callers that name them pay for."""
+SCHEMA = pa.schema(
+    [
+        (
+            name,
+            TIME
+            if name in _TIMES
+            else pa.string()
+            if name in (*_VALUES, "producer")
+            else schema_of((camel_case(name),)).types[0],
+        )
+        for name in (*COLUMNS, *ON_DEMAND)
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """Which messages, and which of their columns. ``subscription``: only those that it has still to be given."""
+
+    window: Window
+    columns: tuple[str, ...] = COLUMNS
+    subscription: str | None = None
+    limit: int | None = None
+    uncommitted: bool = False
+    markers: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidValue for a column or a clock that there is not."""
+        unknown = sorted(set(self.columns) - {*SCHEMA.names})
+        if unknown or not self.columns:
+            raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=f"there are {SCHEMA.names}")
+        if self.window.clock != EVENT:
+            check_clock(self.window.clock)
+
+    @property
+    def options(self) -> DumpOptions:
+        """What is read of the entries."""
+        value = not _VALUES.isdisjoint(self.columns)
+        needed = {camel_case(name) for name in self.columns} | ({"key"} if self.window.key is not None else set())
+        if self.window.clock == EVENT:
+            needed.add("eventTime")
+        if self.subscription is not None or max(self.window.first.batch_index, self.window.last.batch_index) >= 0:
+            needed |= {"ledgerId", "entryId", "batchIndex"}
+        return DumpOptions(
+            window=self.window,
+            payload="payload" in self.columns,
+            value=value,
+            committed=not self.uncommitted,
+            markers=self.markers or "marker_type" in self.columns,
+            only=() if value else tuple(sorted(needed)),
+        )
+
+
+class Messages:
+    """Messages of a topic, as ``Topic.messages`` chose them; nothing is read before it is iterated over, and then a batch at a time.
+
+    Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null where there is none), ``key`` and
+    ``producer`` strings, ``properties`` a map, ``payload`` and ``ordering_key`` bytes, ``value`` JSON text. Each iteration reads a
+    snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
+    """
+
+    def __init__(self, session: Session, name: TopicName, query: MessageQuery) -> None:
+        query.check()
+        self._session = session
+        self._name = name
+        self._query = query
+        self.schema = pa.schema([SCHEMA.field(column) for column in query.columns])
+        self.problems: tuple[StoreError, ...] = ()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow record batches in topic order, of some thousand messages each; memory is bounded by one of them.
+
+        Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
+        """
+        problems: list[StoreError] = []
+        with self._session.reader() as reader, closing(self._chosen(reader, problems)) as batches:
+            yield from batches if self._query.limit is None else _first(batches, self._query.limit)
+        self.problems = tuple(problems)
+        warn_partial(problems)
+
+    def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
+        """Yield the messages as dictionaries, times as datetimes in UTC, properties as a dictionary."""
+        for batch in self:
+            yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+    def to_arrow(self) -> pa.Table:
+        """Return all of them as one Arrow table."""
+        return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
+        return frame
+
+    def _chosen(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+        for name in expand_topic(reader.txn, self._name):
+            yield from self._batches(reader, read_topic(reader.txn, name), problems)
+
+    def _batches(self, reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
+        options, waiting = self._query.options, None
+        if self._query.subscription is not None:
+            state = read_cursor(reader.txn, reader, topic, self._query.subscription).state
+            waiting = pending_intervals(topic, state)
+            if options.window.first == EARLIEST:
+                first = topic.next_valid(state.mark_delete)
+                options = replace(options, window=replace(options.window, first=first))
+        with closing(iter_columns(reader, topic, options, None, problems)) as batches:
+            for batch in batches:
+                chosen = batch if waiting is None else _waiting(batch, topic, waiting)
+                if len(chosen):
+                    yield self._shown(chosen)
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = []
+        for field in self.schema:
+            found = batch.column(camel_case(field.name))
+            columns.append(timestamps(found) if field.name in _TIMES else found.cast(field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first LIMIT rows of BATCHES; nothing behind them is read."""
+    left = limit
+    if not left:
+        return
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= min(left, len(batch))
+        if not left:
+            return
+
+
+def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:
+    """Return the rows of BATCH whose entries lie in INTERVALS of ranks."""
+    ledgers, entries = (batch.column(name).to_numpy() for name in ("ledgerId", "entryId"))
+    return batch.filter(pa.array(is_within(topic, DelayedRows(entries, ledgers, entries), intervals)))

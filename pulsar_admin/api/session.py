@@ -1,0 +1,94 @@
+"""What all objects of one open store share: the store, its "now", how times and positions are understood, and warnings."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from store.errors import InvalidValue, StoreError
+from store.ledgers import EntryReader, open_reader
+from store.meta import Store as StoreFile
+from store.names import Position, parse_position
+from store.timespec import MAX_TIME_MS, parse_time_or_ago
+
+Time = datetime | timedelta | str | int
+"""A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
+``3h`` or a timedelta; epoch milliseconds as an int."""
+Place = Position | str
+"""A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+class PartialData(UserWarning):
+    """An answer lacks what could not be read: an entry that is lost or damaged, a cursor, a value without its schema.
+
+    Turn it into an error with ``warnings.simplefilter("error", pulsar_admin.PartialData)``.
+    """
+
+
+class Session:
+    """One open store. ``now_ms``: a fixed "now" for relative times and ages, None: the clock at each call."""
+
+    def __init__(self, store: StoreFile, now: Time | None) -> None:
+        self.store = store
+        self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
+
+    @property
+    def now_ms(self) -> int:
+        """Now, in epoch milliseconds."""
+        return int(time.time() * 1000) if self._now_ms is None else self._now_ms
+
+    @contextmanager
+    def reader(self) -> Iterator[EntryReader]:
+        """Open one snapshot."""
+        with open_reader(self.store) as reader:
+            yield reader
+
+    def time_ms(self, value: Time) -> int:
+        """Return VALUE in epoch milliseconds; raises InvalidValue."""
+        return time_ms_of(value, self.now_ms)
+
+
+def time_ms_of(value: Time, now_ms: int) -> int:
+    """Return VALUE in epoch milliseconds; raises InvalidValue, also for a datetime without a zone."""
+    if isinstance(value, str):
+        return parse_time_or_ago(value, now_ms=now_ms)
+    if isinstance(value, timedelta):
+        found = now_ms - value // _MS
+    elif isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidValue(
+                f"{value!r} has no time zone", hint="give it one: datetime(2024, 5, 1, 9, tzinfo=timezone.utc)"
+            )
+        found = (value - _EPOCH) // _MS
+    elif type(value) is int:
+        found = value
+    else:
+        raise InvalidValue(f"{value!r} is no time", hint='give a datetime, "3h", "2024-05-01T09:00:00Z", or epoch ms')
+    if not 0 <= found <= MAX_TIME_MS:
+        raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
+    return found
+
+
+def position_of(value: Place) -> Position:
+    """Return VALUE as a position; raises InvalidValue."""
+    return parse_position(value) if isinstance(value, str) else value
+
+
+def moment(time_ms: int | None) -> datetime | None:
+    """Return a time as a datetime in UTC; None for none, and for one that a broken clock wrote and no calendar holds."""
+    if time_ms is None or not -62135596800000 <= time_ms <= MAX_TIME_MS:
+        return None
+    return _EPOCH + time_ms * _MS
+
+
+def warn_partial(problems: Iterable[StoreError | str]) -> None:
+    """Warn of what an answer lacks."""
+    for problem in problems:
+        text = problem if isinstance(problem, str) else problem.message
+        warnings.warn(text, PartialData, stacklevel=3)

@@ -1,0 +1,180 @@
+"""Plans, changes and undo through the Python interface: the same bytes and reports as the commands, and the recorded mutations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from tests.conftest import Cli
+from tests.stores import NOW_MS, copied
+from tests.worlds import assert_unchanged, oracle
+
+PLAIN = "public/default/plain"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+def mutation(kind: str) -> dict[str, object]:
+    found: dict[str, object] = next(row for row in oracle("small")["mutations"] if row["kind"] == kind)
+    return found
+
+
+def cursor_of(store: pa.Store, recorded: dict[str, object]) -> pa.Cursor:
+    return store.topic(str(recorded["topic"])).cursor(str(recorded["subscription"]))
+
+
+def mark_after(recorded: dict[str, object]) -> str:
+    after = recorded["after"]
+    assert isinstance(after, dict)
+    return str(after["markDeletePosition"])
+
+
+def test_a_reset_from_plan_to_undo(path: Path) -> None:
+    """To where the live broker went; nothing is written before apply, and undo brings back what was there."""
+    recorded = mutation("reset-cursor-position")
+    with pa.open_store(path, writable=True, now=NOW_MS) as store:
+        cursor = cursor_of(store, recorded)
+        before = cursor.state()
+        plan = cursor.reset(to="18:8")
+        preview = plan.preview()
+        assert (preview.dry_run, preview.number, cursor.state()) == (True, None, before)
+        assert store.changes() == ()
+        change = store.apply(plan)
+        assert (change.dry_run, change.number) == (False, 1)
+        assert str(cursor.state().mark_delete) == mark_after(recorded)
+        (part,) = change.parts
+        assert part.after is not None
+        assert part.after["markDeletePosition"] == mark_after(recorded)
+        assert change.skipped.entries == before.backlog_entries - cursor.state().backlog_entries
+        assert change.number is not None
+        undone = store.undo(change.number)
+        assert cursor.state() == before
+        log = store.changes()
+        assert [(row.command, row.undoes, row.undone_by) for row in log] == [
+            ("topics reset-cursor", None, 2),
+            ("store undo 1", 1, None),
+        ]
+        assert undone.number == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "plan"),
+    [
+        (("reset-cursor", "-m", "9:3"), lambda cursor: cursor.reset(to="9:3")),
+        (("reset-cursor", "-m", "9:3", "-e"), lambda cursor: cursor.reset(to=pa.Position(9, 3), exclude=True)),
+        (("reset-cursor", "-t", "2026-11-20T00:00:00Z"), lambda cursor: cursor.reset(time="2026-11-20T00:00:00Z")),
+        (("reset-cursor", "-t", "3h", "--rule", "broker"), lambda cursor: cursor.reset(time="3h", rule="broker")),
+        (("reset-cursor", "--shift-by", "-100"), lambda cursor: cursor.reset(shift_by=-100)),
+        (("reset-cursor", "--to-subscription", "holes"), lambda cursor: cursor.reset(like="holes")),
+        (("skip", "-n", "7"), lambda cursor: cursor.skip(7)),
+        (("clear-backlog",), lambda cursor: cursor.clear()),
+        (("expire", "-t", "1h"), lambda cursor: cursor.expire(before="1h")),
+        (("expire", "-p", "32:4"), lambda cursor: cursor.expire(to="32:4")),
+        (("unsubscribe",), lambda cursor: cursor.delete()),
+    ],
+)
+def test_plans_are_those_of_the_commands(path: Path, cli: Cli, options: tuple[str, ...], plan: object) -> None:
+    command, *rest = options
+    words = ("--store", path, "--now", f"@{NOW_MS}", "topics", command, PLAIN, "-s", "half", *rest, "--dry-run")
+    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path, now=NOW_MS) as store:
+        made = plan(store.topic(PLAIN).cursor("half"))  # type: ignore[operator]
+        report = made.preview()
+    assert report.parts[0].document == cli(*words, "-o", "json").json
+    assert str(report) + "\n" == cli(*words).stdout
+
+
+def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
+    with pa.open_store(path, writable=True, now=NOW_MS) as store:
+        topic = store.topic("acme/orders/parts")
+        change = store.apply(topic.create_subscription("audit", start="earliest", properties={"owner": "billing"}))
+        assert len(change.parts) == 3
+        assert topic.subscriptions() == ("audit",)
+        messages = sum(len(batch) for batch in topic.messages())
+        assert topic.cursor("audit").backlog().messages == messages
+        skipped = store.apply(topic.cursor("audit").clear()).skipped
+        assert skipped.messages == messages
+        with pytest.raises(pa.InvalidValue, match="one of 3 partitions"):
+            topic.cursor("audit").reset(to="9:3")
+    assert [
+        row["subscription"] for row in cli("--store", path, "store", "log", 2, "-o", "json").json[0]["reports"]
+    ] == ["audit"] * 3
+
+
+def test_a_plan_of_another_state_is_refused(path: Path) -> None:
+    with pa.open_store(path, writable=True) as store:
+        cursor = store.topic(PLAIN).cursor("half")
+        late = cursor.clear()
+        store.apply(cursor.skip(1))
+        with pytest.raises(pa.StalePlan):
+            store.apply(late)
+        assert len(store.changes()) == 1
+        assert store.apply(cursor.skip(1)).number == 2
+        with pytest.raises(pa.UndoConflict):
+            store.undo(1)
+
+
+def test_what_is_as_wanted_already_writes_nothing(path: Path) -> None:
+    with pa.open_store(path, writable=True) as store:
+        plan = store.topic(PLAIN).cursor("half").reset(to=pa.Position(30, 0), rule="broker")
+        assert plan.changes_nothing
+        change = store.apply(plan)
+        assert (change.number, change.dry_run) == (None, False)
+        assert str(change).startswith("no change: ")
+        assert store.changes() == ()
+
+
+def test_a_store_that_was_opened_for_reading_is_not_written(path: Path) -> None:
+    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path) as store:
+        plan = store.topic(PLAIN).cursor("half").clear()
+        with pytest.raises(pa.NotWritable):
+            store.apply(plan)
+
+
+def test_a_store_is_opened_once(path: Path) -> None:
+    """In one process; that a second process may read and not write is tested with the commands."""
+    with pa.open_store(path, writable=True):
+        with pytest.raises(pa.StoreBusy):
+            pa.open_store(path, writable=True)
+        with pytest.raises(pa.StoreBusy, match="in this process already"):
+            pa.open_store(path)
+    with pa.open_store(path) as store:
+        assert store.topics()
+
+
+def test_plans_travel_as_files(path: Path, tmp_path: Path, cli: Cli) -> None:
+    """A file that Python wrote is applied by the command, one that the command wrote by Python."""
+    ours, theirs = tmp_path / "ours.plan", tmp_path / "theirs.plan"
+    with pa.open_store(path) as store:
+        store.topic(PLAIN).cursor("half").clear().save(ours)
+        with pytest.raises(pa.AlreadyExists):
+            store.topic(PLAIN).cursor("half").clear().save(ours)
+    assert cli("--store", path, "apply", ours, "--yes").exit_code == 0
+    assert cli("--store", path, "--plan", theirs, "topics", "skip", PLAIN, "-s", "never", "-n", 5).exit_code == 0
+    with pa.open_store(path, writable=True) as store:
+        assert store.apply(store.load_plan(theirs)).skipped.entries == 5
+        assert [row.command for row in store.changes()] == ["topics clear-backlog", "topics skip"]
+
+
+def test_what_cannot_be_meant_is_refused(path: Path) -> None:
+    with pa.open_store(path) as store:
+        cursor = store.topic(PLAIN).cursor("half")
+        for wrong in (
+            {},
+            {"to": "9:3", "shift_by": 1},
+            {"time": "1h", "clock": "event"},
+            {"shift_by": 1, "exclude": True},
+        ):
+            with pytest.raises(pa.InvalidValue):
+                cursor.reset(**wrong)  # type: ignore[arg-type]
+        for wrong in ({}, {"before": "1h", "by_ttl": True}, {"before": "1h", "rule": "broker", "clock": "publish"}):
+            with pytest.raises(pa.InvalidValue):
+                cursor.expire(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(pa.InvalidValue):
+            cursor.skip(-1)
+        with pytest.raises(pa.Refused):
+            store.topic("acme/orders/compacted").cursor("__compaction").clear()

@@ -1,0 +1,246 @@
+"""What the Python interface reads, against the live broker's recorded answers and against what the command line prints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+import pulsar_admin as pa
+from pulsar_admin.jsonify import to_json
+from tests.conftest import Cli
+from tests.stores import NOW_MS, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[pa.Store]:
+    with pa.open_store(imported("small", "clean"), now=NOW_MS) as opened:
+        yield opened
+
+
+# -- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_topics_and_namespaces(store: pa.Store) -> None:
+    recorded = {f"persistent://{name}" for name in oracle("small")["topics"]}
+    assert recorded <= set(store.topics())
+    assert store.topics("acme/iot") == ("persistent://acme/iot/skewed", "persistent://acme/iot/skewed-batched")
+    assert store.topics("acme/iot/*-batched") == ("persistent://acme/iot/skewed-batched",)
+    assert store.topics("acme/nothing/*") == ()
+    assert {"acme/iot", "public/default"} <= set(store.namespaces())
+    assert set(store.namespaces("public")) == {"public/default"}
+
+
+def test_what_is_not_there_is_said_when_it_is_named(store: pa.Store) -> None:
+    with pytest.raises(pa.TopicNotFound):
+        store.topic("public/default/none")
+    with pytest.raises(pa.SubscriptionNotFound):
+        store.topic("plain").cursor("none").state()
+    with pytest.raises(pa.StoreNotFound):
+        pa.open_store("/nowhere")
+
+
+def test_subscriptions_are_those_of_the_broker(store: pa.Store) -> None:
+    for name, recorded in oracle("small")["topics"].items():
+        assert set(store.topic(name).subscriptions()) == set(recorded["subscriptions"]), name
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["public/default/plain", "acme/iot/skewed"])
+def test_find_is_the_first_message_at_or_after_the_time(store: pa.Store, name: str) -> None:
+    """On the clock of the producers, whose times a reader recorded in topic order."""
+    rows = oracle("small")["topics"][name]["messages"]
+    topic = store.topic(name)
+    for time_ms in [row[3] + step for row in rows[::15] for step in (0, 1)]:
+        expected = next((row[:2] for row in rows if row[3] >= time_ms), None)
+        found = topic.find(time_ms, clock="publish")
+        assert (found.position and [found.position.ledger_id, found.position.entry_id]) == expected
+        if expected is not None:
+            assert found.entry_time is not None
+            assert found.entry_time >= EPOCH + timedelta(milliseconds=time_ms)
+
+
+def test_rule_broker_is_what_the_broker_answered(store: pa.Store) -> None:
+    for name in ("public/default/plain", "acme/iot/skewed-batched"):
+        topic = store.topic(name)
+        for time_ms, answer in oracle("small")["topics"][name]["by_time"].items():
+            found = topic.find(int(time_ms), rule="broker").position
+            assert found is not None
+            assert [found.ledger_id, found.entry_id] == answer
+
+
+def test_one_time_in_every_form(demo_store: Path) -> None:
+    """All of them are the same instant, two hours before now."""
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    at = now - timedelta(hours=2)
+    forms: list[Any] = ["2h", "2h ago", timedelta(hours=2), at, at.isoformat(), "2026-11-21T11:00:00+01:00"]
+    forms += [at.astimezone(), 1_795_255_200_000, "@1795255200000"]
+    with pa.open_store(demo_store, now=now) as opened:
+        topic = opened.topic("plain")
+        assert {topic.find(form).time_ms for form in forms} == {1_795_255_200_000}
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 11, 21), "yesterday 25:00", -1, 2.5, timedelta(days=40_000)])
+def test_what_is_no_time_is_refused(store: pa.Store, value: Any) -> None:
+    with pytest.raises(pa.InvalidValue):
+        store.topic("plain").find(value)
+
+
+def test_the_proof_is_that_of_the_command(store: pa.Store, cli: Cli, demo_store: Path) -> None:
+    time = "2026-11-21T09:52:41Z"
+    arguments = ("topics", "find-by-time", "acme/iot/skewed", "--time", time, "--clock", "publish", "--explain")
+    shown = cli("--store", demo_store, *arguments, "-o", "json").json
+    found = store.topic("acme/iot/skewed").find(time, clock="publish", explain=True)
+    assert found.broker is not None
+    assert (found.broker.agrees, found.broker.why) == (shown["broker"]["agrees"], shown["broker"]["why"])
+    assert [row.time_ms for row in found.neighbours] == [row["time"] for row in shown["neighbours"]]
+    assert [row.verdict for row in found.ledgers] == [row["verdict"] for row in shown["ledgers"]]
+    assert (found.entries_read, len(found.probes)) == (shown["entriesRead"], len(shown["broker"]["probes"]))
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def recorded_rows(name: str) -> list[list[Any]]:
+    rows: list[list[Any]] = oracle("small")["topics"][name]["messages"]
+    return rows
+
+
+@pytest.mark.parametrize("name", ["public/default/plain", "public/default/batched", "acme/orders/codecs"])
+def test_messages_are_those_that_a_reader_received(store: pa.Store, name: str) -> None:
+    messages = store.topic(name).messages(columns=[*("ledger_id", "entry_id", "batch_index", "publish_time"), "sha1"])
+    found = messages.to_arrow().to_pylist()
+    expected = [[*row[:3], EPOCH + timedelta(milliseconds=row[3]), row[8]] for row in recorded_rows(name)]
+    assert [[*list(row.values())[:4], row["sha1"].hex()] for row in found] == expected
+
+
+def test_rows_batches_table_and_frame_are_the_same(store: pa.Store) -> None:
+    columns = ["key", "producer", "properties", "event_time", "payload"]
+    messages = store.topic("batched").messages(columns=columns)
+    rows = list(messages.rows())
+    assert [[row["key"] or "", row["producer"], row["properties"]] for row in rows] == [
+        [row[5] or "", row[10], row[9]] for row in recorded_rows("public/default/batched")
+    ]
+    assert [len(row["payload"]) for row in rows] == [row[7] for row in recorded_rows("public/default/batched")]
+    assert sum(len(batch) for batch in messages) == len(rows)
+    assert messages.to_arrow().schema == messages.schema
+    frame = messages.to_pandas()
+    assert list(frame.columns) == columns
+    assert frame.to_dict("records")[5]["properties"] == rows[5]["properties"]
+    assert str(frame.event_time.dtype) == "datetime64[us, UTC]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ({"start": "8:0:3", "end": "8:0:6"}, ("--from", "8:0:3", "--to", "8:0:6")),
+        ({"key": "k0015"}, ("--key", "k0015")),
+        ({"since": "2026-11-21T06:00:00Z", "until": "2026-11-21T07:00:00Z", "clock": "publish"}, None),
+        ({"since": "2026-11-21T05:00:00Z", "clock": "event", "limit": 7}, None),
+        ({"limit": 0}, ("-n", "0")),
+    ],
+)
+def test_windows_are_those_of_topics_read(
+    store: pa.Store, cli: Cli, demo_store: Path, arguments: dict[str, Any], options: tuple[str, ...] | None
+) -> None:
+    words = {"since": "--start-time", "until": "--end-time", "clock": "--clock", "limit": "-n"}
+    given = [part for key, value in arguments.items() for part in (words.get(key, ""), value)]
+    shown = cli("--store", demo_store, "topics", "read", "batched", *(options or given), "-o", "jsonl").json_lines
+    found = store.topic("batched").messages(columns=["ledger_id", "entry_id", "batch_index"], **arguments)
+    keys = ("ledgerId", "entryId", "batchIndex")
+    assert [tuple(row.values()) for row in found.rows()] == [tuple(row[key] for key in keys) for row in shown]
+
+
+def test_values_are_decoded_where_they_are_named(store: pa.Store, cli: Cli, demo_store: Path) -> None:
+    import json
+
+    shown = cli("--store", demo_store, "topics", "read", "avro", "--value", "-o", "jsonl").json_lines
+    rows = store.topic("avro").messages(columns=["value", "schema_version"]).rows()
+    assert [(json.loads(row["value"]), row["schema_version"]) for row in rows] == [
+        (row["value"], row["schemaVersion"]) for row in shown
+    ]
+
+
+@pytest.mark.parametrize("name", ["holes", "half", "never"])
+def test_messages_of_a_subscription_are_its_backlog(store: pa.Store, cli: Cli, demo_store: Path, name: str) -> None:
+    options = ("-s", name, "-n", 1000, "-o", "jsonl")
+    shown = cli("--store", demo_store, "topics", "peek-messages", "plain", *options).json_lines
+    found = list(store.topic("plain").messages(subscription=name, columns=["ledger_id", "entry_id"]).rows())
+    assert [(row["ledger_id"], row["entry_id"]) for row in found] == [
+        (row["ledgerId"], row["entryId"]) for row in shown
+    ]
+    answers = oracle("small")["topics"]["public/default/plain"]
+    assert len(found) == answers["stats"]["subscriptions"][name]["msgBacklog"]
+    assert store.topic("plain").cursor(name).backlog().messages == len(found)
+
+
+def test_a_partitioned_topic_is_its_partitions(store: pa.Store) -> None:
+    topic = store.topic("acme/orders/parts")
+    parts = topic.partitions()
+    assert [part.name[-1] for part in parts] == ["0", "1", "2"]
+    assert store.topic("plain").partitions() == ()
+    ids = ["ledger_id", "entry_id"]
+    whole = list(topic.messages(columns=ids).rows())
+    assert whole == [row for part in parts for row in part.messages(columns=ids).rows()]
+    assert len(whole) == sum(part.stats().msg_in_counter for part in parts) or whole
+    with pytest.raises(pa.TopicNotFound, match="3 partitions"):
+        topic.find("3h")
+
+
+@pytest.mark.parametrize("columns", [["nothing"], [], ["ledgerId"]])
+def test_columns_that_there_are_not(store: pa.Store, columns: list[str]) -> None:
+    with pytest.raises(pa.InvalidValue, match="no column"):
+        store.topic("plain").messages(columns=columns)
+
+
+def test_nothing_is_read_before_it_is_iterated_over(store: pa.Store) -> None:
+    topic = store.topic("plain")
+    messages = topic.messages(subscription="not there")
+    with pytest.raises(pa.SubscriptionNotFound):
+        next(iter(messages))
+
+
+def test_what_is_lost_is_warned_of_and_listed(tmp_path: Path) -> None:
+    entries = [Made(CREATED_MS), Made(CREATED_MS + 2, lost=True), Made(CREATED_MS + 5)]
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([entries])})
+    with pa.open_store(path) as opened:
+        messages = opened.topic("a/b/t").messages(columns=["entry_id"])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [row["entry_id"] for row in messages.rows()] == [0, 2]
+        assert [warning.category for warning in caught] == [pa.PartialData]
+        assert [type(problem).__name__ for problem in messages.problems] == ["EntryNotFound"]
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+def test_stats_are_those_of_the_command(store: pa.Store, cli: Cli, demo_store: Path) -> None:
+    for name in ("plain", "acme/delayed/reminders"):
+        topic = store.topic(name)
+        assert to_json(topic.stats()) == cli("--store", demo_store, "topics", "stats", name, "-o", "json").json
+        shown = cli("--store", demo_store, "topics", "stats-internal", name, "-m", "-o", "json").json
+        assert to_json(topic.internal_stats(metadata=True)) == shown
+    shown = cli("--store", demo_store, "topics", "partitioned-stats", "acme/orders/parts", "-o", "json").json
+    assert to_json(store.topic("acme/orders/parts").partitioned_stats()) == shown
+
+
+def test_backlogs_are_those_of_the_broker(store: pa.Store) -> None:
+    for name, answers in oracle("small")["topics"].items():
+        stats = store.topic(name).stats()
+        for subscription, recorded in answers["stats"]["subscriptions"].items():
+            place = store.topic(name).cursor(subscription).state()
+            assert place.backlog_entries == recorded["msgBacklog"] == stats.subscriptions[subscription].msg_backlog
+            cursors = answers["internal_stats"]["cursors"]
+            assert str(place.mark_delete) == cursors[quote(subscription, safe="")]["markDeletePosition"]
