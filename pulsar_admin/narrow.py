@@ -73,7 +73,7 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
         indices = tuple(n for n in filled if n not in gone)
         names = tuple(columns[n].header for n in sorted(gone))
         layout = Layout(indices, (), True, manner.short_times, names)
-        found = _fitted([columns[n] for n in indices], [layout.cells(row) for row in rows], room, (manner, measure))
+        found = _fitted([columns[n] for n in indices], [layout.cells(row) for row in rows], room, manner, measure)
         if found is not None:
             return Layout(indices, found, True, manner.short_times, names)
     return None
@@ -86,9 +86,10 @@ def _manners(droppable: int) -> Iterator[_Manner]:
                 yield _Manner(short_times, folded, dropped)
 
 
-def _fitted(columns: Sequence[Column], rows: Rows, room: int, how: tuple[_Manner, Measure]) -> tuple[int, ...] | None:
+def _fitted(
+    columns: Sequence[Column], rows: Rows, room: int, manner: _Manner, measure: Measure
+) -> tuple[int, ...] | None:
     """Return the columns' widths, the widest texts shrunk as far as the table needs and may; None where it has no room."""
-    manner, measure = how
     widths = [
         max(_longest_piece(column.header, measure), _widest(rows, n, measure)) for n, column in enumerate(columns)
     ]

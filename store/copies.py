@@ -46,13 +46,14 @@ class Copies:
         """Return the path of a file for messages."""
         return str(self._logs[file_id].locate(self._root))
 
-    def differ(self, old: tuple[Array, Array, Array], new: tuple[int, Array, Array], digest_bytes: int) -> Array:
-        """Return which records differ: OLD (file ids, offsets, sizes) from NEW (its file id, offsets, sizes) of the same entries.
+    def differ(
+        self, files: Array, old: tuple[Array, Array], file_id: int, new: tuple[Array, Array], digest_bytes: int
+    ) -> Array:
+        """Return which records differ: OLD (offsets, sizes) in FILES (ids) from NEW (offsets, sizes) in FILE_ID, of the same entries.
 
         Records of one bookie are taken to be the same.
         """
-        files, offsets, sizes = old
-        file_id, new_offsets, new_sizes = new
+        (offsets, sizes), (new_offsets, new_sizes) = old, new
         differs = np.zeros(len(files), bool)
         for other in np.unique(files).tolist():
             if self._bookies[other] == self._bookies[file_id]:

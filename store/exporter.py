@@ -12,7 +12,7 @@ import json
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.annotate import Form, annotated_value
 from store.atomic import check_copyable, check_may_write_for, copy_tree, new_directory
@@ -226,8 +226,8 @@ def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
         if raw == _new_value(node):
             continue
         there = None if raw is None else decode_value(raw, node.path)
-        state = None if there is None else (there[0].version, there[1])
-        imported = None if node.imported is None else (node.imported.stat.version, node.imported.value)
+        state = None if there is None else _Version(there[0].version, there[1])
+        imported = None if node.imported is None else _Version(node.imported.stat.version, node.imported.value)
         if state != imported:
             raise StalePlan(
                 f"{metadata}: {node.path} is no longer what was imported:"
@@ -264,8 +264,15 @@ def _is_lost(imported: Node, raw: bytes | None) -> bool:
     return stat.version < imported.stat.version or (stat.version == imported.stat.version and value != imported.value)
 
 
-def _version_text(state: tuple[int, bytes] | None) -> str:
-    return "nothing" if state is None else f"version {state[0]} of {len(state[1])} bytes"
+class _Version(NamedTuple):
+    """What identifies a node's state."""
+
+    version: int
+    value: bytes
+
+
+def _version_text(state: _Version | None) -> str:
+    return "nothing" if state is None else f"version {state.version} of {len(state.value)} bytes"
 
 
 def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON

@@ -121,10 +121,10 @@ class Indexer:
         note the loser of those that differ."""
         both = np.flatnonzero(~fresh)
         files, offsets, sizes = (column[both] for column in old)
-        new = (part.file_id, part.offsets[both], part.sizes[both])
+        new = (part.offsets[both], part.sizes[both])
         doubt = copies.doubt(files) - copies.doubt(part.file_id)
         wins[both] = np.where(doubt == 0, wins[both], doubt > 0)
-        differing = both[copies.differ((files, offsets, sizes), new, block.header.digest_bytes)]
+        differing = both[copies.differ(files, (offsets, sizes), part.file_id, new, block.header.digest_bytes)]
         first = (part.run.ledger_id, part.run.block << BLOCK_BITS)
         for index in differing.tolist():
             there, here = (int(old[0][index]), old[1], old[2]), (part.file_id, part.offsets, part.sizes)

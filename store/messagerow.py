@@ -6,10 +6,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
+from typing import TYPE_CHECKING
 
 from store.messages import Message
 from store.names import TopicName
 from store.redaction import redact, redact_value
+
+if TYPE_CHECKING:
+    from store.schemas import Decoded
 
 _OPTIONAL = {"json_optional": True}
 
@@ -66,14 +70,14 @@ def message_row(
     *,
     payload: bool = False,
     redact: bool = False,
-    decoded: tuple[object, str | None] | None = None,
+    decoded: Decoded | None = None,
 ) -> MessageRow:
     """Return the row of MESSAGE; with REDACT as ``redacted`` leaves it.
 
-    DECODED: its value and why it has none (``store.schemas.Decoded``), when they are asked for.
+    DECODED: its value and why it has none, when they are asked for.
     """
     body = message.payload
-    value, error = decoded or (None, None)
+    value, error = (None, None) if decoded is None else decoded
     row = MessageRow(
         topic=str(topic),
         ledger_id=message.position.ledger_id,

@@ -169,6 +169,6 @@ def test_what_makes_copies_differ(tmp_path: Path) -> None:
         places.append((np.array(offsets, "<u4"), np.array(sizes, "<u4")))
     copies = Copies(tmp_path, logs)
     ones = np.ones(8, "<u4")
-    assert np.flatnonzero(copies.differ((ones, *places[0]), (2, *places[1]), 4)).tolist() == [2, 3, 4]
-    assert not copies.differ((ones, *places[0]), (3, *places[2]), 4).any()  # one bookie
+    assert np.flatnonzero(copies.differ(ones, places[0], 2, places[1], 4)).tolist() == [2, 3, 4]
+    assert not copies.differ(ones, places[0], 3, places[2], 4).any()  # one bookie
     copies.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 import click
 
 from commands.topics.answers import answer, choose, report
 from commands.topics.printout import SEPARATOR, Printing, columns_for, render_message
-from commands.topics.values import Decoded, Decoders, redact_option, value_line, value_option
+from commands.topics.values import Decoders, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
@@ -24,6 +25,9 @@ from store.messages import Message, MessageReader, ReadOptions
 from store.names import Position, TopicName
 from store.singles import find_topic_of, nth_position, read_last_id, read_message
 from store.topics import Topic, read_topic
+
+if TYPE_CHECKING:
+    from store.schemas import Decoded
 
 Found = tuple[TopicName, Message]
 

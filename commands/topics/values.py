@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +15,12 @@ from store.messages import Message
 from store.names import TopicName
 from store.redaction import redact_value
 
+if TYPE_CHECKING:
+    from store.schemas import Decoded
+
 redact_option = click.option(
     "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
 )
-Decoded = tuple[object, str | None]  # the value, and why there is none
 
 value_option = click.option(
     "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."

@@ -68,16 +68,15 @@ def find_last_id(
     end = find_topic_end(reader, topic, None if view is None else view.horizon)
     passed = tuple(Rejected(entry.position, entry.reason) for entry in end.passed_over)
     if end.head is not None:
-        return _of_topic(reader, end, (view, passed, verify))
+        return _of_topic(reader, end, view, passed, verify)
     if view is None:
         return LastId(NO_POSITION, 0, NOTHING, rejected=passed)
     return _of_compacted_ledger(reader, view, passed, verify)
 
 
 def _of_topic(
-    reader: EntryReader, end: TopicEnd, case: tuple[CompactedView | None, tuple[Rejected, ...], bool]
+    reader: EntryReader, end: TopicEnd, view: CompactedView | None, passed: tuple[Rejected, ...], verify: bool
 ) -> LastId:
-    view, passed, verify = case
     head = end.head
     assert head is not None
     place, metadata = head.position, head.metadata

@@ -23,7 +23,7 @@ from heapq import merge
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.atomic import (
     copy_file,
@@ -195,22 +195,28 @@ def _changed(pairs: Iterator[tuple[bytes, bytes]], changes: Iterable[tuple[bytes
             yield key, value
 
 
-def _digest(pairs: Pairs) -> tuple[int, str]:
-    """Return how many PAIRS there are and a digest of them all."""
+class _RowsDigest(NamedTuple):
+    """How many rows there are and a digest of them all."""
+
+    rows: int
+    digest: str
+
+
+def _digest(pairs: Pairs) -> _RowsDigest:
     digest, count = blake2b(digest_size=16), 0
     for key, value in pairs:
         digest.update(b"".join((_LENGTHS.pack(len(key), len(value)), key, value)))
         count += 1
-    return count, digest.hexdigest()
+    return _RowsDigest(count, digest.hexdigest())
 
 
-def _check_rows(database: Path, shown: Path, expected: tuple[int, str]) -> None:
+def _check_rows(database: Path, shown: Path, expected: _RowsDigest) -> None:
     problems: list[str] = []
     with open_for_reading(database, problems) as pairs:
         found = _digest(pairs)
     if problems or found != expected:
         raise MetadataCorrupt(
-            f"{shown}: RocksDB wrote {found[0]:,} rows with digest {found[1]}, expected {expected[0]:,} with {expected[1]}",
+            f"{shown}: RocksDB wrote {found.rows:,} rows with digest {found.digest}, expected {expected.rows:,} with {expected.digest}",
             hint="the files are as they were; please report it",
             problems=problems,
         )
