@@ -2,7 +2,7 @@
 
 A broker writes two positions (upstream ``AbstractTwoPhaseCompactor``, 2.11 to 4.2): the cursor's is that of the last entry it read, the
 ledger's ``pulsar/compactedTo`` that of the last one it did not take for deleted. Null values, keyless messages and markers at the end lie
-between the two. Positions are compared by their places in the topic: 4.2 leaves the cursor at (next ledger, −1).
+between the two. 2.11.0 takes a batch for deleted that has one null value in it: it may be in the ledger all the same. Positions are compared by their places in the topic: 4.2 leaves the cursor at (next ledger, −1).
 """
 
 from __future__ import annotations
@@ -28,14 +28,20 @@ def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> P
     metadata = find_metadata(reader.txn, view.ledger_id)
     raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
     floor = view.horizon if raw is None else decode_compacted_to(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
-    if view.last_entry_id >= 0:
-        try:
-            floor = max(floor, read_compacted_head(reader, view, view.last_entry_id).position)
-        except EntryNotFound as error:
-            raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
+    try:
+        floor = with_last_entry(reader, view, floor)
+    except EntryNotFound as error:
+        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
     skipped = find_skipped(reader, topic, floor, view.horizon)
     end = topic.place(view.horizon) if skipped is None else topic.rank(skipped)
     return topic.at_rank(end - 1) if end > topic.place(floor) else floor
+
+
+def with_last_entry(reader: EntryReader, view: CompactedView, floor: Position) -> Position:
+    """Return the later of FLOOR and the last entry of VIEW; raises EntryNotFound, EntryCorrupt."""
+    if view.last_entry_id < 0:
+        return floor
+    return max(floor, read_compacted_head(reader, view, view.last_entry_id).position)
 
 
 def find_skipped(reader: EntryReader, topic: Topic, floor: Position, horizon: Position) -> Position | None:

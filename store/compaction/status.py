@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from store.codec.batch import iter_batch
@@ -10,7 +11,7 @@ from store.codec.compactedentry import decode_compacted_to
 from store.codec.compression import NONE, decompress
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.codec.message import is_batch, is_encrypted
-from store.compaction.floor import find_skipped
+from store.compaction.floor import find_skipped, with_last_entry
 from store.compaction.forms import INDEXED, LEGACY, REDUCED
 from store.compaction.heads import read_compacted_head
 from store.compaction.view import (
@@ -202,10 +203,13 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
             f"__compaction went backward: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
             "readers that start between them get every message there, compacted or not"
         )
-    skipped = find_skipped(reader, topic, compacted_to, horizon)
+    floor = compacted_to
+    with suppress(*ENTRY_ERRORS):  # whoever reads that entry says so
+        floor = with_last_entry(reader, CompactedView(horizon, ledger.ledger_id, ledger.last_entry_id), compacted_to)
+    skipped = find_skipped(reader, topic, floor, horizon)
     if skipped is not None:
         return compacted_to, (
-            f"__compaction is ahead: it stands at {horizon}, its ledger is compacted to {compacted_to}; "
+            f"__compaction is ahead: it stands at {horizon}, its ledger is compacted to {floor}; "
             f"readers of the compacted view miss what lies between them, {skipped} first"
         )
     return compacted_to, ""

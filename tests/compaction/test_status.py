@@ -49,7 +49,10 @@ def test_as_it_should_be(tmp_path: Path) -> None:
     ("fields", "text"),
     [
         ({"compacted_to": Position(10, 6)}, "went backward: it stands at 10:4, its ledger is compacted to 10:6"),
-        ({"compacted_to": Position(10, 2)}, "is ahead: it stands at 10:4, its ledger is compacted to 10:2"),
+        (
+            {"horizon": Position(10, 6), "compacted_to": Position(10, 2)},
+            "is ahead: it stands at 10:6, its ledger is compacted to 10:4",
+        ),
         ({"horizon": Position(10, 12)}, "stands at 10:12, behind the end of the topic"),
         ({"claims": "persistent://public/default/u"}, "names ledger 77, the compacted ledger of persistent://public"),
         ({"lost": (0,)}, "the compacted ledger 77 lacks 1 of its 1 entry: lost or damaged"),

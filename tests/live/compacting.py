@@ -96,14 +96,19 @@ def compact(broker: Broker, topic: str) -> str:
     return status
 
 
-def read_compacted(service_url: str, topic: str, keys_folder: Path | None = None) -> list[list[Any]]:
+def read_compacted(
+    service_url: str, topic: str, keys_folder: Path | None = None, *, is_compacted: bool = True
+) -> list[list[Any]]:
     """What a real reader with read-compacted gets: ledger, entry, batch index, key, SHA-1 of the value, its size.
 
     Without the empty messages that the C++ client makes of those compacted out. A last row of one text tells why it stopped.
+    ``is_compacted`` False: without read-compacted.
     """
     client = open_client(service_url)
     options = {} if keys_folder is None else {"crypto_key_reader": _key_reader(keys_folder)}
-    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest, is_read_compacted=True, **options)
+    reader = client.create_reader(
+        f"persistent://{topic}", pulsar.MessageId.earliest, is_read_compacted=is_compacted, **options
+    )
     rows: list[list[Any]] = []
     try:
         while reader.has_message_available():

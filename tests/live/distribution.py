@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 VERSION = "4.0.8"
+OLDER = "2.11.0"
 NEWER = "4.2.4"
-"""Has no binary distribution on Maven Central: its jars are taken one by one, scripts and settings from ``VERSION``."""
+"""``NEWER`` has no binary distribution on Maven Central: its jars are taken one by one, scripts and settings from ``VERSION``."""
 
 _GROUP_PATH = Path("org/apache/pulsar/pulsar-server-distribution")
-_COORDINATES = f"org.apache.pulsar:pulsar-server-distribution:{VERSION}:tar.gz:bin"
 _CACHE = Path(__file__).resolve().parent.parent.parent / ".cache" / "pulsar"
 _REPOSITORY = Path.home() / ".m2" / "repository"
 _JARS = ("pulsar-broker", "pulsar-client-original", "pulsar-client-admin-original", "pulsar-transaction-coordinator")
@@ -41,13 +41,13 @@ _LOG_COUNTER = _DEPENDENCY.format(group="io.prometheus", name="simpleclient_log4
 def find_distribution(version: str = VERSION) -> Path:
     """The folder ``apache-pulsar-<version>``: ``VERSION``'s is ``$PULSAR_DIST`` if set, else made once in the cache folder.
 
-    The archive is taken from the local Maven repository; Maven is asked to download it (245 MB) when it is not there. The jars
-    of ``NEWER`` (240 MB) are always Maven's to find.
+    The archive is taken from the local Maven repository; Maven is asked to download it (245 MB, ``OLDER``'s 404 MB) when it is
+    not there. The jars of ``NEWER`` (240 MB) are always Maven's to find.
     """
     given = os.environ.get("PULSAR_DIST") if version == VERSION else None
     folder = Path(given) if given else _CACHE / f"apache-pulsar-{version}"
     if not given and not folder.is_dir():
-        _make(_unpack if version == VERSION else _assemble, folder)
+        _make(_assemble if version == NEWER else _unpack, folder)
     assert (folder / "bin" / "pulsar").is_file(), f"{folder} is not a Pulsar distribution"
     return folder
 
@@ -63,10 +63,12 @@ def _make(make: Callable[[Path, str], None], folder: Path) -> None:
         shutil.rmtree(scratch)
 
 
-def _unpack(scratch: Path, _: str) -> None:
-    archive = _REPOSITORY / _GROUP_PATH / VERSION / f"pulsar-server-distribution-{VERSION}-bin.tar.gz"
+def _unpack(scratch: Path, name: str) -> None:
+    version = name.removeprefix("apache-pulsar-")
+    archive = _REPOSITORY / _GROUP_PATH / version / f"pulsar-server-distribution-{version}-bin.tar.gz"
     if not archive.is_file():
-        get = ["dependency:get", f"-Dartifact={_COORDINATES}", "-Dtransitive=false"]
+        coordinates = f"org.apache.pulsar:pulsar-server-distribution:{version}:tar.gz:bin"
+        get = ["dependency:get", f"-Dartifact={coordinates}", "-Dtransitive=false"]
         _maven(get, scratch)  # outside any Maven project
     subprocess.run(["tar", "-xzf", str(archive), "-C", str(scratch)], check=True)
 

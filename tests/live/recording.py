@@ -1,8 +1,9 @@
-"""Records compacted topics as Pulsar 4.2.4 writes them: the archive ``pulsar-4.2.4-compacted`` of ``tests/golden``.
+"""Records compacted topics as Pulsar 4.2.4 and 2.11.0 write them: the archives ``pulsar-*-compacted*`` of ``tests/golden``.
 
-``python -m tests.live.recording ARCHIVE [--seed N]`` fills topics, lets the broker compact them, fills and compacts them again, adds a
-few messages, unloads some topics (loading them moves a cursor at the end of a ledger to the beginning of the next), asks the broker, stops
-it, packs its data directory as ``clean/``, starts it again and asks once more. ``oracle.json`` beside ``clean/`` holds the answers.
+``python -m tests.live.recording ARCHIVE [--version V] [--seed N]`` fills topics, lets the broker compact them, fills and compacts them
+again, adds a few messages, unloads some topics (loading them moves a cursor at the end of a ledger to the beginning of the next), asks
+the broker, stops it, packs its data directory as ``clean/``, starts it again and asks once more. ``oracle.json`` beside ``clean/`` holds
+the answers.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
-from tests.live.compacting import Keyed, compact, fill, last_message_id, read_apart
-from tests.live.distribution import NEWER, find_distribution
+from tests.live.compacting import Keyed, compact, fill, last_message_id, read_apart, read_compacted
+from tests.live.distribution import NEWER, OLDER, find_distribution
 from tests.live.producing import open_client
 from tests.worlds import copy_tree, world
 
@@ -46,15 +47,26 @@ TOPICS = (
     Keyed("once", **_SMALL, batch=6, codec="LZ4"),
     Keyed("ends-with-nulls", **_SMALL),
 )
+OF_OLDER = (
+    "batched-none",
+    "batched-lz4",
+    "single",
+    "all-null",
+    "all-null-batched",
+    "keyless",
+    "once",
+    "ends-with-nulls",
+)
 ONCE = ("once",)
 TAILED = ("batched-lz4", "single")
 UNLOADED = ("batched-none", "batched-zlib", "batched-lz4", "single-lz4")
 
 
-def record(folder: Path, seed: int) -> dict[str, Any]:
+def record(folder: Path, version: str, seed: int) -> dict[str, Any]:
     """Make the world in FOLDER, its data as they were after the first stop in FOLDER/clean; what broker and client said."""
     keys = world("small") / "keys"
-    broker = Broker(find_distribution(NEWER), folder, SETTINGS)
+    topics = TOPICS if version == NEWER else tuple(keyed for keyed in TOPICS if keyed.name in OF_OLDER)
+    broker = Broker(find_distribution(version), folder, SETTINGS)
     try:
         broker.start()
         client = open_client(broker.service_url)
@@ -64,19 +76,21 @@ def record(folder: Path, seed: int) -> dict[str, Any]:
             "seed": seed,
             "conf": SETTINGS,
         }
-        for round_number, topics in enumerate((TOPICS, [keyed for keyed in TOPICS if keyed.name not in ONCE])):
-            for keyed in topics:
+        for round_number, filled in enumerate((topics, [keyed for keyed in topics if keyed.name not in ONCE])):
+            for keyed in filled:
                 fill(client, keyed, seed + round_number, keys)
             fill(client, Keyed("ends-with-nulls", 3, 3, null_share=1), seed, keys)
-            for keyed in topics:
+            for keyed in filled:
                 assert compact(broker, keyed.topic) == "SUCCESS", keyed
-        for keyed in TOPICS:
+        for keyed in topics:
             if keyed.name in TAILED:
                 fill(client, replace(keyed, messages=10), seed + 2, keys)
-        for name in UNLOADED:
-            broker.put(f"persistent/public/default/{name}/unload")
-        wait_until(lambda: _stands_before_a_ledger(broker, UNLOADED[0]), "cursors moved to the next ledger")
-        said["topics"] = {keyed.topic: _ask(broker, client, keyed, keys) for keyed in TOPICS}
+        for keyed in topics:
+            if keyed.name in UNLOADED:
+                broker.put(f"persistent/{keyed.topic}/unload")
+        if version == NEWER:
+            wait_until(lambda: _stands_before_a_ledger(broker, UNLOADED[0]), "cursors moved to the next ledger")
+        said["topics"] = {keyed.topic: _ask(broker, client, keyed, keys) for keyed in topics}
         client.close()
         broker.stop()
         copy_tree(broker.data, folder / "clean")
@@ -95,10 +109,12 @@ def _stands_before_a_ledger(broker: Broker, name: str) -> bool:
 
 
 def _ask(broker: Broker, client: Any, keyed: Keyed, keys: Path) -> dict[str, Any]:
+    own_keys = keys if keyed.encrypted else None
     return {
-        "compacted_messages": read_apart(broker.service_url, keyed.topic, keys if keyed.encrypted else None),
+        "compacted_messages": read_apart(broker.service_url, keyed.topic, own_keys),
         "internal_stats": broker.get(f"persistent/{keyed.topic}/internalStats"),
         "last_message_id": last_message_id(client, keyed.topic),
+        "messages": read_compacted(broker.service_url, keyed.topic, own_keys, is_compacted=False),
     }
 
 
@@ -123,11 +139,12 @@ def main() -> None:
     """Record from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive", type=Path)
+    parser.add_argument("--version", choices=(OLDER, NEWER), default=NEWER)
     parser.add_argument("--seed", type=int, default=429)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pulsar-recording-"))
     try:
-        said = record(folder / "pulsar", arguments.seed)
+        said = record(folder / "pulsar", arguments.version, arguments.seed)
         pack(folder / "pulsar", said, arguments.archive)
     finally:
         shutil.rmtree(folder)
