@@ -26,7 +26,10 @@ PROGRAM = "pulsar-admin"
 NOW = "2026-11-22T12:00:00Z"
 DIRECTORY = "/tmp/transcript-XXXXXXXX"
 """Stands for the directory of a run, whose name is as long: what is laid out, folded or counted comes out the same."""
-MASKS = ((re.compile(r"(pulsar-admin-toolkit) \d+\.\d+\.\d+"), r"\1 VERSION"),)
+MASKS = (
+    (re.compile(r"(pulsar-admin-toolkit) \d+\.\d+\.\d+"), r"\1 VERSION"),
+    (re.compile(r"\d+:\d+ (?=/tmp/transcript-)"), "DEVICE "),  # of store usage --by disk
+)
 _SETTINGS = {"PULSAR_ADMIN_NOW": NOW, "COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
 _REMOVED = ("FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "JAVA_HOME")
 
