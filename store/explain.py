@@ -64,23 +64,23 @@ class Explanation:
 def explain(
     reader: EntryReader,
     topic: Topic,
-    question: tuple[int, Clock],
+    time_ms: int,
+    clock: Clock,
     found: Found,
     broker: BrokerSetup = DEFAULT_BROKER,
 ) -> Explanation:
-    """Return why FOUND answers QUESTION = (time in ms, clock), and the answer of BROKER."""
+    """Return why FOUND is the first entry at or after TIME_MS on CLOCK, and the answer of BROKER."""
     return Explanation(
-        _ledger_verdicts(reader, topic, question, found.position),
+        _ledger_verdicts(reader, topic, time_ms, clock, found.position),
         _block_of(reader, found.position),
-        _neighbours(reader, topic, question[1], found.position),
-        broker_answer(reader, topic, question, found, broker),
+        _neighbours(reader, topic, clock, found.position),
+        broker_answer(reader, topic, time_ms, clock, found, broker),
     )
 
 
 def _ledger_verdicts(
-    reader: EntryReader, topic: Topic, question: tuple[int, Clock], answer: Position | None
+    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, answer: Position | None
 ) -> tuple[LedgerVerdict, ...]:
-    time_ms, clock = question
     verdicts: list[LedgerVerdict] = []
     for ledger in topic.ledgers:
         times = find_times(reader.txn, ledger.ledger_id) if ledger.entries else None
@@ -135,10 +135,9 @@ def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Positio
 
 
 def broker_answer(
-    reader: EntryReader, topic: Topic, question: tuple[int, Clock], found: Found, broker: BrokerSetup
+    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, found: Found, broker: BrokerSetup
 ) -> BrokerAnswer:
     """Return BROKER's answer to the question and, where it is not FOUND's, what misled it."""
-    time_ms, clock = question
     search = BrokerSearch(reader, topic, broker)
     try:
         position = search.message_id_by_time(time_ms)
@@ -148,12 +147,11 @@ def broker_answer(
         agrees = found.position is not None and topic.rank(found.position) == 0
         return BrokerAnswer(position, agrees, None if agrees else "it takes time 0 for the topic's beginning", ())
     agrees = position == found.position if found.position is not None else not topic.is_entry(position)
-    why = None if agrees else _why(reader, topic, (time_ms, clock, found, position), search)
+    why = None if agrees else _why(topic, time_ms, clock, found, search, position)
     return BrokerAnswer(position, agrees, why, tuple(search.probes))
 
 
-def _why(reader: EntryReader, topic: Topic, case: tuple[int, Clock, Found, Position], search: BrokerSearch) -> str:
-    time_ms, clock, found, position = case
+def _why(topic: Topic, time_ms: int, clock: Clock, found: Found, search: BrokerSearch, position: Position) -> str:
     if search.forgotten is not None:
         return f"loading the topic forgets ledger {search.forgotten}: BookKeeper has no metadata of it"
     if search.used_compacted_ledger is not None:
@@ -161,7 +159,7 @@ def _why(reader: EntryReader, topic: Topic, case: tuple[int, Clock, Found, Posit
             f"the broker asks the compacted ledger {search.used_compacted_ledger}, by publish time: "
             "it sees only entries that compaction kept, on the clients' clocks"
         )
-    exact = found if clock == "auto" else find_first_at_or_after(reader, topic, time_ms, "auto")
+    exact = found if clock == "auto" else find_first_at_or_after(search.reader, topic, time_ms, "auto")
     if exact.position == position:
         return f"the broker goes by broker time where an entry carries one, the question was about the {clock} clock"
     first = topic.number_of_entries if exact.position is None else topic.rank(exact.position)

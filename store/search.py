@@ -159,7 +159,7 @@ def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | No
 def iter_block_times(reader: EntryReader, block: Block, clock: Clock) -> Iterator[tuple[int, int | None]]:
     """Yield (entry id, time in ms or None) of a block's entries, reading their headers only."""
     for index, head in enumerate(_iter_heads(reader, block)):
-        yield block.entry_id(index), _time_of_head(reader, block, (index, head), clock)
+        yield block.entry_id(index), _time_of_head(reader, block, index, head, clock)
 
 
 def _iter_heads(reader: EntryReader, block: Block) -> Iterator[memoryview]:
@@ -184,8 +184,7 @@ def _run_bytes(block: Block, index: int, wanted: int) -> int:
     return length if last_file == file_id and wanted <= length <= _READ_AHEAD_BYTES else wanted
 
 
-def _time_of_head(reader: EntryReader, block: Block, entry: tuple[int, memoryview], clock: Clock) -> int | None:
-    index, head = entry
+def _time_of_head(reader: EntryReader, block: Block, index: int, head: memoryview, clock: Clock) -> int | None:
     try:
         return clock_time(*decode_entry_times(head), clock)
     except EntryCorrupt:
@@ -210,7 +209,7 @@ def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> in
     skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
     wanted = min(4 + size, skip + _HEAD_BYTES)
     head = memoryview(reader.files.read(file_id, offset, wanted))[skip:]
-    return _time_of_head(reader, block, (index, head), clock)
+    return _time_of_head(reader, block, index, head, clock)
 
 
 def count_without_broker_time(reader: EntryReader, topic: Topic) -> tuple[int, int]:

@@ -143,7 +143,7 @@ def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
             names = selected(txn, selection)
             size_bytes = 0 if job.everything else bytes_of(txn, names)
         with app.bulk(size_bytes) as engine:
-            reports = list(app.each(names, lambda name: _compact(app, (store, engine), name, job)))
+            reports = list(app.each(names, lambda name: _compact(app, store, engine, name, job)))
     if len(names) == 1 and reports:
         app.emit(reports[0], plain=None if _is_change(reports[0]) else _render_unchanged)
     else:
@@ -168,38 +168,36 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
     return f"{report['topic']}: nothing to compact"
 
 
-def _compact(app: App, opened: tuple[Store, Engine | None], name: TopicName, job: _Job) -> Report:
+def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> Report:
     from store.compactor.prepare import SourceOptions, loses_trimmed, passes_open_transaction
 
     options = job.options
-    store, engine = opened
     with open_reader(store, engine) as reader:
         topic = read_topic(reader.txn, name)
         source = SourceOptions(
             options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything, rule=options.rule
         )
-        work = _phase_one(app, reader, topic, (source, job))
+        work = _phase_one(app, reader, topic, source, job)
         if work is not None and passes_open_transaction(work[0].source, work[1].result.messages.uncommitted):
             app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
-            work = _phase_one(app, reader, topic, (replace(source, transactional=True), job))
+            work = _phase_one(app, reader, topic, replace(source, transactional=True), job)
         if work is None:
             return _unchanged(app, {"topic": str(name), "before": None, "after": None})
         if loses_trimmed(reader, work[0]):
             app.warn(
                 f"{name}: its first ledgers are trimmed; what only the compacted ledger {work[0].old_ledger_id} holds goes"
             )
-        return _finish(app, (store, reader), work, job)
+        return _finish(app, store, reader, *work, job)
 
 
 def _phase_one(
-    app: App, reader: EntryReader, topic: Topic, how: tuple[SourceOptions, _Job]
+    app: App, reader: EntryReader, topic: Topic, source: SourceOptions, job: _Job
 ) -> tuple[Prepared, Compaction] | None:
     """Find what stays; None where there is nothing to compact."""
     from store.compactor.keys import keys_for
     from store.compactor.phases import Compaction, CompactionRules
     from store.compactor.prepare import prepare
 
-    source, job = how
     prepared = prepare(reader, topic, source)
     if prepared is None:
         return None
@@ -216,12 +214,12 @@ def _phase_one(
     return prepared, compaction
 
 
-def _finish(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Compaction], job: _Job) -> Report:
+def _finish(
+    app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
+) -> Report:
     """Phase two: measured for a dry run and where nothing may have changed, else written."""
     from store.plans.compaction import plan_swap, swap_report
 
-    store, reader = opened
-    prepared, compaction = work
     if app.settings.dry_run or not prepared.source.parts:
         with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
             compaction.measure(bar.advance)
@@ -230,18 +228,18 @@ def _finish(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, C
             return _unchanged(app, swap_report(replace(swap, ledger_id=swap.old_ledger_id)))
         if app.settings.dry_run:
             return _object(plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview())
-    return _write(app, (store, reader), work, job)
+    return _write(app, store, reader, prepared, compaction, job)
 
 
-def _write(app: App, opened: tuple[Store, EntryReader], work: tuple[Prepared, Compaction], job: _Job) -> Report:
+def _write(
+    app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
+) -> Report:
     from store.codec.digest import DigestType
     from store.compaction.view import COMPACTED_COMPONENT
     from store.compactor.prepare import compacted_claims
     from store.logwriter import LedgerSpec, PayloadColumns, apply_written, write_ledgers
     from store.plans.compaction import plan_swap
 
-    store, reader = opened
-    prepared, compaction = work
     claims = compacted_claims(prepared.topic, prepared.horizon)
     spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
     with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:

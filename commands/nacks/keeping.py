@@ -89,7 +89,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
     lines = _check_sources(options)
 
     with open_reader(app.store) as reader:
-        entries = _gather_entries(app, reader, (topic, subscription), options, lines)
+        entries = _gather_entries(app, reader, topic, subscription, options, lines)
         nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
         plan = plan_add(reader.txn, "nacks add", nacks)
     app.confirm(plan)
@@ -104,9 +104,8 @@ def _check_sources(options: AddRequest) -> list[str]:
 
 
 def _gather_entries(
-    app: App, reader: EntryReader, whose: tuple[TopicName, str], options: AddRequest, lines: list[str]
+    app: App, reader: EntryReader, name: TopicName, subscription: str, options: AddRequest, lines: list[str]
 ) -> dict[str, Any]:  # Any: see NackedEntries.entries
-    name, subscription = whose
     topics = [read_topic(reader.txn, one) for one in expand_topic(reader.txn, name)]
     if not options.force:
         _check_subscription(reader.txn, topics, subscription)

@@ -80,14 +80,15 @@ def analyze(app: App, selection: TopicSelection, subscription: str, position: Po
     """
 
     def work(reader: EntryReader, name: TopicName) -> BacklogAnalysis:
-        return _analyze(app, reader, name, (subscription, position))
+        return _analyze(app, reader, name, subscription, position)
 
     with app.bulk():
         answer(app, selection, work, _ANALYSIS_COLUMNS)
 
 
-def _analyze(app: App, reader: EntryReader, name: TopicName, request: tuple[str, Position | None]) -> BacklogAnalysis:
-    subscription, start = request
+def _analyze(
+    app: App, reader: EntryReader, name: TopicName, subscription: str, start: Position | None
+) -> BacklogAnalysis:
     topic = read_topic(reader.txn, name)
     state = read_cursor(reader.txn, reader, topic, subscription).state
     lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, start))

@@ -199,7 +199,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
         here.failed = []  # the scan lists it again
         usual = _usual(here, topics, clock, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):
-            documents = list(app.each(topics, lambda name: _timeline(app, reader, name, (clock, usual, options))))
+            documents = list(app.each(topics, lambda name: _timeline(app, reader, name, clock, usual, options)))
     _emit_timelines(app, documents, usual, options)
 
 
@@ -219,10 +219,11 @@ def _usual(
     return (first, last) if first <= last else None
 
 
-def _timeline(app: App, reader: EntryReader, name: TopicName, case: tuple[Clock, Any, PlotOptions]) -> Json:
+def _timeline(
+    app: App, reader: EntryReader, name: TopicName, clock: Clock, usual: tuple[int, int] | None, options: PlotOptions
+) -> Json:
     from store.timeline import TimelineOptions, choose_bucket_ms, read_timeline
 
-    clock, usual, options = case
     bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
     found = read_timeline(
         reader, read_topic(reader.txn, name), TimelineOptions(bucket_ms, clock, options.start_ms, options.end_ms)

@@ -242,7 +242,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
             topic = read_topic(reader.txn, name)
             return topic, read_cursor(reader.txn, reader, topic, subscription)
 
-        found = (_iter_peeked(reader, *item, (options, problems)) for _, item in chosen.each(app, work))
+        found = (_iter_peeked(reader, *item, options, problems) for _, item in chosen.each(app, work))
         decoders = Decoders(reader, problems, wanted=options.value)
         style = _Style(
             decoders, chosen.several, options.value, Printing(markers=options.markers, redact=options.redact)
@@ -252,9 +252,8 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
 
 
 def _iter_peeked(
-    reader: EntryReader, topic: Topic, cursor: Cursor, request: tuple[PeekOptions, list[StoreError]]
+    reader: EntryReader, topic: Topic, cursor: Cursor, options: PeekOptions, problems: list[StoreError]
 ) -> Iterator[Found]:
-    options, problems = request
     wanted = ReadOptions(committed=options.isolation == _COMMITTED, markers=options.markers, whole=False)
     start = topic.next_valid(cursor.mark_delete)
     messages = MessageReader(reader, wanted, lambda: topic.iter_positions(start), problems)

@@ -107,7 +107,7 @@ def explain_answer(reader: EntryReader, topic: Topic, question: TimeQuestion, fo
 
     # Event times are not indexed: the proof then speaks of the broker's own clock.
     clock = check_clock("auto" if question.clock == EVENT else question.clock)
-    return explain(reader, topic, (question.time_ms, clock), found, question.broker)
+    return explain(reader, topic, question.time_ms, clock, found, question.broker)
 
 
 def _search(
@@ -140,9 +140,8 @@ def _scan_too(reader: EntryReader, found: Found, question: TimeQuestion, progres
 
     assert reader.engine is not None
     with progress(catalogued_bytes(reader.txn)) as advance:
-        files = (reader.txn.store, reader.txn, advance)
         clock = check_clock(question.clock)
-        return find_unindexed(reader.engine, files, found.ledgers_without_index, question.time_ms, clock)
+        return find_unindexed(reader.engine, reader.txn, advance, found.ledgers_without_index, question.time_ms, clock)
 
 
 def _in_batch(reader: EntryReader, position: Position) -> Position:

@@ -20,8 +20,7 @@ from store.scan.memory import give_back
 from store.scan.messages import MessageColumns, message_runs, schema_of
 from store.scan.slices import FileRange
 from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlainFiles, iter_batches, run_places
-from store.scan.window import WindowScan, within
-from store.search import Clock
+from store.scan.window import TimeRange, WindowScan, within
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("ids", "runs", "batches")])
 Convert = Callable[[EntryBatch], Iterator[pa.RecordBatch]]
@@ -43,7 +42,7 @@ class MakeRows:
 
     columns: DumpColumns = field(default_factory=DumpColumns)
     entries: EntryColumns | None = None
-    times: tuple[Clock, int, int] | None = None
+    times: TimeRange | None = None
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from store.catalog import iter_logs
-from store.meta import Store, Txn
+from store.meta import Txn
 from store.names import Position
 from store.scan.engine_scan import Engine
 from store.scan.memory import cut_for
@@ -32,19 +32,19 @@ class ScanFound:
 
 
 def find_unindexed(
-    engine: Engine, store: tuple[Store, Txn, Advance], ledgers: Sequence[int], time_ms: int, clock: Clock
+    engine: Engine, txn: Txn, advance: Advance, ledgers: Sequence[int], time_ms: int, clock: Clock
 ) -> ScanFound:
     """Scan every catalogued file, as long as it is now, for entries of LEDGERS; raises SliceFailed: nothing is sure then.
 
-    The third of STORE is told bytes as they are scanned.
+    ADVANCE is told bytes as they are scanned.
     """
-    paths = [str(log.locate(store[0].path).absolute()) for log in iter_logs(store[1])]
+    paths = [str(log.locate(txn.store.path).absolute()) for log in iter_logs(txn)]
     files = list(local_files(paths))
     operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
     best: tuple[Position, int] | None = None
     entries = 0
     for _, table in engine.run(
-        operation, plan_slices(files, cut_for(engine.memory_bytes)), lambda piece: store[2](piece.bytes)
+        operation, plan_slices(files, cut_for(engine.memory_bytes)), lambda piece: advance(piece.bytes)
     ):
         entries += len(table)
         publish, broker = (pc.cast(table[name], "int64") for name in _COLUMNS[2:])

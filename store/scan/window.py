@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from store.search import Clock, block_max, block_min, check_clock
 from store.topics import Topic
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+class TimeRange(NamedTuple):
+    """Times on a clock, half-open, in ms."""
+
+    clock: Clock
+    start_ms: int
+    end_ms: int
 
 
 def window_ranks(topic: Topic, window: Window) -> tuple[int, int]:
@@ -57,9 +65,9 @@ class WindowScan:
         return batch if self.times is None else within(batch, self.times)
 
     @property
-    def times(self) -> tuple[Clock, int, int] | None:
+    def times(self) -> TimeRange | None:
         """The clock and the times (half-open) that choose entries; None: all of them."""
-        return (self._clock, *self._window.times) if self._window.is_timed else None
+        return TimeRange(self._clock, *self._window.times) if self._window.is_timed else None
 
     def _pruned(self, reader: EntryReader, parts: Iterator[Part]) -> Iterator[Part]:
         """Yield the blocks of PARTS that may hold an entry of the window; count what is in none."""
@@ -76,11 +84,10 @@ class WindowScan:
                     yield from _runs(block, low, high)
 
 
-def within(batch: EntryBatch, times: tuple[Clock, int, int]) -> EntryBatch:
-    """Return the entries of BATCH whose time on TIMES = (clock, start, end) lies between."""
-    clock, start_ms, end_ms = times
-    found, known = entry_times(batch, clock)
-    return batch.take(known & (found >= start_ms) & (found < end_ms))
+def within(batch: EntryBatch, times: TimeRange) -> EntryBatch:
+    """Return the entries of BATCH whose time is one of TIMES."""
+    found, known = entry_times(batch, times.clock)
+    return batch.take(known & (found >= times.start_ms) & (found < times.end_ms))
 
 
 def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
