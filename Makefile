@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := pulsar_admin store commands
 
-.PHONY: help setup test check docs demo test-live test-deep fuzz bench bench-peers constraints wheel clean
+.PHONY: help setup test check docs demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
+	@echo "make fuzz-lines run LINES=20000 hostile command lines on a small store"
 	@echo "make bench      measure all, beside cat, an interpreter that imports click, and Spark (an hour, 20 GB)"
 	@echo "make bench ONLY=cold,scan  a part of it: cold large metadata scan import import10m generate growth spark memory"
 	@echo "                dump delayed compaction; docs/benchmarks.md says what each measures and takes"
@@ -56,6 +57,9 @@ test-deep: setup
 fuzz: setup
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(ONLY),--targets $(ONLY))
+
+fuzz-lines: setup
+	$(BIN)/python -m tests.fuzz.command_lines --lines $(or $(LINES),20000)
 
 bench: setup
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY))

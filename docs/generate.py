@@ -22,6 +22,14 @@ WIDTH = 100
 NOTE = "<!-- made by docs/generate.py: `make docs` writes it again -->\n\n"
 
 
+SIGNALS = """
+A shell shows more than 128 for a process that a signal ended. 134 (SIGABRT), 135 (SIGBUS) and 139 (SIGSEGV) can be a page of the store's
+`meta/data.mdb` that rotted on the disk: a file whose size or time is not what the last change left is walked before it is read, one that
+rotted in place is not. Run `store check`: where nobody writes it first walks every page, without LMDB, names the damage, and its hint
+says how changes are kept.
+"""
+
+
 def all_pages() -> dict[str, str]:
     """Return every generated page: path below ``docs/`` → text."""
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
@@ -94,6 +102,7 @@ def exit_codes_page() -> str:
         codes = ", ".join(f"`{code}`" for code, exit_code, _ in rows if exit_code == number)
         text += f"| {number} | {meaning} | {codes} |\n"
     text += "\nOutput cut short by the reader (`| head`) ends quietly with 0.\n"
+    text += SIGNALS
     text += "\n## Error codes\n\n| code | exit | when |\n|---|---|---|\n"
     return text + "".join(f"| `{code}` | {number} | {meaning} |\n" for code, number, meaning in sorted(rows))
 

@@ -142,6 +142,24 @@ def test_damage_kills_no_process(
         assert ("check", 6) in codes
 
 
+@pytest.mark.parametrize("damage", [_zero, _flip])
+def test_check_names_what_rotted_in_place(
+    damage: Callable[[bytearray, int], bytearray], tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    """A disk that loses a page changes neither size nor time of the file: other commands may die of it, the check does not."""
+    path = changed(tmp_path, cli)
+    file = path / "meta" / "data.mdb"
+    good, status = file.read_bytes(), file.stat()
+    random_ = random.Random(damage.__name__)
+    codes = set()
+    for _ in range(20):
+        file.write_bytes(damage(bytearray(good), random_.randrange(len(good))))
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        codes.add(_in_child(("--store", str(path), "store", "check")))
+    assert 6 in codes
+    assert codes <= {0, 1, 6}
+
+
 def test_what_its_last_commit_left_is_not_walked(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cold command pays for a walk only where something else wrote the file: once, as the walk is remembered."""
     path = changed(tmp_path, cli)
