@@ -20,11 +20,11 @@ from store.codec.policies import (
     retention_json,
 )
 from store.errors import InvalidValue
+from store.names import INT_MAX, LONG_MAX
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 QUOTA_TYPES = ("destination_storage", "message_age")
 QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
-_INT_MAX = 2**31 - 1
 _NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
 _NO_RETENTION = {"retentionTimeInMinutes": None, "retentionSizeInMB": None}
 
@@ -72,7 +72,7 @@ class DeliveryOptions:
         """Return the policy; raises InvalidValue for both or neither of --enable and --disable, or times out of range."""
         if self.enable == self.disable:
             raise InvalidValue("Need to specify either --enable or --disable")
-        if not 0 < self.time_ms < 2**63 or not 0 <= self.max_delay_ms < 2**63:
+        if not 0 < self.time_ms <= LONG_MAX or not 0 <= self.max_delay_ms <= LONG_MAX:
             raise InvalidValue(
                 f"tick {self.time_ms} ms must be above 0, maximum delay {self.max_delay_ms} ms 0 or more",
                 hint="a maximum delay of 0 is none",
@@ -103,8 +103,8 @@ class RetentionOptions:
         """Return the policy in upstream's units, rounded down as upstream does; raises InvalidValue out of range."""
         minutes = -1 if self.time_ms < 0 else self.time_ms // 60_000
         megabytes = -1 if self.size_bytes < 0 else self.size_bytes >> 20
-        if max(minutes, megabytes) > _INT_MAX:
-            raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {_INT_MAX} at most")
+        if max(minutes, megabytes) > INT_MAX:
+            raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {INT_MAX} at most")
         return Retention(minutes, megabytes)
 
 
@@ -130,8 +130,8 @@ class QuotaOptions:
     def change(self, policies: Policies) -> Policies:
         """Return POLICIES with this quota; raises InvalidValue for a time out of range."""
         seconds = -1 if self.limit_time_ms < 0 else self.limit_time_ms // 1000
-        if seconds > _INT_MAX:
-            raise InvalidValue(f"{seconds} seconds: {_INT_MAX} at most")
+        if seconds > INT_MAX:
+            raise InvalidValue(f"{seconds} seconds: {INT_MAX} at most")
         quota = BacklogQuota(max(self.limit_bytes, -1), seconds, self.policy)
         return replace(policies, backlog_quotas={**policies.backlog_quotas, self.kind: quota})
 
@@ -166,8 +166,8 @@ def quota_type_option(function: Function) -> Function:
 def parse_ttl(ttl_ms: int, least: int) -> int:
     """Return a TTL in seconds; raises InvalidValue when it is below LEAST or no 32-bit integer."""
     seconds = ttl_ms // 1000
-    if not least <= seconds <= _INT_MAX:
-        raise InvalidValue(f"a TTL of {seconds} s: it must be {least} to {_INT_MAX}", value=seconds)
+    if not least <= seconds <= INT_MAX:
+        raise InvalidValue(f"a TTL of {seconds} s: it must be {least} to {INT_MAX}", value=seconds)
     return seconds
 
 

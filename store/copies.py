@@ -14,7 +14,7 @@ import numpy as np
 
 from store.atomic import open_regular
 from store.catalog import LogFile
-from store.entrylogs import RECORD_MAX_BYTES
+from store.codec.entrylog import RECORD_MAX_BYTES
 from store.errors import SourceChanged
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made

@@ -8,11 +8,10 @@ from types import TracebackType
 
 from store.atomic import open_regular
 from store.catalog import LogFile, find_log, fingerprint
+from store.codec.entrylog import RECORD_MAX_BYTES
 from store.counted import counted
 from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
 from store.meta import Store, Txn
-
-RECORD_MAX_BYTES = 256 << 20
 
 
 class EntryFiles:

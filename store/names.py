@@ -16,8 +16,9 @@ EntryId = NewType("EntryId", int)
 
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
-LONG_MAX = 2**63 - 1
-_INT_MAX = 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+INT_MAX = 2**31 - 1
+"""Java's: what ids, times and counts can be."""
 _INT_DIGITS = 10
 
 
@@ -93,7 +94,7 @@ def parse_position(text: str) -> Position:
             f"invalid position {text!r}", hint="write LEDGER:ENTRY, LEDGER:ENTRY:BATCH, earliest or latest", value=text
         )
     ledger_id, entry_id, batch_index = (int(part) if part is not None else -1 for part in match.groups())
-    if ledger_id > LONG_MAX or entry_id > LONG_MAX or batch_index >= 2**31:
+    if ledger_id > LONG_MAX or entry_id > LONG_MAX or batch_index > INT_MAX:
         raise InvalidValue(f"position {text!r} is beyond 64 bits", hint="ids are signed 64-bit integers", value=text)
     return Position(ledger_id, entry_id, batch_index)
 
@@ -168,7 +169,7 @@ class TopicName:
         if not found or not number.isascii() or not number.isdigit() or len(number.lstrip("0")) > _INT_DIGITS:
             return -1
         index = int(number.lstrip("0") or "0")
-        return index if index <= _INT_MAX else -1
+        return index if index <= INT_MAX else -1
 
     @property
     def base(self) -> TopicName:

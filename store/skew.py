@@ -16,6 +16,7 @@ import numpy as np
 
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader
+from store.names import LONG_MAX, LONG_MIN
 from store.scan.clock_kernel import longest_forward_run, number_spans, producer_spans
 from store.scan.entries import EntryBatch, EntryScan
 from store.scan.grouping import Sums
@@ -27,8 +28,7 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 WINDOW_ENTRIES = 1 << 23
 DISTINCT_OFFSETS_MAX = 1 << 22
-_NONE = -(2**63)
-_FURTHEST = 2**63 - 1
+_NONE = LONG_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class SkewOptions:
 
     clock: Clock = "publish"
     tolerance_ms: int = 1000
-    now_ms: int = _FURTHEST
+    now_ms: int = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _Tally:
         more = count - len(self._lowest)
         for name, column in self._sums.items():
             self._sums[name] = np.append(column, np.zeros(more, np.int64))
-        self._lowest = np.append(self._lowest, np.full(more, _FURTHEST, np.int64))
+        self._lowest = np.append(self._lowest, np.full(more, LONG_MAX, np.int64))
         self._highest = np.append(self._highest, np.full(more, _NONE, np.int64))
 
     def _count(self, name: str, producers: Array, amounts: Array | None = None) -> None:
@@ -187,7 +187,7 @@ class _Tally:
         times = np.concatenate([window[1] for window in self._window] or [np.zeros(0, np.int64)])
         self._window, self._window_entries = [], 0
         future, late = misplaced(times, self._options.tolerance_ms)
-        if self._options.now_ms < _FURTHEST - self._options.tolerance_ms:
+        if self._options.now_ms < LONG_MAX - self._options.tolerance_ms:
             future |= times > self._options.now_ms + self._options.tolerance_ms
         self._count("future", producers[future])
         self._count("late", producers[late & ~future])
@@ -240,10 +240,10 @@ def misplaced(times: Array, tolerance_ms: int) -> tuple[Array, Array]:
     count = len(times)
     kept = np.zeros(count, bool)
     longest_forward_run(times, kept, np.empty(count, np.int32), np.empty(count, np.int32))
-    ahead = np.where(kept, times, _FURTHEST)
+    ahead = np.where(kept, times, LONG_MAX)
     ahead = np.minimum.accumulate(ahead[::-1])[::-1]  # the times that stay only grow: the least is the next one
     behind = np.maximum.accumulate(np.where(kept, times, _NONE))
-    future = ~kept & (ahead != _FURTHEST) & (times - np.minimum(ahead, times) > tolerance_ms)
+    future = ~kept & (ahead != LONG_MAX) & (times - np.minimum(ahead, times) > tolerance_ms)
     late = ~kept & (behind != _NONE) & (np.maximum(behind, times) - times > tolerance_ms)
     return future, late
 

@@ -17,6 +17,7 @@ from store.codec.index import Block
 from store.errors import LimitExceeded
 from store.extent import iter_ledger_parts
 from store.ledgers import EntryReader, iter_blocks
+from store.names import LONG_MAX, LONG_MIN
 from store.scan.entries import EntryScan, Part
 from store.scan.grouping import Sums
 from store.scan.window import entry_times
@@ -161,8 +162,8 @@ class _TimeSums:
     """Entries, messages and bytes a bucket."""
 
     def __init__(self, options: TimelineOptions) -> None:
-        self._start = -(2**63) if options.start_ms is None else options.start_ms
-        self._end = 2**63 - 1 if options.end_ms is None else options.end_ms
+        self._start = LONG_MIN if options.start_ms is None else options.start_ms
+        self._end = LONG_MAX if options.end_ms is None else options.end_ms
         self._bucket_ms = options.bucket_ms
         self._sums = Sums(1, 3)
         self.outside = 0

@@ -11,8 +11,8 @@ import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
 from store.errors import InvalidValue
+from store.names import LONG_MAX
 
-LONG_MAX = 2**63 - 1
 MAX_TIME_MS = 253402300799999
 """9999-12-31T23:59:59.999Z, the last instant that RFC 3339 can write."""
 

@@ -16,7 +16,7 @@ from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.ledgers import EntryReader, open_reader
-from store.names import Position
+from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms, format_time_ms
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]  # Any: JSON values
 _COLUMNS_MAX = 60
-_FOREVER = 2**63 - 1
 
 REPLAY_COLUMNS = (
     Column("TOPIC", "topic"),
@@ -73,7 +72,7 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
 def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]:
     from store.delayed.backlog import read_due_times
 
-    for rows in waiting.iter_rows(-_FOREVER, min(until_ms + 1, _FOREVER)):
+    for rows in waiting.iter_rows(LONG_MIN, min(until_ms + 1, LONG_MAX)):
         exact = read_due_times(reader, rows)
         for time_ms, *place in zip(
             rows.times_ms.tolist(), rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True

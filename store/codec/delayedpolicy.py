@@ -11,12 +11,11 @@ import re
 from dataclasses import dataclass
 
 from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported
-from store.names import shell_word
+from store.names import LONG_MAX, shell_word
 
 FORMAT = 1
 SLOTS_MAX = 1 << 20
 """Slots of a wheel: granularity / tick. More would cost memory for nothing, whatever they hold."""
-LONG_MAX = 2**63 - 1
 _PREFIX = b"policy\0"
 _HINT = "write an integer and a unit: 30s, 5m, 1h, 3d, 2w; a tick also 500ms"
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

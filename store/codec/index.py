@@ -33,11 +33,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from store.errors import IndexCorrupt
+from store.names import LONG_MAX, LONG_MIN
 
 BLOCK_BITS = 10
 BLOCK_ENTRIES = 1 << BLOCK_BITS
-NO_MIN = 2**63 - 1
-NO_MAX = -(2**63)
+NO_MIN, NO_MAX = LONG_MAX, LONG_MIN
 
 SLOTS, FILES, MESSAGES = 1, 2, 4
 BLOCK_HEADER = struct.Struct("<HHIQQqqqqqqHHHH")

@@ -11,7 +11,7 @@ from store.codec.delayedindex import DelayedRows, decode_entry_rows, join_rows
 from store.delayedindexes import Index, Partition
 from store.errors import Corrupt, IndexCorrupt, NotFound
 from store.ledgers import EntryReader, find_times, iter_entry_ids
-from store.names import shell_word
+from store.names import LONG_MAX, LONG_MIN, shell_word
 
 
 class PartitionSource:
@@ -33,7 +33,7 @@ class PartitionSource:
         low, high = bisect_left(self._starts, start_ms - self._widest_ms), bisect_left(self._starts, end_ms)
         chosen = [part for part in self._partitions[low:high] if part.end_ms > start_ms]
         rows = join_rows([rows for partition in chosen for rows in self.read(partition)])
-        edges = np.searchsorted(rows.times_ms, [max(start_ms, -(2**63)), min(end_ms, 2**63 - 1)]).tolist()
+        edges = np.searchsorted(rows.times_ms, [max(start_ms, LONG_MIN), min(end_ms, LONG_MAX)]).tolist()
         return rows.take(slice(*edges))
 
     def next_time_ms(self, start_ms: int) -> int | None:

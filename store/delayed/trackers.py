@@ -22,6 +22,7 @@ from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.waiting import Waiting
 from store.extent import extent_of, pending_intervals
 from store.ledgers import EntryReader
+from store.names import LONG_MAX, LONG_MIN
 from store.topics import Topic
 
 ENTRIES_PER_SECOND = 50_000
@@ -62,7 +63,7 @@ def estimate_trackers(
         Tracker("InMemoryDelayedDeliveryTracker", queue_bytes(waiting.messages), backlog),
         Tracker(
             "InMemoryDelayedDeliveryTracker (bitmaps, after 4.0)",
-            bitmap_bytes(waiting.iter_rows(-(2**63), 2**63 - 1), tick_ms),
+            bitmap_bytes(waiting.iter_rows(LONG_MIN, LONG_MAX), tick_ms),
             backlog,
         ),
         Tracker("BucketDelayedDeliveryTracker", _bucket_bytes(buckets, outside), max(backlog - inside, 0) + segments),

@@ -18,9 +18,8 @@ from store.delayed.wheel import Source
 from store.delayedindexes import Index, find_index
 from store.extent import pending_intervals, subtract
 from store.ledgers import EntryReader
+from store.names import LONG_MAX, LONG_MIN
 from store.topics import Topic
-
-_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Waiting:
         return any(end > load.start_ms for end, load in zip(ends, self.loads[1:], strict=False))
 
     def _before_all(self, end_ms: int) -> int:
-        return sum(len(rows) for rows in self.iter_rows(_LEAST, end_ms))
+        return sum(len(rows) for rows in self.iter_rows(LONG_MIN, end_ms))
 
     def iter_rows(self, start_ms: int, end_ms: int) -> Iterator[DelayedRows]:
         """Yield what is due from START_MS on, before END_MS, a window at a time, in order."""
@@ -83,7 +82,7 @@ class Waiting:
             return None
         first, last = self.loads[0], max(self.loads, key=lambda load: load.start_ms + load.width_ms)
         early = self.source.load(first.start_ms, first.start_ms + first.width_ms)
-        late = self.source.load(last.start_ms, min(last.start_ms + last.width_ms, _MOST))
+        late = self.source.load(last.start_ms, min(last.start_ms + last.width_ms, LONG_MAX))
         return int(early.times_ms[0]), int(late.times_ms[-1])
 
 
@@ -100,7 +99,7 @@ class AtOnce:
         if not start_ms <= self.at_ms < end_ms:
             return no_rows()
         if self._rows is None:
-            rows = join_rows(list(self.waiting.iter_rows(_LEAST, _MOST)))
+            rows = join_rows(list(self.waiting.iter_rows(LONG_MIN, LONG_MAX)))
             self._rows = sorted_rows(np.full(len(rows), self.at_ms), rows.ledger_ids, rows.entry_ids)
         return self._rows
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from store.codec.delayedindex import DelayedRows
 from store.codec.delayedpolicy import IndexRules
+from store.names import LONG_MIN
 
 
 class Source(Protocol):
@@ -104,7 +105,7 @@ class TimeWheel:
 
     def _open(self, before: _Window | None, now_ms: int) -> bool:
         """Put the next window that matters at hand; False when nothing waits up to now and the present window is behind it."""
-        start_ms = -(2**63) if before is None else before.end_ms
+        start_ms = LONG_MIN if before is None else before.end_ms
         if before is not None and self._next is not None and self._next.start_ms == before.end_ms:
             self._current, self._next = self._next, None
             return True

@@ -23,6 +23,7 @@ from store.dump.rows import EntryRows, merged
 from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
 from store.given import integer, json_object, text
 from store.logwriter import ENTRY_MAX_BYTES
+from store.names import INT_MAX
 from store.scan.sha1 import sha1_spans
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
@@ -312,7 +313,7 @@ def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
         found = (
             integer(row["ledgerId"], "ledgerId"),
             integer(row["entryId"], "entryId"),
-            integer(row.get("messages", 1), "messages", high=2**31 - 1),
+            integer(row.get("messages", 1), "messages", high=INT_MAX),
         )
         closed_ms = integer(row.get("ledgerTimestamp") or 0, "ledgerTimestamp")
     except (ValueError, TypeError, Base64Error) as error:

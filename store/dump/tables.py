@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.dump.json_lines import json_lines
+from store.names import LONG_MIN
 from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
 from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
@@ -25,7 +26,7 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 DAY_MS = 86_400_000
 LINES = 1 << 12  # in one piece of JSON text
-NO_DAY = -(2**63)
+NO_DAY = LONG_MIN
 PIECE_BYTES = (
     3 << 20
 )  # of a payload in one piece of JSON text; a multiple of three, so that base64 goes on without padding

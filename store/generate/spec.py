@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from store.codec import compression
 from store.errors import InvalidValue
 from store.generate import draws
-from store.names import TopicName
+from store.names import INT_MAX, TopicName
 from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_size_bytes, parse_time_point
 
 DEFAULT_START_MS = 1_700_000_000_000
@@ -113,7 +113,7 @@ class ClusterSpec:
     bookie_id: str = "127.0.0.1:3181"
 
 
-def parse_span(text: str, what: str, limit: int = 2**31 - 1) -> Span:
+def parse_span(text: str, what: str, limit: int = INT_MAX) -> Span:
     """Parse ``N``, ``LOW..HIGH`` or ``LOW~HIGH`` (by doubling), sizes with K, M …; raises InvalidValue naming WHAT."""
     match = _SPAN.fullmatch(text.strip())
     try:

@@ -23,13 +23,12 @@ from store.codec.policies import DelayedDelivery, Policies
 from store.counted import counted
 from store.errors import InvalidValue, MetadataCorrupt
 from store.meta import Txn
-from store.names import NamespaceName
+from store.names import LONG_MAX, NamespaceName
 from store.plans.base import Plan, Report, Step
 from store.plans.policies import change_policies
 from store.policies_in_force import iter_own_policies
 
 EVICTION = "consumer_backlog_eviction"
-LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 
 from store.given import parse_integer
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
-from store.scan.operations import ENTRY_SCHEMA, LATEST_MS, ReadEntries, ScanOptions
+from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
 from store.scan.value_columns import Values
-from store.timespec import parse_time
+from store.timespec import MAX_TIME_MS, parse_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +161,7 @@ def _narrowed(options: ScanOptions, condition: Filter) -> ScanOptions:
             return _only(options, {ledger for ledger, topic in options.topics.items() if topic in wanted})
     if name in _TIMES and isinstance(value, datetime) and value.tzinfo is not None:
         at = int(value.timestamp() * 1000)
-        low, high = options.between.get(_TIMES[name], (0, LATEST_MS))
+        low, high = options.between.get(_TIMES[name], (0, MAX_TIME_MS))
         if kind in ("GreaterThan", "GreaterThanOrEqual", "EqualTo"):
             low = max(low, at - 1)
         if kind in ("LessThan", "LessThanOrEqual", "EqualTo"):

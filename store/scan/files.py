@@ -23,7 +23,7 @@ from store.codec import journal
 from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import find_digest_type
-from store.codec.entrylog import HEADER_BYTES, decode_header
+from store.codec.entrylog import HEADER_BYTES, RECORD_MAX_BYTES, decode_header
 from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.scan import kernel
@@ -33,7 +33,6 @@ from store.scan.wholefile import WholeFile
 Records = np.ndarray[Any, np.dtype[np.void]]
 LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int16]]]
 
-RECORD_MAX_BYTES = 256 << 20
 BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16

@@ -24,12 +24,13 @@ from store.names import Position
 from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan, Places
 from store.scan.kernel import BAD_DIGEST, UNFRAMED
 from store.scan.messages import MessageColumns
-from store.scan.operations import LATEST_MS, TIME, ScanOptions, scan_records
+from store.scan.operations import TIME, ScanOptions, scan_records
 from store.scan.redacted import redact_batch, redact_schema
 from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import NEEDS, ValueColumns, Values
+from store.timespec import MAX_TIME_MS
 
 _TIMES = {
     "publish_time": "publishTime",
@@ -159,7 +160,7 @@ def _places(records: np.ndarray[Any, np.dtype[np.void]]) -> Places:
 
 def timestamps(column: pa.Array) -> pa.Array:
     """Return ms as timestamps; 0 (no such time) and what cannot be shown are null."""
-    shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, LATEST_MS))
+    shown = pc.and_(pc.greater(column, 0), pc.less_equal(column, MAX_TIME_MS))
     return pc.multiply(pc.if_else(shown, column, None), 1000).cast(TIME)
 
 

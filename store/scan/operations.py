@@ -14,13 +14,12 @@ from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
 from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
+from store.timespec import MAX_TIME_MS
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 
 TIME = pa.timestamp("us", tz="UTC")
 """The type of times: Spark knows microseconds only."""
-LATEST_MS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z: what lies beyond is no time that can be shown."""
 _FLAGS = {
     "batch": kernel.BATCH,
     "marker": kernel.MARKER,
@@ -178,5 +177,5 @@ def _time_column(records: Records, name: str) -> pa.Array:
     source, flag, wanted = _TIME_COLUMNS[name]
     values = records[source]
     there = (records["flags"] & flag) == wanted if flag else values != 0
-    there &= (values >= 0) & (values <= LATEST_MS)
+    there &= (values >= 0) & (values <= MAX_TIME_MS)
     return nullable(np.where(there, values, 0) * 1000, there).view(TIME)
