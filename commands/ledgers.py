@@ -12,11 +12,10 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.catalog import find_log
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
-from store.ledgers import EntryReader, find_times, iter_blocks, missing_ranges, open_reader, read_ledger
+from store.ledgers import EntryReader, find_times, open_reader
 from store.meta import Txn
-from store.owners import Owner, custom_text, find_owners, read_owners
+from store.owners import Owner, custom_text, read_owners
 
 if TYPE_CHECKING:
     from store.inventory import LedgerRow, Missing
@@ -103,45 +102,21 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
 
 
 def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # Any: JSON
-    txn = reader.txn
-    ledger = read_ledger(txn, ledger_id)
-    times = find_times(txn, ledger_id)
-    index = _index_of(txn, ledger_id)
-    file_ids: set[int] = set()
-    for block in iter_blocks(txn, ledger_id):
-        column = block.files()
-        file_ids.update((column,) if isinstance(column, int) else column)
-    sums = times.sums if times else None
+    from store.inventory import read_ledger_facts
+
+    facts = read_ledger_facts(reader.txn, ledger_id)
     return {
         "ledgerId": ledger_id,
-        "state": _state(ledger.metadata, index),
-        "lastEntryId": ledger.last_entry_id,
-        "entries": ledger.entries,
-        "size": ledger.size_bytes,
-        "metadata": _metadata_document(ledger.metadata),
-        "indexed": None if sums is None else _sums_document(sums),
-        "missing": [list(pair) for pair in missing_ranges(txn, ledger)] if ledger.metadata else [],
-        "files": [log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None],
-        "owners": find_owners(txn, ledger_id) if index is None else (index,),
+        "state": facts.state,
+        "lastEntryId": facts.last_entry_id,
+        "entries": facts.entries,
+        "size": facts.size_bytes,
+        "metadata": _metadata_document(facts.metadata),
+        "indexed": None if facts.sums is None else _sums_document(facts.sums),
+        "missing": [list(pair) for pair in facts.missing],
+        "files": list(facts.files),
+        "owners": facts.owners,
     }
-
-
-def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
-    """Return the index of delayed messages that LEDGER_ID is a part of."""
-    if not txn.count("delayed"):
-        return None
-    from store.delayedindexes import find_index_ledgers
-
-    return find_index_ledgers(txn).get(ledger_id)
-
-
-def _state(metadata: Any, index: Owner | None) -> str:  # Any: LedgerMetadata or None
-    if metadata is None:
-        from store.inventory import DELETED, INDEX
-
-        return DELETED if index is None else INDEX
-    name: str = metadata.state.name
-    return name
 
 
 def _metadata_document(metadata: Any) -> dict[str, Any] | None:  # Any: LedgerMetadata or None, and JSON

@@ -26,8 +26,8 @@ from pulsar_admin.options import DURATION, NAMESPACE, command, pass_app
 from store.codec.policies import JsonObject, Policies
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StalePlan
 from store.names import NamespaceName
-from store.plans.delayed import conflict_warnings
-from store.plans.policies import PolicyJob, find_policies, plan_policies
+from store.plans.namespaces import plan_job
+from store.plans.policies import PolicyJob, find_policies
 from store.topics import check_namespace
 
 _CHANGE = "The change: the policy before and after, and the undo command."
@@ -42,10 +42,7 @@ _GETS: Any = {"output": _VALUE, "errors": [NamespaceNotFound, MetadataCorrupt]} 
 
 def _change(app: App, namespace: NamespaceName, job: PolicyJob) -> None:
     with app.store.read() as txn:
-        plan = plan_policies(txn, namespace, job, app.now_ms)
-        after = job.change(find_policies(txn, namespace) or Policies())
-    if plan.steps and after.delayed_delivery is not None and after.delayed_delivery.active:
-        plan = replace(plan, warnings=conflict_warnings(after))
+        plan = plan_job(txn, namespace, job, app.now_ms)
     apply_moves(app, plan)
 
 

@@ -6,8 +6,13 @@ is first used: the import of this package costs nothing, to the command line nei
 
 TYPE_CHECKING = False  # not typing's: that import would cost more than this package
 if TYPE_CHECKING:
+    from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
+    from pulsar_admin.api.delayed import Delayed
+    from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.nacks import DueNack, Nacks
+    from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.plan import (
         BrokerMove,
         Change,
@@ -19,12 +24,19 @@ if TYPE_CHECKING:
         Plan,
     )
     from pulsar_admin.api.session import PartialData
+    from pulsar_admin.api.spark import SparkTables
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import FoundEntry, Topic
     from store.errors import (
         AlreadyExists,
+        ChangeNotFound,
         Corrupt,
+        EntryCorrupt,
+        EntryNotFound,
         InvalidValue,
+        LedgerNotFound,
+        MetadataCorrupt,
+        NamespaceNotFound,
         NotFound,
         NothingMatches,
         NotWritable,
@@ -50,6 +62,13 @@ _HOMES = {
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",
+    "Compaction": "pulsar_admin.api.compaction",
+    "Delayed": "pulsar_admin.api.delayed",
+    "Ledger": "pulsar_admin.api.ledger",
+    "Namespace": "pulsar_admin.api.namespace",
+    "Nacks": "pulsar_admin.api.nacks",
+    "DueNack": "pulsar_admin.api.nacks",
+    "SparkTables": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.plan",
     "ChangePart": "pulsar_admin.api.plan",
@@ -66,6 +85,12 @@ _HOMES = {
     "Corrupt": _ERRORS,
     "InvalidValue": _ERRORS,
     "NotFound": _ERRORS,
+    "NamespaceNotFound": _ERRORS,
+    "MetadataCorrupt": _ERRORS,
+    "LedgerNotFound": _ERRORS,
+    "EntryNotFound": _ERRORS,
+    "EntryCorrupt": _ERRORS,
+    "ChangeNotFound": _ERRORS,
     "NothingMatches": _ERRORS,
     "NotWritable": _ERRORS,
     "Refused": _ERRORS,
@@ -81,18 +106,30 @@ __all__ = [
     "AlreadyExists",
     "BrokerMove",
     "Change",
+    "ChangeNotFound",
     "ChangePart",
     "ChangeReport",
+    "Compaction",
     "Corrupt",
     "Cursor",
     "CursorPlace",
+    "Delayed",
     "Deletable",
+    "DueNack",
+    "EntryCorrupt",
+    "EntryNotFound",
     "Extent",
     "FoundEntry",
     "FutureDated",
     "InvalidValue",
+    "Ledger",
+    "LedgerNotFound",
     "LedgerPart",
     "Messages",
+    "MetadataCorrupt",
+    "Nacks",
+    "Namespace",
+    "NamespaceNotFound",
     "NotFound",
     "NotWritable",
     "NothingMatches",
@@ -100,6 +137,7 @@ __all__ = [
     "Plan",
     "Position",
     "Refused",
+    "SparkTables",
     "StalePlan",
     "Store",
     "StoreBusy",

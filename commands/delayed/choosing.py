@@ -11,7 +11,6 @@ import click
 from commands.topics.moving import read_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
-from store.counted import counted
 from store.cursors import Cursor, iter_cursor_names
 from store.errors import SubscriptionNotFound
 from store.ledgers import EntryReader
@@ -19,8 +18,8 @@ from store.topics import Topic
 
 if TYPE_CHECKING:
     from store.delayed.runs import RunFile
+    from store.delayed.summary import Delivery
     from store.delayed.waiting import Waiting
-    from store.policies_in_force import DeliveryInForce
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
@@ -70,7 +69,7 @@ def iter_waiting(
 ) -> Iterator[Waiting]:
     """Yield what each subscription meant waits for, those with nothing delayed left out; FILE takes what memory does not."""
     for topic, cursor in iter_delaying(reader, selection, subscription, unsubscribed=True):
-        waiting, _ = open_delivery(app, reader, topic, cursor, file)
+        waiting = open_delivery(app, reader, topic, cursor, file).waiting
         if waiting.messages:
             if waiting.index is None:
                 app.note(f"{topic.name} {cursor.name}: no current index, its entries are read: see delayed build")
@@ -78,19 +77,11 @@ def iter_waiting(
     app.note(UNKNOWN_TYPE)
 
 
-def open_delivery(
-    app: App, reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile
-) -> tuple[Waiting, DeliveryInForce | None]:
+def open_delivery(app: App, reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Delivery:
     """Return what CURSOR waits for under the policy in force, and that policy; says where it is disabled."""
-    from store.delayed.waiting import open_waiting, without_delay
-    from store.policies_in_force import find_delivery
+    from store.delayed.summary import open_delivery as open_summary
 
-    waiting = open_waiting(reader, topic, cursor, file)
-    in_force = find_delivery(reader.txn, topic.name)
-    if in_force is None or in_force.delivery.active or not waiting.messages:
-        return waiting, in_force
-    app.warn(
-        f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
-        f"{counted(waiting.messages, 'message')} at once"
-    )
-    return without_delay(waiting, app.now_ms), in_force
+    delivery = open_summary(reader, topic, cursor, file, app.now_ms)
+    if delivery.warning:
+        app.warn(delivery.warning)
+    return delivery

@@ -18,7 +18,6 @@ from store.topics import Topic
 
 if TYPE_CHECKING:
     from store.delayed.runs import RunFile
-    from store.delayed.waiting import Waiting
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -71,65 +70,20 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Non
     with app.bulk() as engine, open_reader(app.store, engine) as reader:
         for one in iter_delaying(reader, selection, subscription, unsubscribed=True):
             with open_runs() as file:
-                row = _status(app, reader, one, file)
+                row = _status(app, reader, *one, file)
             if row["subscription"] or row["messages"]:
                 rows.append(row)
     app.note(UNKNOWN_TYPE)
     app.emit_rows(rows, _STATUS_COLUMNS)
 
 
-def _status(app: App, reader: EntryReader, chosen: tuple[Topic, Cursor], file: RunFile) -> Json:
-    from store.delayed.status import due_counts, evicting_quotas, find_ttl_conflict
-    from store.delayed.trackers import estimate_trackers
-    from store.plans.delayed import DelayedPolicy, find_rules
-    from store.policies_in_force import find_quotas
+def _status(app: App, reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile) -> Json:
+    from store.delayed.summary import summarize
 
-    topic, cursor = chosen
-    waiting, in_force = open_delivery(app, reader, topic, cursor, file)
-    namespace = topic.name.namespace
-    delivery = None if in_force is None else in_force.delivery
-    edges = waiting.edges()
-    is_delayed = delivery is None or delivery.active
-    conflict = find_ttl_conflict(reader, topic, cursor) if is_delayed else None
-    tick_ms = delivery.tick_time_ms if delivery is not None and delivery.tick_time_ms > 0 else waiting.rules.tick_ms
-    trackers = estimate_trackers(reader, topic, cursor, waiting, tick_ms)
-    _warn_conflicts(app, topic, cursor, conflict)
-    return {
-        "topic": str(topic.name),
-        "subscription": cursor.name or None,
-        "policy": DelayedPolicy(delivery, find_rules(reader.txn, namespace)).as_json(),
-        "policySource": None if in_force is None else in_force.source,
-        "messages": waiting.messages,
-        "due": due_counts(waiting, app.now_ms),
-        "firstDue": None if edges is None else edges[0],
-        "lastDue": None if edges is None else edges[1],
-        "index": _index(reader, topic, cursor, waiting),
-        "trackers": [{**to_json(tracker), "rebuildMs": tracker.rebuild_ms} for tracker in trackers],
-        "ttlConflict": None if conflict is None else to_json(conflict),
-        "evictingQuotas": list(evicting_quotas(find_quotas(reader.txn, topic.name))),
-    }
-
-
-def _index(reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting) -> Json | None:
-    from store.delayed.backlog import intervals_of
-    from store.delayedindexes import find_index
-    from store.extent import pending_intervals, subtract
-
-    index = find_index(reader.txn, topic.name, cursor.name)
-    if index is None:
-        return None
-    left = subtract(pending_intervals(topic, cursor.state), intervals_of(topic, index.covered))
-    return {
-        "cursor": str(index.cursor),
-        "lagEntries": sum(end - start for start, end in left),
-        "current": waiting.index is not None,
-        "messages": index.messages,
-        "partitions": len(index.partitions),
-        "ledgers": len(index.ledger_ids),
-        "bytes": index.bytes,
-        "bytesPerMessage": round(index.bytes / index.messages, 3) if index.messages else None,
-        "built": index.built_ms,
-    }
+    found = summarize(reader, topic, cursor, open_delivery(app, reader, topic, cursor, file), app.now_ms)
+    _warn_conflicts(app, topic, cursor, found.ttl_conflict)
+    trackers = [{**to_json(tracker), "rebuildMs": tracker.rebuild_ms} for tracker in found.trackers]
+    return {**to_json(found), "trackers": trackers}
 
 
 def _warn_conflicts(app: App, topic: Topic, cursor: Cursor, conflict: Any) -> None:  # Any: TtlConflict or None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, Time, position_of, warn_partial
@@ -22,6 +23,9 @@ from store.plans.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, r
 from store.search import check_clock
 from store.topics import Topic as TopicModel
 from store.topics import expand_topic, read_topic
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.nacks import Nacks
 
 Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
 
@@ -99,6 +103,12 @@ class Cursor:
             for topic, cursor in self._cursors(reader):
                 total += extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
         return total
+
+    def nacks(self) -> Nacks:
+        """Return the negative acks that the store keeps for the subscription."""
+        from pulsar_admin.api.nacks import Nacks
+
+        return Nacks(self._session, self._topic, self._name)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 

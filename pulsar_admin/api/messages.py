@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow as pa
 from pulsar_admin.api.session import Session, warn_partial
 from pulsar_admin.jsonify import camel_case
 from store.codec.delayedindex import DelayedRows
+from store.compaction.reading import iter_view
+from store.compaction.view import open_view
 from store.cursors import read_cursor
 from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
@@ -22,7 +25,7 @@ from store.ledgers import EntryReader
 from store.names import EARLIEST, TopicName
 from store.reading import EVENT, Window
 from store.scan.message_rows import timestamps
-from store.scan.messages import schema_of
+from store.scan.messages import batch_of, schema_of
 from store.scan.operations import TIME
 from store.search import check_clock
 from store.topics import Topic, expand_topic, read_topic
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _VALUES = {"value", "value_error"}
+_VIEW_ROWS = 4096  # of a batch of the compacted view
 COLUMNS = (
     *("ledger_id", "entry_id", "batch_index", "publish_time", "broker_time", "event_time", "key", "ordering_key"),
     *("producer", "sequence_id", "properties", "size", "sha1", "broker_index", "deliver_at_time", "encrypted"),
@@ -93,20 +97,23 @@ class MessageQuery:
         )
 
 
+Source = Callable[[EntryReader, list[StoreError]], Generator[pa.RecordBatch, None, None]]
+"""What reads batches with the columns asked for, in the spelling of dumps, and notes what it could not read."""
+
+
 class Messages:
-    """Messages of a topic, as ``Topic.messages`` chose them; nothing is read before it is iterated over, and then a batch at a time.
+    """Messages of a topic, as a method of it chose them; nothing is read before it is iterated over, and then a batch at a time.
 
     Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null where there is none), ``key`` and
     ``producer`` strings, ``properties`` a map, ``payload`` and ``ordering_key`` bytes, ``value`` JSON text. Each iteration reads a
     snapshot of its own. What could not be read is left out, in ``problems`` of the last iteration, and a PartialData warning.
     """
 
-    def __init__(self, session: Session, name: TopicName, query: MessageQuery) -> None:
-        query.check()
+    def __init__(self, session: Session, columns: Sequence[str], source: Source, limit: int | None = None) -> None:
         self._session = session
-        self._name = name
-        self._query = query
-        self.schema = pa.schema([SCHEMA.field(column) for column in query.columns])
+        self._source = source
+        self._limit = limit
+        self.schema = pa.schema([SCHEMA.field(column) for column in columns])
         self.problems: tuple[StoreError, ...] = ()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -115,8 +122,10 @@ class Messages:
         Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
         """
         problems: list[StoreError] = []
-        with self._session.reader() as reader, closing(self._chosen(reader, problems)) as batches:
-            yield from batches if self._query.limit is None else _first(batches, self._query.limit)
+        with self._session.reader() as reader, closing(self._source(reader, problems)) as batches:
+            for batch in batches if self._limit is None else _first(batches, self._limit):
+                if len(batch):
+                    yield self._shown(batch)
         self.problems = tuple(problems)
         warn_partial(problems)
 
@@ -134,30 +143,56 @@ class Messages:
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 
-    def _chosen(self, reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        for name in expand_topic(reader.txn, self._name):
-            yield from self._batches(reader, read_topic(reader.txn, name), problems)
-
-    def _batches(self, reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
-        options, waiting = self._query.options, None
-        if self._query.subscription is not None:
-            state = read_cursor(reader.txn, reader, topic, self._query.subscription).state
-            waiting = pending_intervals(topic, state)
-            if options.window.first == EARLIEST:
-                first = topic.next_valid(state.mark_delete)
-                options = replace(options, window=replace(options.window, first=first))
-        with closing(iter_columns(reader, topic, options, None, problems)) as batches:
-            for batch in batches:
-                chosen = batch if waiting is None else _waiting(batch, topic, waiting)
-                if len(chosen):
-                    yield self._shown(chosen)
-
     def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = []
         for field in self.schema:
             found = batch.column(camel_case(field.name))
             columns.append(timestamps(found) if field.name in _TIMES else found.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def messages_of(session: Session, name: TopicName, query: MessageQuery) -> Messages:
+    """Return the messages of a topic, of a partitioned one those of its partitions one after the other; raises InvalidValue."""
+    query.check()
+
+    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+        for part in expand_topic(reader.txn, name):
+            yield from _batches(reader, read_topic(reader.txn, part), query, problems)
+
+    return Messages(session, query.columns, source, query.limit)
+
+
+def _batches(
+    reader: EntryReader, topic: Topic, query: MessageQuery, problems: list[StoreError]
+) -> Iterator[pa.RecordBatch]:
+    options, waiting = query.options, None
+    if query.subscription is not None:
+        state = read_cursor(reader.txn, reader, topic, query.subscription).state
+        waiting = pending_intervals(topic, state)
+        if options.window.first == EARLIEST:
+            options = replace(options, window=replace(options.window, first=topic.next_valid(state.mark_delete)))
+    with closing(iter_columns(reader, topic, options, None, problems)) as batches:
+        for batch in batches:
+            yield batch if waiting is None else _waiting(batch, topic, waiting)
+
+
+def compacted_messages(
+    session: Session, name: TopicName, columns: Sequence[str], keys: Collection[str] | None, limit: int | None
+) -> Messages:
+    """Return the messages of a topic's compacted view, those with KEYS only; raises InvalidValue."""
+    MessageQuery(Window(), tuple(columns)).check()
+    if not _VALUES.isdisjoint(columns):
+        raise InvalidValue("values of the compacted view are not decoded here", hint="take payload")
+    schema = schema_of([camel_case(column) for column in columns])
+
+    def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
+        topic = read_topic(reader.txn, name)
+        found = iter_view(reader, topic, open_view(reader, topic, problems), problems)
+        chosen = (message for message in found if keys is None or message.key in keys)
+        while rows := list(islice(chosen, _VIEW_ROWS)):
+            yield batch_of(rows, schema)
+
+    return Messages(session, columns, source, limit)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time
@@ -12,8 +13,15 @@ from store.errors import TopicNotFound
 from store.meta import open_store as open_store_file
 from store.names import parse_namespace, parse_topic
 from store.plans.base import apply_plan, check_current, iter_changes, plan_undo
-from store.topics import expand_topic, iter_namespaces, iter_topics, select_topics
+from store.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, select_topics
 from store.tree import iter_children
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.namespace import Namespace
+    from pulsar_admin.api.spark import SparkTables
 
 
 def open_store(path: Path | str, *, writable: bool = False, now: Time | None = None) -> Store:
@@ -91,6 +99,34 @@ class Store:
             roots = ("/admin/policies", "/managed-ledgers")
             tenants = {name for root in roots for name in iter_children(txn, root)} if tenant is None else {tenant}
             return tuple(str(name) for one in sorted(tenants) for name in iter_namespaces(txn, one))
+
+    def namespace(self, name: str) -> Namespace:
+        """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""
+        from pulsar_admin.api.namespace import Namespace
+
+        parsed = parse_namespace(name)
+        with self._session.store.read() as txn:
+            check_namespace(txn, parsed)
+        return Namespace(self._session, parsed)
+
+    def ledgers(self) -> tuple[int, ...]:
+        """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
+        from store.inventory import iter_all_ledger_ids
+
+        with self._session.store.read() as txn:
+            return tuple(iter_all_ledger_ids(txn))
+
+    def ledger(self, ledger_id: int) -> Ledger:
+        """Return the ledger with this id; whether it is there is seen when it is used: LedgerNotFound."""
+        from pulsar_admin.api.ledger import Ledger
+
+        return Ledger(self._session, ledger_id)
+
+    def spark(self, session: SparkSession) -> SparkTables:
+        """Return the store's messages and entries as data frames of a Spark SESSION, which reads the entry logs themselves."""
+        from pulsar_admin.api.spark import SparkTables
+
+        return SparkTables(self._session, session)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

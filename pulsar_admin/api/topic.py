@@ -27,7 +27,9 @@ from store.topics import Topic as TopicModel
 from store.topics import expand_topic, partition_count, read_topic
 
 if TYPE_CHECKING:
+    from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor
+    from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
     from store.explain import BrokerAnswer, Explanation, LedgerVerdict, Neighbour
@@ -139,14 +141,13 @@ class Topic:
         COLUMNS: see ``Messages``; what is not named is not decoded. SUBSCRIPTION: only entries that it has still to be given.
         UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
         """
-        from pulsar_admin.api.messages import COLUMNS, MessageQuery, Messages
+        from pulsar_admin.api.messages import COLUMNS, MessageQuery, messages_of
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         window = Window(position_of(start), position_of(end), times[0], times[1], clock, key)
         chosen = COLUMNS if columns is None else tuple(columns)
-        return Messages(
-            self._session, self._name, MessageQuery(window, chosen, subscription, limit, uncommitted, markers)
-        )
+        query = MessageQuery(window, chosen, subscription, limit, uncommitted, markers)
+        return messages_of(self._session, self._name, query)
 
     def stats(self, *, earliest_time: bool = False) -> TopicStats:
         """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``, ``subscriptions[name].msg_backlog`` …).
@@ -189,6 +190,18 @@ class Topic:
             found = read_internal_stats(reader, self._name, metadata=metadata, problems=problems)
         warn_partial(problems)
         return found
+
+    def delayed(self, subscription: str | None = None) -> Delayed:
+        """Return the delayed messages that SUBSCRIPTION waits for; None: that one created at the topic's beginning would."""
+        from pulsar_admin.api.delayed import Delayed
+
+        return Delayed(self._session, self._name, subscription)
+
+    def compaction(self) -> Compaction:
+        """Return the compacted view of the topic."""
+        from pulsar_admin.api.compaction import Compaction
+
+        return Compaction(self._session, self._name)
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+"""The compacted view of a topic: how far it reaches, its last message, a time in it, its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.session import Session, Time, warn_partial
+from store.compaction.last_id import LastId, find_last_id
+from store.errors import StoreError
+from store.names import TopicName
+from store.topics import read_topic
+
+if TYPE_CHECKING:
+    from pulsar_admin.api.messages import Messages
+    from store.compaction.reading import FoundInView
+    from store.compaction.status import CompactionStatus
+
+
+class Compaction:
+    """What compaction left of a topic, as a reader with read-compacted gets it."""
+
+    def __init__(self, session: Session, name: TopicName) -> None:
+        self._session = session
+        self._name = name
+
+    def status(self) -> CompactionStatus:
+        """Return the horizon, the compacted ledger, what lies behind the horizon (entries, messages, bytes), and ``problems`` in words.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.compaction.status import read_status
+
+        with self._session.reader() as reader:
+            return read_status(reader, read_topic(reader.txn, self._name))
+
+    def last_id(self, *, verify: bool = False) -> LastId:
+        """Return the last message: ``position`` (ids −1 where nothing remains), ``publish_ms``, and the ``rule`` that found it.
+
+        From metadata bytes where they tell (PIP-429); VERIFY reads the whole entry too. Raises TopicNotFound, MetadataCorrupt,
+        EntryCorrupt.
+        """
+        problems: list[StoreError] = []
+        with self._session.reader() as reader:
+            found = find_last_id(reader, read_topic(reader.txn, self._name), verify=verify, problems=problems)
+        warn_partial(problems)
+        return found
+
+    def find(self, time: Time) -> FoundInView | None:
+        """Return the first entry of the compacted ledger published at or after TIME (``position`` None: nothing is).
+
+        None: the topic was never compacted. Raises TopicNotFound, InvalidValue, MetadataCorrupt, EntryCorrupt.
+        """
+        from store.compaction.reading import find_in_view
+        from store.compaction.view import open_view
+
+        problems: list[StoreError] = []
+        with self._session.reader() as reader:
+            view = open_view(reader, read_topic(reader.txn, self._name), problems)
+            found = None if view is None else find_in_view(reader, view, self._session.time_ms(time))
+        warn_partial(problems)
+        return found
+
+    def messages(
+        self,
+        *,
+        keys: Collection[str] | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Messages:
+        """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what lies behind it.
+
+        Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``, without values. Raises InvalidValue.
+        """
+        from pulsar_admin.api.messages import COLUMNS, compacted_messages
+
+        return compacted_messages(self._session, self._name, COLUMNS if columns is None else columns, keys, limit)

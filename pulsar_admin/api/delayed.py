@@ -1,0 +1,86 @@
+"""The delayed messages that a subscription waits for: what falls due when, and what it costs. Imports numpy and pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_admin.api.session import Session, Time, warn_partial
+from store.codec.delayedindex import join_rows
+from store.cursors import Cursor, read_cursor
+from store.delayed.backlog import cursor_of_nobody, read_due_times
+from store.delayed.runs import open_runs
+from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
+from store.ledgers import EntryReader
+from store.names import LONG_MAX, TopicName
+from store.scan.message_rows import timestamps
+from store.topics import Topic, read_topic
+
+
+class Delayed:
+    """A delayed backlog: from the index of ``delayed build`` where that is current, else from the topic's entries.
+
+    Whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays. All methods raise
+    TopicNotFound (also for a partitioned topic), SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
+    """
+
+    def __init__(self, session: Session, name: TopicName, subscription: str | None) -> None:
+        self._session = session
+        self._name = name
+        self._subscription = subscription
+
+    def due(self, until: Time | None = None) -> pa.Table:
+        """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row a message.
+
+        Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which the message itself
+        asks for, null where its entry is lost; both ``timestamp[us, UTC]``.
+        """
+        until_ms = self._session.now_ms if until is None else self._session.time_ms(until)
+        with self._opened() as (reader, _, _, delivery):
+            rows = join_rows(list(delivery.waiting.iter_rows(-LONG_MAX, until_ms + 1)))
+            exact = read_due_times(reader, rows)
+        places = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
+        times = pa.array([exact.get(place) for place in places], pa.int64())
+        return pa.table(
+            {
+                "ledger_id": pa.array(rows.ledger_ids, pa.int64()),
+                "entry_id": pa.array(rows.entry_ids, pa.int64()),
+                "deliver_at": timestamps(pa.array(rows.times_ms, pa.int64())),
+                "due_time": timestamps(times),
+            }
+        )
+
+    def histogram(self) -> pa.Table:
+        """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
+        with self._opened() as (_, _, _, delivery):
+            loads = delivery.waiting.loads
+        starts = np.array([load.start_ms for load in loads], np.int64)
+        return pa.table(
+            {
+                "start": timestamps(pa.array(starts)),
+                "width_ms": pa.array([load.width_ms for load in loads], pa.int64()),
+                "messages": pa.array([load.messages for load in loads], pa.int64()),
+            }
+        )
+
+    def status(self) -> DelayedSummary:
+        """Return policy, how many messages are due when, the index and its lag, and what a TTL or quotas drop before it is due.
+
+        ``trackers``: memory and rebuild time of a broker's own, estimated.
+        """
+        with self._opened() as (reader, topic, cursor, delivery):
+            return summarize(reader, topic, cursor, delivery, self._session.now_ms)
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
+        with self._session.reader() as reader, open_runs() as file:
+            topic = read_topic(reader.txn, self._name)
+            name = self._subscription
+            cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)
+            delivery = open_delivery(reader, topic, cursor, file, self._session.now_ms)
+            yield reader, topic, cursor, delivery
+        if delivery.warning:
+            warn_partial([delivery.warning])

@@ -1,0 +1,60 @@
+"""One ledger of BookKeeper: what is known about it, and its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.session import Session
+
+if TYPE_CHECKING:
+    from store.inventory import LedgerFacts
+    from store.verify import EntryRow, LedgerVerdict
+
+
+class Ledger:
+    """A ledger, whether the metadata lists it or only entry logs hold entries of it. All methods raise LedgerNotFound."""
+
+    def __init__(self, session: Session, ledger_id: int) -> None:
+        self._session = session
+        self._ledger_id = ledger_id
+
+    @property
+    def ledger_id(self) -> int:
+        """The id."""
+        return self._ledger_id
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._ledger_id})"
+
+    def info(self) -> LedgerFacts:
+        """Return state, end, sizes in bytes, metadata, what the index holds, files, who references it, and what is missing.
+
+        Raises MetadataCorrupt.
+        """
+        from store.inventory import read_ledger_facts
+
+        with self._session.store.read() as txn:
+            return read_ledger_facts(txn, self._ledger_id)
+
+    def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
+        """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.
+
+        ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it.
+        """
+        from store.verify import iter_entry_rows
+
+        with self._session.reader() as reader:
+            yield from iter_entry_rows(reader, self._ledger_id, first, last)
+
+    def read(self, entry_id: int) -> bytes:
+        """Return the payload of one entry, as a bookie would send it; raises EntryNotFound, EntryCorrupt."""
+        with self._session.reader() as reader:
+            return bytes(reader.read(self._ledger_id, entry_id).payload)
+
+    def verify(self) -> LedgerVerdict:
+        """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
+        from store.verify import verify_ledger
+
+        with self._session.reader() as reader:
+            return verify_ledger(reader, self._ledger_id)

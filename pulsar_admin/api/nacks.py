@@ -1,0 +1,116 @@
+"""Negative acks that a store keeps for a subscription: entries to be redelivered later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.session import Place, Session, moment, position_of
+from store.cursors import read_cursor
+from store.errors import InvalidValue
+from store.ledgers import EntryReader
+from store.meta import Txn
+from store.nacks.buckets import due_time
+from store.nacks.holes import NackedEntries, hole_intervals
+from store.nacks.kept import KeptGroup, KeptStats, find_tracker, iter_due, read_stats
+from store.names import Position, TopicName
+from store.plans.nacks import Nacks as NackedRows
+from store.plans.nacks import plan_add, plan_pop
+from store.timespec import parse_duration_ms
+from store.topics import Topic, expand_topic, read_topic
+
+Delay = timedelta | str | int
+"""So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueNack:
+    """One entry to redeliver. ``due_ms``: when it was due, to the precision of its bucket, never too late."""
+
+    topic: str
+    position: Position
+    due_ms: int
+
+    @property
+    def due_time(self) -> datetime | None:
+        """When it was due, in UTC."""
+        return moment(self.due_ms)
+
+
+class Nacks:
+    """Negative acks of one subscription, of a partitioned topic those of all partitions; kept by time bucket as PIP-393 does."""
+
+    def __init__(self, session: Session, name: TopicName, subscription: str) -> None:
+        self._session = session
+        self._name = name
+        self._subscription = subscription
+
+    def stats(self) -> tuple[KeptStats, ...]:
+        """Return what waits, one object a topic or partition with nacks: entries, how many are due, bytes, deadlines in ms."""
+        with self._session.store.read() as txn:
+            names = map(str, expand_topic(txn, self._name))
+            trackers = (find_tracker(txn, name, self._subscription) for name in names)
+            return tuple(read_stats(txn, row, self._session.now_ms) for row in trackers if row is not None)
+
+    def due(self) -> tuple[DueNack, ...]:
+        """Return what is due now, in order of time."""
+        with self._session.store.read() as txn:
+            return tuple(
+                DueNack(group.topic, position, group.due_ms)
+                for group in self._due(txn)
+                for position in group.positions()
+            )
+
+    def pop(self) -> Plan:
+        """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
+        with self._session.store.read() as txn:
+            return plan_of(plan_pop(txn, list(self._due(txn)), self._session.now_ms))
+
+    def add(self, positions: Iterable[Place], delay: Delay, *, precision_bits: int | None = None) -> Plan:
+        """Plan tracking the entries at POSITIONS (batch indexes are dropped), due DELAY after now, and earlier by less than 2^bits ms.
+
+        Raises SubscriptionNotFound, EntryNotFound, InvalidValue, Refused (another precision while some wait).
+        """
+        due_ms = due_time(_delay_ms(delay), self._session.now_ms)
+        with self._session.reader() as reader:
+            found = NackedEntries(self._topics(reader))
+            for position in positions:
+                found.add(position_of(position), due_ms)
+            return self._plan(reader, found, precision_bits)
+
+    def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
+        """Plan tracking the subscription's own acknowledgement holes: what lies in front of individually deleted entries."""
+        due_ms = due_time(_delay_ms(delay), self._session.now_ms)
+        with self._session.reader() as reader:
+            topics = self._topics(reader)
+            found = NackedEntries(topics)
+            for topic in topics:
+                state = read_cursor(reader.txn, reader, topic, self._subscription).state
+                found.add_intervals(topic, hole_intervals(topic, state), due_ms)
+            return self._plan(reader, found, precision_bits)
+
+    def _topics(self, reader: EntryReader) -> list[Topic]:
+        topics = [read_topic(reader.txn, name) for name in expand_topic(reader.txn, self._name)]
+        for topic in topics:
+            read_cursor(reader.txn, reader, topic, self._subscription)  # raises that it is not there
+        return topics
+
+    def _plan(self, reader: EntryReader, found: NackedEntries, bits: int | None) -> Plan:
+        rows = [NackedRows(name, self._subscription, groups, bits) for name, groups in found.entries.items() if groups]
+        return plan_of(plan_add(reader.txn, "nacks add", rows))
+
+    def _due(self, txn: Txn) -> Iterable[KeptGroup]:
+        names = map(str, expand_topic(txn, self._name))
+        trackers = [find_tracker(txn, name, self._subscription) for name in names]
+        return iter_due(txn, [row for row in trackers if row is not None], self._session.now_ms)
+
+
+def _delay_ms(delay: Delay) -> int:
+    if isinstance(delay, str):
+        return parse_duration_ms(delay)
+    found = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else delay
+    if found < 0:
+        raise InvalidValue(f"delay {delay!r} is negative")
+    return found

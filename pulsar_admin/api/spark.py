@@ -1,0 +1,68 @@
+"""A store's messages and entries as data frames of Spark, read from the entry logs by the executors. Imports pyspark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pulsar_admin.api.session import Session, Time
+from store.catalog import iter_logs
+from store.scan.datasource import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
+_ENTRY_IDS = ("ledger_id", "entry_id")
+
+
+class SparkTables:
+    """Messages and entries of topics as data frames (docs/howto/spark.md has their columns).
+
+    Executors read the entry logs where the catalogue of the store names them: they must see the same paths. A name of a topic may be
+    a glob (``acme/orders/*``) or a namespace; none means all but the system's. An entry that lies in a journal and in a log, or on
+    two bookies, is one row. Raises SourceNotFound, MissingComponent.
+    """
+
+    def __init__(self, session: Session, spark: SparkSession) -> None:
+        register(spark)
+        self._session = session
+        self._spark = spark
+
+    def messages(
+        self,
+        *topics: str,
+        columns: Sequence[str] = (),
+        payload: bool = False,
+        value: Literal["none", "json", "typed"] = "none",
+        since: Time | None = None,
+        until: Time | None = None,
+    ) -> DataFrame:
+        """Return one row a message; SINCE and UNTIL choose entries by broker time where they carry one, else by publish time.
+
+        COLUMNS: only these; PAYLOAD: also payloads; VALUE: also values, as JSON text or typed by the newest schema.
+        """
+        options = {"level": "messages", "payload": str(payload).lower(), "value": value, **self._window(since, until)}
+        return self._load(topics, columns, _MESSAGE_IDS, options)
+
+    def entries(
+        self, *topics: str, columns: Sequence[str] = (), since: Time | None = None, until: Time | None = None
+    ) -> DataFrame:
+        """Return one row an entry: ledger, times, sizes, digest."""
+        return self._load(topics, columns, _ENTRY_IDS, {"level": "entries", **self._window(since, until)})
+
+    def _window(self, since: Time | None, until: Time | None) -> dict[str, str]:
+        times = {"startTime": since, "endTime": until}
+        return {name: str(self._session.time_ms(time)) for name, time in times.items() if time is not None}
+
+    def _load(
+        self, topics: Sequence[str], columns: Sequence[str], ids: Sequence[str], options: dict[str, str]
+    ) -> DataFrame:
+        root = self._session.store.path.absolute()
+        with self._session.store.read() as txn:
+            paths = [str(log.locate(root)) for log in iter_logs(txn)]
+        if columns:
+            options["columns"] = ",".join(dict.fromkeys([*columns, *ids]))
+        options |= {"path": ",".join(paths), "store": str(root), "topics": ",".join(topics)}
+        frame = self._spark.read.format("pulsar_entries").options(**options).load().dropDuplicates([*ids])
+        return frame.select(*columns) if columns else frame

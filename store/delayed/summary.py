@@ -1,0 +1,120 @@
+"""What a subscription waits for under the policy in force, and the sum of what is known of a delayed backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.counted import counted
+from store.cursors import Cursor
+from store.delayed.backlog import intervals_of
+from store.delayed.runs import RunFile
+from store.delayed.status import TtlConflict, due_counts, evicting_quotas, find_ttl_conflict
+from store.delayed.trackers import Tracker, estimate_trackers
+from store.delayed.waiting import Waiting, open_waiting, without_delay
+from store.delayedindexes import find_index
+from store.extent import pending_intervals, subtract
+from store.ledgers import EntryReader
+from store.plans.delayed import DelayedPolicy, find_rules
+from store.policies_in_force import DeliveryInForce, find_delivery, find_quotas
+from store.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What waits, and the policy that delays it (None: a broker's default). ``warning``: what to say of it; empty: nothing."""
+
+    waiting: Waiting
+    in_force: DeliveryInForce | None
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """The index of one subscription: how far it reaches, how much it lags behind, what it takes."""
+
+    cursor: str
+    lag_entries: int
+    current: bool
+    messages: int
+    partitions: int
+    ledgers: int
+    size_bytes: int = field(metadata={"json": "bytes"})
+    bytes_per_message: float | None
+    built_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedSummary:
+    """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
+
+    ``trackers``: what a broker's own would need, estimated; ``ttl_conflict`` and ``evicting_quotas``: what drops messages first.
+    """
+
+    topic: str
+    subscription: str | None
+    policy: Mapping[str, Any]  # Any: JSON values
+    policy_source: str | None
+    messages: int
+    due: Mapping[str, int]
+    first_due_ms: int | None
+    last_due_ms: int | None
+    index: IndexSummary | None
+    trackers: tuple[Tracker, ...]
+    ttl_conflict: TtlConflict | None
+    evicting_quotas: tuple[str, ...]
+
+
+def open_delivery(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFile, now_ms: int) -> Delivery:
+    """Return what CURSOR waits for under the policy in force, good while FILE is open; all at once where that disables delays."""
+    waiting = open_waiting(reader, topic, cursor, file)
+    in_force = find_delivery(reader.txn, topic.name)
+    if in_force is None or in_force.delivery.active or not waiting.messages:
+        return Delivery(waiting, in_force)
+    warning = (
+        f"{topic.name} {cursor.name}: delayed delivery is disabled ({in_force.source} policy): a broker gives all "
+        f"{counted(waiting.messages, 'message')} at once"
+    )
+    return Delivery(without_delay(waiting, now_ms), in_force, warning)
+
+
+def summarize(reader: EntryReader, topic: Topic, cursor: Cursor, delivery: Delivery, now_ms: int) -> DelayedSummary:
+    """Return what is known of the backlog that DELIVERY is of; raises IndexCorrupt, MetadataCorrupt."""
+    waiting, in_force = delivery.waiting, delivery.in_force
+    policy = None if in_force is None else in_force.delivery
+    edges = waiting.edges()
+    is_delayed = policy is None or policy.active
+    tick_ms = policy.tick_time_ms if policy is not None and policy.tick_time_ms > 0 else waiting.rules.tick_ms
+    return DelayedSummary(
+        topic=str(topic.name),
+        subscription=cursor.name or None,
+        policy=DelayedPolicy(policy, find_rules(reader.txn, topic.name.namespace)).as_json(),
+        policy_source=None if in_force is None else in_force.source,
+        messages=waiting.messages,
+        due=due_counts(waiting, now_ms),
+        first_due_ms=None if edges is None else edges[0],
+        last_due_ms=None if edges is None else edges[1],
+        index=_index(reader, topic, cursor, waiting),
+        trackers=tuple(estimate_trackers(reader, topic, cursor, waiting, tick_ms)),
+        ttl_conflict=find_ttl_conflict(reader, topic, cursor) if is_delayed else None,
+        evicting_quotas=evicting_quotas(find_quotas(reader.txn, topic.name)),
+    )
+
+
+def _index(reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting) -> IndexSummary | None:
+    index = find_index(reader.txn, topic.name, cursor.name)
+    if index is None:
+        return None
+    left = subtract(pending_intervals(topic, cursor.state), intervals_of(topic, index.covered))
+    return IndexSummary(
+        cursor=str(index.cursor),
+        lag_entries=sum(end - start for start, end in left),
+        current=waiting.index is not None,
+        messages=index.messages,
+        partitions=len(index.partitions),
+        ledgers=len(index.ledger_ids),
+        size_bytes=index.bytes,
+        bytes_per_message=round(index.bytes / index.messages, 3) if index.messages else None,
+        built_ms=index.built_ms,
+    )
