@@ -102,7 +102,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
 
 
 def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # Any: JSON
-    from store.inventory import read_ledger_facts
+    from store.ledgerfacts import read_ledger_facts
 
     facts = read_ledger_facts(reader.txn, ledger_id)
     return {

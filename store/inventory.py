@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 
-from store.catalog import find_log
 from store.codec.index import LedgerSums, ledger_of_key
-from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.managedledger import decode_managed_ledger
 from store.delayedindexes import find_index_ledgers
 from store.errors import LedgerNotFound, StoreError
@@ -17,7 +15,6 @@ from store.ledgers import (
     count_missing,
     find_metadata,
     find_times,
-    iter_blocks,
     iter_ledger_ids,
     missing_ranges,
     read_ledger,
@@ -46,25 +43,6 @@ class LedgerRow:
     messages: int
     begin_publish_timestamp: int | None
     end_publish_timestamp: int | None
-    owners: tuple[Owner, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerFacts:
-    """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
-
-    ``missing``: ids of entries that no file holds, as ranges with both ends included; ``files``: those with its entries.
-    """
-
-    ledger_id: int
-    state: str
-    last_entry_id: int
-    entries: int
-    size_bytes: int
-    metadata: LedgerMetadata | None
-    sums: LedgerSums | None
-    missing: tuple[tuple[int, int], ...]
-    files: tuple[str, ...]
     owners: tuple[Owner, ...]
 
 
@@ -137,29 +115,6 @@ def _row(
         sums.begin_publish_ms if sums else None,
         sums.end_publish_ms if sums else None,
         owners,
-    )
-
-
-def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
-    """Return everything known about a ledger; raises LedgerNotFound, MetadataCorrupt, IndexCorrupt."""
-    ledger = read_ledger(txn, ledger_id)
-    index = find_index_ledgers(txn).get(ledger_id) if txn.count("delayed") else None
-    file_ids: set[int] = set()
-    for block in iter_blocks(txn, ledger_id):
-        column = block.files()
-        file_ids.update((column,) if isinstance(column, int) else column)
-    deleted = DELETED if index is None else INDEX
-    return LedgerFacts(
-        ledger_id=ledger_id,
-        state=deleted if ledger.metadata is None else ledger.metadata.state.name,
-        last_entry_id=ledger.last_entry_id,
-        entries=ledger.entries,
-        size_bytes=ledger.size_bytes,
-        metadata=ledger.metadata,
-        sums=ledger.sums,
-        missing=missing_ranges(txn, ledger) if ledger.metadata else (),
-        files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
-        owners=find_owners(txn, ledger_id) if index is None else (index,),
     )
 
 

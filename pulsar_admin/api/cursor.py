@@ -94,7 +94,7 @@ class Cursor:
         )
 
     def backlog(self) -> Extent:
-        """Return how much it has still to be given, over all partitions: entries, messages (batches count theirs), payload bytes.
+        """Return the backlog, over all partitions: entries, messages (batches count theirs), payload bytes.
 
         Acknowledgements inside a batch are not subtracted, as the broker does.
         """
@@ -162,7 +162,7 @@ class Cursor:
         return self._plan("topics skip", move)
 
     def clear(self, *, force: bool = False) -> Plan:
-        """Plan skipping everything that it has still to be given."""
+        """Plan skipping the whole backlog."""
 
         def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
             check_movable(cursor, force=force)

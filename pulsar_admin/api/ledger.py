@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.session import Session
 
 if TYPE_CHECKING:
-    from store.inventory import LedgerFacts
+    from store.ledgerfacts import LedgerFacts
     from store.verify import EntryRow, LedgerVerdict
 
 
@@ -32,7 +32,7 @@ class Ledger:
 
         Raises MetadataCorrupt.
         """
-        from store.inventory import read_ledger_facts
+        from store.ledgerfacts import read_ledger_facts
 
         with self._session.store.read() as txn:
             return read_ledger_facts(txn, self._ledger_id)

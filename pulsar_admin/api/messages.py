@@ -61,7 +61,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Which messages, and which of their columns. ``subscription``: only those that it has still to be given."""
+    """Which messages, and which of their columns. ``subscription``: only its backlog."""
 
     window: Window
     columns: tuple[str, ...] = COLUMNS

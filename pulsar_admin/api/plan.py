@@ -95,12 +95,12 @@ class ChangeReport:
 
     @property
     def replayed(self) -> Extent:
-        """What is given again, over all parts."""
+        """What is redelivered, over all parts."""
         return sum((part.replayed for part in self.parts if part.replayed is not None), Extent())
 
     @property
     def skipped(self) -> Extent:
-        """What is no more given, over all parts."""
+        """What is not delivered any more, over all parts."""
         return sum((part.skipped for part in self.parts if part.skipped is not None), Extent())
 
     @property

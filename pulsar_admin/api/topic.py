@@ -138,7 +138,7 @@ class Topic:
         """Return messages, to be read when they are iterated over: batches taken apart, chunks joined, payloads decompressed.
 
         Times SINCE (included) and UNTIL (excluded) on CLOCK, positions START and END (both included), one KEY, at most LIMIT.
-        COLUMNS: see ``Messages``; what is not named is not decoded. SUBSCRIPTION: only entries that it has still to be given.
+        COLUMNS: see ``Messages``; what is not named is not decoded. SUBSCRIPTION: only its backlog.
         UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import COLUMNS, MessageQuery, messages_of
