@@ -141,9 +141,9 @@ def simulate(app: App, options: SimulateRequest) -> None:
 
     interval is the Java client before PIP-393, which looks at everything each third of the delay; merged is its client 4.0.8,
     whose timer a shorter nack waits for; cpp the clients of C++, Python and Node, whose timer of a third of the delay every nack
-    arms anew; go the client of Go, which looks each third of the delay; deadline is PIP-393 with a timer set for the earliest. Time is
-    simulated, and the same options and seed give the same numbers. With several rates, delays or bits, or --spark, every
-    combination is run; --spark runs them as one job.
+    arms anew; go the client of Go, which looks each third of the delay, and really is later where it passes over buckets; deadline
+    is PIP-393 with a timer set for the earliest. Time is simulated, and the same options and seed give the same numbers. With
+    several rates, delays or bits, or --spark, every combination is run; --spark runs them as one job.
     """
     for bits in options.bits:
         check_precision_bits(bits)
