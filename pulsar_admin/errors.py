@@ -7,6 +7,7 @@ numbers are what a shell script tests.
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import click
@@ -148,9 +149,19 @@ def failure_of(error: BaseException) -> Failure:
         where = error.filename or "a file"
         hint = "see the kernel's messages (dmesg): neither the data nor this toolkit is known to be wrong"
         return Failure(DAMAGED, errors.DiskFailed.code, f"the disk failed at {where}: {error.strerror}", hint=hint)
+    if isinstance(error, OSError) and error.filename is not None and error.errno in _NAMES:
+        code, number = _NAMES[error.errno]
+        return Failure(number, code, f"{error.strerror}: {os.fsdecode(error.filename)}", hint="name another file")
     return _bug_failure(error)
 
 
+_NAMES = {
+    errno.ENAMETOOLONG: (errors.InvalidValue.code, USAGE),
+    errno.ELOOP: (errors.InvalidValue.code, USAGE),
+    errno.EACCES: (errors.Refused.code, REFUSED),
+    errno.EPERM: (errors.Refused.code, REFUSED),
+}
+"""What the system says of a name, wherever it is met first: no bug of ours."""
 _BROKER_OPTIONS = {"--admin-url", "--auth-params", "--auth-plugin", "--request-timeout", "--tls-provider"}
 
 

@@ -110,6 +110,9 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> obje
     """Keep a global option given at any level; the one nearest the command wins, repeated ones add up."""
     source = ctx.get_parameter_source(param.name or "")
     if source is click.core.ParameterSource.COMMANDLINE:
+        if value == "" and param.name not in _MAY_BE_EMPTY:
+            # As if it were not given, --plan "$UNSET" would make the change at once.
+            raise click.BadParameter("it is empty", ctx, param)
         given = ctx.meta.setdefault(_GIVEN, {})
         if param.multiple and isinstance(value, tuple):
             value = given.get(param.name, ()) + value
@@ -159,6 +162,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
     (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
 )
+_MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
 _CHANGING = ("dry_run", "plan", "yes")
 _SPARK = ("spark", "jobs", "memory")
 

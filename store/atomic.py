@@ -174,7 +174,7 @@ def write_new_file(path: Path, data: bytes) -> None:
 
     Until it is whole it has a name beside PATH; what a killed process left there is written over.
     """
-    unfinished = path.with_name(f".{path.name}.pulsar-admin")
+    unfinished = _unfinished(path)
     try:
         _check_free(path)
         with open(open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW), "wb") as file:
@@ -183,6 +183,13 @@ def write_new_file(path: Path, data: bytes) -> None:
         sync_directory(path.parent)
     except OSError as error:
         raise_write_error(error, path)
+
+
+def _unfinished(path: Path) -> Path:
+    """Return the name beside PATH that it has until it is whole; raises AlreadyExists for ``.`` and ``/``, which have no name."""
+    if not path.name:
+        raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
+    return path.with_name(f".{path.name}.pulsar-admin")
 
 
 def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path]) -> None:
@@ -253,7 +260,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
     What a killed process left there is removed. Raises StoreBusy when another process is at it, AlreadyExists when PATH exists then.
     """
-    unfinished = path.with_name(f".{path.name}.pulsar-admin")
+    unfinished = _unfinished(path)
     create_directory(unfinished, exist_ok=True)
     descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -18,6 +18,7 @@ from pulsar_admin.visible import clean_lines, clean_text
 from store.names import shell_word
 from tests.conftest import Cli
 from tests.hostile import CURSOR, EVIL, EVIL_BYTES, FORGED, TOPIC, make_hostile_store
+from tests.stores import copied
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -194,3 +195,35 @@ def test_a_suggested_command_can_be_pasted() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             names = re.findall(r"pulsar-admin (?:topics|namespaces|delayed|nacks) [^\"]*?\{([^}]*)\}", line)
             assert all(found.startswith("shell_word(") for found in names), f"{path}:{number}: {line.strip()}"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "loop"])
+@pytest.mark.parametrize(
+    "words", ["logs verify", "logs dump", "logs list", "store import standalone", "apply", "topics load"]
+)
+def test_a_name_that_no_file_can_have(
+    words: str, name: str, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by hostile command lines: an error of the system about a name is the user's, no bug."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    answer = cli("--store", copied("small", "clean", tmp_path), *words.split(), name)
+    assert answer.exit_code in (2, 3, 5, 6)
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("plan", [".", "/", ".."])
+def test_a_plan_needs_a_name(plan: str, tmp_path: Path, cli: Cli) -> None:
+    path = copied("small", "clean", tmp_path)
+    skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
+    answer = cli("--store", path, *skip, "--plan", plan, "-o", "json")
+    assert (answer.exit_code, answer.error["code"]) == (3, "already-exists")
+
+
+def test_an_empty_plan_option_changes_nothing(tmp_path: Path, cli: Cli) -> None:
+    """``--plan "$UNSET"`` is no order to make the change at once."""
+    path = copied("small", "clean", tmp_path)
+    skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
+    assert cli("--store", path, *skip, "--plan", "").exit_code == 2
+    assert cli("--store", "", "store", "log").exit_code == 2
+    assert cli("--store", path, "store", "log", "-o", "json").json == []

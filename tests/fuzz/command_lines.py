@@ -22,7 +22,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -40,6 +40,7 @@ from tests.worlds import copy_tree, world
 LINE_SECONDS = 20  # of the processor
 _HANGS_AFTER_SECONDS = 120
 _ENDLESS_SECONDS = 2
+_STOPPED = -1
 _A_CHILD = 100  # lines
 _ENDLESS = {"delayed replay", "store generate", "nacks simulate", "nacks plan"}
 """Commands that take as long as they are told to: these may be stopped."""
@@ -313,16 +314,15 @@ class Fuzz:
             self._serve(lines, write)
         os.close(write)
         done = 0
-        with open(read, "rb") as stream:
+        with open(read, "rb", buffering=0) as stream:
             for line in lines:
-                answer = stream.readline() if select.select([stream], [], [], _HANGS_AFTER_SECONDS)[0] else b""
-                if not answer.endswith(b"\n"):
+                if not select.select([stream], [], [], _HANGS_AFTER_SECONDS)[0]:
+                    os.kill(child, signal.SIGKILL)
+                answer = stream.readline()
+                if not answer:
                     break
                 done += 1
                 self._count(line, Ended(*json.loads(answer)))
-        if done < len(lines):
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if done < len(lines) and status != 0:
             self._count(lines[done], Ended(status, f"its process ended with {status}"))
@@ -351,6 +351,8 @@ class Fuzz:
                 os.chdir(self.place)
                 ended = self._run(line)
                 os.write(write, json.dumps(ended).encode() + b"\n")
+                if ended.code == _STOPPED:
+                    break  # modules of which half is imported would meet the next line
         except BaseException:  # noqa: BLE001 - of the harness: the parent tells
             os.write(write, json.dumps([70, traceback.format_exc()]).encode() + b"\n")
         finally:
@@ -368,7 +370,7 @@ class Fuzz:
             with redirect_stdout(stdout), redirect_stderr(stderr):
                 code = run(line.words)
         except Hang:
-            return Ended(-1, "stopped")
+            return Ended(_STOPPED, "stopped")
         except BaseException as error:  # noqa: BLE001 - nothing may leave run()
             return Ended(70, f"{error!r} {traceback.format_exc()[-600:]}")
         finally:
