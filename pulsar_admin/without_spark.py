@@ -57,7 +57,6 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "compaction last-id",
     ),
     "it reads as many messages as it shows, one after the other": ("topics peek-messages", "ledgers entries"),
-    "it reads one compacted ledger, one entry after the other": ("compaction read", "compaction find-by-time"),
     "it changes metadata": (
         "apply",
         "store init",

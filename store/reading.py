@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from store.codec.index import BLOCK_BITS, Block, LedgerTimes
 from store.counted import counted, plural
 from store.errors import EntryNotFound, StoreError
-from store.extent import extent_of
+from store.extent import Extent, extent_of
 from store.ledgers import EntryReader, find_times, iter_blocks
 from store.messagerow import signed
 from store.messages import Message, MessageReader, ReadOptions
@@ -96,7 +96,13 @@ def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
         return True
     first = topic.last_confirmed if window.first == LATEST else window.first.entry
     end = topic.rank(Position(window.last.ledger_id, window.last.entry_id + 1))
-    extent = extent_of(txn, topic, [(min(topic.rank(first), end), end)])
+    return is_few(extent_of(txn, topic, [(min(topic.rank(first), end), end)]), None)
+
+
+def is_few(extent: Extent, limit: int | None) -> bool:
+    """Return whether EXTENT, or at most LIMIT messages from its beginning, is so little that it is read one by one."""
+    if limit is not None and limit <= SMALL_MESSAGES:
+        return True
     return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,18 +14,22 @@ from commands.topics.answers import report, selected
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, redact_option, value_option
 from pulsar_admin.columns import Column
-from pulsar_admin.context import App
-from pulsar_admin.jsonify import position_json
+from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.jsonify import dump_json, position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.reading import FoundInView, bisect_view, find_in_view, iter_view
+from store.compaction.reading import FoundInView, bisect_view, find_in_view, iter_view, view_extent
 from store.compaction.status import CompactionStatus, read_status
-from store.compaction.view import open_view
+from store.compaction.view import CompactedView, find_compacted_view, open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
 from store.ledgers import EntryReader, open_reader
 from store.messagerow import MessageRow, message_row
 from store.names import Position, TopicName, shell_word
-from store.topics import read_topic
+from store.reading import is_few
+from store.topics import Topic, read_topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # -- status -----------------------------------------------------------------------------------------------------------
 
@@ -80,8 +85,13 @@ class ReadOptions:
     redact: bool
 
 
+Asked = tuple[ReadOptions, list[StoreError]]
+"""What to read, and where to add what could not be read."""
+
+
 @command(
     "read",
+    uses=["spark"],
     examples=[
         "pulsar-admin compaction read acme/orders/compacted --key k0028",
         "pulsar-admin compaction read acme/orders/compacted-single -n 5 -o jsonl",
@@ -106,24 +116,77 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         names = selected(reader.txn, selection)
-        columns = columns_for(app.settings.output, several=len(names) > 1, value=options.value)
-        app.emit_rows(_iter_rows(app, reader, (names, options), problems), columns)
+        size_bytes = 0 if options.limit is not None else _size_of(reader, names)
+        with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
+            _emit(app, reader, names, (options, problems))
     report(app, problems)
 
 
-def _iter_rows(
-    app: App, reader: EntryReader, request: tuple[tuple[TopicName, ...], ReadOptions], problems: list[StoreError]
-) -> Iterator[MessageRow]:
-    names, options = request
-    for rows in app.each(names, lambda name: _rows_of(reader, name, options, problems)):
-        yield from rows
+def _size_of(reader: EntryReader, names: tuple[TopicName, ...]) -> int:
+    total = 0
+    for name in names:
+        with suppress(StoreError):  # whoever reads the topic says so
+            topic = read_topic(reader.txn, name)
+            total += view_extent(reader.txn, topic, find_compacted_view(reader, topic)).bytes
+    return total
 
 
-def _rows_of(
-    reader: EntryReader, name: TopicName, options: ReadOptions, problems: list[StoreError]
-) -> Iterator[MessageRow]:
-    topic = read_topic(reader.txn, name)
-    messages = iter_view(reader, topic, open_view(reader, topic, problems), problems)
+def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: Asked) -> None:
+    def opened(name: TopicName) -> tuple[Topic, CompactedView | None]:
+        topic = read_topic(reader.txn, name)
+        return topic, open_view(reader, topic, asked[1])
+
+    topics = app.each(names, opened)
+    if app.settings.output == "jsonl":
+        for topic, view in topics:
+            for piece in _iter_json(reader, topic, view, asked):
+                app.writer.write(piece)
+    else:
+        rows = (row for topic, view in topics for row in _iter_rows(reader, topic, view, asked))
+        app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1, value=asked[0].value))
+
+
+def _is_small(reader: EntryReader, topic: Topic, view: CompactedView | None, options: ReadOptions) -> bool:
+    return is_few(view_extent(reader.txn, topic, view), None if options.keys else options.limit)
+
+
+def _iter_json(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[str]:
+    """Yield the messages as JSON, in pieces of text."""
+    options, _ = asked
+    if options.redact or _is_small(reader, topic, view, options):
+        yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, view, asked))
+        return
+    from store.dump.tables import json_text
+
+    for batch in _iter_columns(reader, topic, view, asked):
+        yield from json_text(str(topic.name), batch)
+
+
+def _iter_rows(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
+    options, _ = asked
+    if _is_small(reader, topic, view, options):
+        yield from _iter_few(reader, topic, view, asked)
+        return
+    from store.dump.reading import iter_rows
+
+    for batch in _iter_columns(reader, topic, view, asked):
+        yield from iter_rows(topic.name, batch, redact=options.redact)
+
+
+def _iter_columns(
+    reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked
+) -> Iterator[pa.RecordBatch]:
+    from store.dump.job import DumpOptions
+    from store.dump.reading import iter_view_columns
+
+    options, problems = asked
+    wanted = DumpOptions("messages", payload=options.payload, value=options.value, view=view)
+    return iter_view_columns(reader, topic, wanted, options.keys, options.limit, problems)
+
+
+def _iter_few(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
+    (options, problems), name = asked, topic.name
+    messages = iter_view(reader, topic, view, problems)
     chosen = (message for message in messages if not options.keys or message.key in options.keys)
     decode = Decoders(reader, problems, wanted=options.value).decode
     return (
@@ -147,6 +210,7 @@ _FOUND_COLUMNS = (
 
 @command(
     "find-by-time",
+    uses=["spark"],
     examples=[
         "pulsar-admin compaction find-by-time acme/orders/compacted --time @1795253002970",
         "pulsar-admin compaction find-by-time --pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
@@ -173,7 +237,8 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         names = selected(reader.txn, selection)
-        rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule, problems))))
+        with app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES):
+            rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule, problems))))
     report(app, problems)
     if len(names) == 1 and rows:
         app.emit(rows[0])
@@ -185,8 +250,11 @@ def _find(
     app: App, reader: EntryReader, name: TopicName, question: tuple[int, str, list[StoreError]]
 ) -> dict[str, Any]:  # Any: JSON
     time_ms, rule, problems = question
-    view = open_view(reader, read_topic(reader.txn, name), problems)
+    topic = read_topic(reader.txn, name)
+    view = open_view(reader, topic, problems)
     search = find_in_view if rule == EXACT else bisect_view
+    if rule == EXACT and not is_few(view_extent(reader.txn, topic, view), None):
+        from store.compactor.published import find_published as search
     found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
     why = None
     if found.position is None:

@@ -8,7 +8,6 @@ from store.compaction.view import (
     CompactedMessageEntry,
     CompactedView,
     find_compacted_view,
-    iter_compacted_entries,
     read_compacted_entry,
 )
 
@@ -16,6 +15,5 @@ __all__ = [
     "CompactedMessageEntry",
     "CompactedView",
     "find_compacted_view",
-    "iter_compacted_entries",
     "read_compacted_entry",
 ]

@@ -6,40 +6,40 @@ Such a reader gets the entries of the compacted ledger, then goes on in the topi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from store.codec.message import EntryHeader
+from store.codec.compactedentry import decode_compacted_entry
+from store.codec.message import EntryHeader, decode_message_entry
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import find_topic_end, rank_behind
-from store.compaction.view import CompactedView, iter_compacted_entries
+from store.compaction.view import CompactedView, read_compacted_entry
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.ledgers import EntryReader
-from store.messages import Message, MessageReader, ReadOptions
+from store.extent import Extent, extent_of
+from store.ledgers import EntryReader, find_times
+from store.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from store.meta import Txn
 from store.names import Position
 from store.topics import Topic
 
 
-class _CompactedReader(MessageReader):
-    """Reads the messages of a compacted ledger's entries, each under its original position."""
+class CompactedReader(MessageReader):
+    """Reads the messages of a compacted ledger's entries, which are asked for by their places there, under their original positions."""
 
-    current: EntryHeader
-    last: Position | None = None  # the newest entry given out so far
-
-    def iter_view(self, view: CompactedView) -> Iterator[Message]:
-        """Yield the messages of VIEW's ledger in order; an entry that cannot be read is noted and passed over."""
-        yield from self.iter_messages(self._iter_positions(view))
-
-    def _iter_positions(self, view: CompactedView) -> Iterator[Position]:
-        unreadable: list[EntryCorrupt | EntryNotFound] = []
-        for entry in iter_compacted_entries(self.reader, view, unreadable):
-            self.current, self.last = entry.header, entry.position
-            yield entry.position
-        self.errors.extend(unreadable)
+    last: Position | None = None  # the original position of the newest entry read so far
 
     def read_header(self, position: Position) -> EntryHeader:
-        return self.current
+        where = f"compacted ledger entry {position}"
+        entry = decode_compacted_entry(self.reader.read(position.ledger_id, position.entry_id).payload, where)
+        header = decode_message_entry(entry.headers_and_payload, where)
+        self.last = entry.position
+        return header
+
+    def _visible(self, header: EntryHeader, position: Position, ahead: Iterable[Position]) -> Iterator[Message]:
+        assert self.last is not None  # its header was read
+        return super()._visible(header, self.last, ahead)
 
 
 def iter_view(
@@ -49,15 +49,43 @@ def iter_view(
 
     VIEW None: the topic was never compacted, and all of it is read.
     """
-    last = None if view is None else view.horizon
+    last = None
     if view is not None:
-        compacted = _CompactedReader(reader, ReadOptions(committed=False), errors=problems)
-        yield from compacted.iter_view(view)
-        last = max(view.horizon, compacted.last or view.horizon)
-    first, stop = rank_behind(topic, last), _readable_end(reader, topic, last)
+        compacted = CompactedReader(reader, ReadOptions(committed=False), errors=problems)
+        entry_ids = range(view.last_entry_id + 1)
+        yield from compacted.iter_messages(Position(view.ledger_id, entry_id) for entry_id in entry_ids)
+        last = compacted.last
+    first, stop = behind_view(reader, topic, view, last)
     markers = partial(map, topic.at_rank, range(first, topic.number_of_entries))
     behind = MessageReader(reader, ReadOptions(), markers, problems)
     yield from behind.iter_messages(map(topic.at_rank, range(first, stop)))
+
+
+def behind_view(
+    reader: EntryReader, topic: Topic, view: CompactedView | None, last: Position | None
+) -> tuple[int, int]:
+    """Return the ranks (half-open) that a reader gets behind VIEW, whose newest readable entry was at LAST."""
+    floor = None if view is None else max(view.horizon, last or view.horizon)
+    return rank_behind(topic, floor), _readable_end(reader, topic, floor)
+
+
+def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
+    """Return the original position of the newest entry of VIEW's ledger that can be read."""
+    for entry_id in range(view.last_entry_id, -1, -1):
+        with suppress(*ENTRY_ERRORS):
+            return read_compacted_entry(reader, view, entry_id).position
+    return None
+
+
+def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
+    """Return how much a reader with read-compacted reads of TOPIC, about, from the index."""
+    behind = extent_of(
+        txn, topic, [(rank_behind(topic, None if view is None else view.horizon), topic.number_of_entries)]
+    )
+    times = None if view is None else find_times(txn, view.ledger_id)
+    return (
+        behind if times is None else behind + Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
+    )
 
 
 def _readable_end(reader: EntryReader, topic: Topic, floor: Position | None) -> int:
@@ -84,7 +112,7 @@ def find_in_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Foun
     Reads heads from the first entry on: publish times of a compacted ledger are in no index. Raises EntryCorrupt.
     """
     for entry_id in range(view.last_entry_id + 1):
-        head = _head(reader, view, entry_id)
+        head = read_published(reader, view, entry_id)
         if head[1] >= time_ms:
             return FoundInView(head[0], head[1], entry_id + 1)
     return FoundInView(None, None, view.last_entry_id + 1)
@@ -96,7 +124,7 @@ def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Found
     found: tuple[Position, int] | None = None
     while low <= high:
         middle = (low + high) // 2
-        head = _head(reader, view, middle)
+        head = read_published(reader, view, middle)
         read += 1
         if head[1] >= time_ms:
             found, high = head, middle - 1
@@ -105,7 +133,8 @@ def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Found
     return FoundInView(None, None, read) if found is None else FoundInView(*found, read)
 
 
-def _head(reader: EntryReader, view: CompactedView, entry_id: int) -> tuple[Position, int]:
+def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> tuple[Position, int]:
+    """Return the original position and the publish time of one entry of VIEW's ledger; raises EntryCorrupt."""
     try:
         head = read_compacted_head(reader, view, entry_id)
     except EntryNotFound as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
 from store.cursors import COMPACTION_CURSOR, Cursor, read_cursor
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
+from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
 from store.ledgers import EntryReader, find_metadata, read_ledger
 from store.meta import Txn
 from store.names import Position, TopicName
@@ -98,6 +97,11 @@ def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | No
     return view
 
 
+def parts_of_view(view: CompactedView) -> tuple[tuple[int, int, int], ...]:
+    """Return the entries of VIEW's ledger as parts (ledger id, first, last): one, or none when it is empty."""
+    return ((view.ledger_id, 0, view.last_entry_id),) if view.last_entry_id >= 0 else ()
+
+
 def stranger_text(txn: Txn, topic: TopicName, ledger_id: int) -> str:
     """Return what ledger LEDGER_ID says it is when that is not the compacted ledger of TOPIC, else an empty text.
 
@@ -132,16 +136,3 @@ def read_compacted_entry(reader: EntryReader, view: CompactedView, entry_id: int
 def compacted_where(view: CompactedView, entry_id: int) -> str:
     """Return how messages name an entry of the compacted ledger."""
     return f"compacted ledger entry {view.ledger_id}:{entry_id}"
-
-
-def iter_compacted_entries(
-    reader: EntryReader, view: CompactedView, errors: list[EntryCorrupt | EntryNotFound] | None = None
-) -> Iterator[CompactedMessageEntry]:
-    """Yield the entries of the compacted ledger in order; with ERRORS an unreadable one is noted there and passed over."""
-    for entry_id in range(view.last_entry_id + 1):
-        try:
-            yield read_compacted_entry(reader, view, entry_id)
-        except (EntryCorrupt, EntryNotFound) as error:
-            if errors is None:
-                raise
-            errors.append(error)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from store.scan.entries import EntryBatch
 from store.scan.messages import message_schema, schema_of
 from store.schemas import TopicSchemas
 
@@ -18,13 +19,14 @@ Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 class DumpColumns:
     """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
 
-    ``only``: these columns, of those that need no schema; empty: all.
+    ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
     """
 
     payload: bool = False
     schemas: TopicSchemas | None = None
     markers: bool = False
     only: tuple[str, ...] = ()
+    compacted: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,6 +47,14 @@ class DumpColumns:
         from store.scan.value_columns import NEEDS
 
         return (*names, *NEEDS)
+
+    def unwrap(self, entries: EntryBatch) -> EntryBatch:
+        """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
+        if not self.compacted:
+            return entries
+        from store.compactor.unwrap import unwrapped
+
+        return unwrapped(entries)
 
     def finisher(self) -> Finish:
         """Return what makes batches of the columns ``names`` batches of ``schema``."""

@@ -10,6 +10,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from store.compaction.reading import CompactedReader
+from store.compaction.view import CompactedView, parts_of_view
 from store.counted import counted
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
@@ -38,7 +40,8 @@ class DumpOptions:
 
     ``redact``: messages as ``store.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
-    ``ReadOptions``, ``only`` that of ``DumpColumns``.
+    ``ReadOptions``, ``only`` that of ``DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
+    chunk without the ones before it is damage, wherever the window begins.
     """
 
     level: Level = "messages"
@@ -50,6 +53,8 @@ class DumpOptions:
     only: tuple[str, ...] = ()
     stripped: bool = False
     redact: bool = False
+    view: CompactedView | None = None
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -82,9 +87,9 @@ def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
-    found = WindowScan(reader, topic, options.window)
+    found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     schemas = read_schemas(reader, topic.name) if options.value else None
-    columns = DumpColumns(options.payload, schemas, options.markers, options.only)
+    columns = DumpColumns(options.payload, schemas, options.markers, options.only, options.view is not None)
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
@@ -99,12 +104,14 @@ def iter_window_rows(
         dumped.problems += found.scan.unreadable
         if found.missing:
             dumped.missing += found.missing
-            dumped.problems.append(_missing(reader, topic, options.window, found.missing))
+            dumped.problems.append(_missing(reader, topic, options, found.missing))
 
 
-def _missing(reader: EntryReader, topic: Topic, window: Window, missing: int) -> EntryNotFound:
-    text = f"{topic.name}: of the window {counted(missing, 'entry is', 'entries are')} in no imported file"
-    parts = iter_ledger_parts(topic, *window_ranks(topic, window))
+def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: int) -> EntryNotFound:
+    of = "the window" if options.view is None else "the compacted ledger"
+    text = f"{topic.name}: of {of} {counted(missing, 'entry is', 'entries are')} in no imported file"
+    parts = iter_ledger_parts(topic, *window_ranks(topic, options.window))
+    parts = parts if options.view is None else parts_of_view(options.view)
     gaps = ((ledger, max(low, first)) for ledger, first, last in parts for low, _ in _gaps(reader, ledger, first, last))
     for gap in islice(gaps, 1):
         try:
@@ -143,14 +150,15 @@ def _message_columns(
 ) -> MessageColumns:
     window = options.window
     first = topic.last_confirmed if window.first == LATEST else window.first
-    whole = first.entry == EARLIEST and not window.is_timed
-    messages = MessageReader(
+    whole = options.whole or (first.entry == EARLIEST and not window.is_timed)
+    kind = CompactedReader if columns.compacted else MessageReader
+    messages = kind(
         reader,
         ReadOptions(options.committed, options.markers, whole),
         lambda: topic.iter_positions(first),
         dumped.problems,
     )
-    return MessageColumns(messages, names=columns.names)
+    return MessageColumns(messages, names=columns.names, unwrap=columns.unwrap)
 
 
 def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:

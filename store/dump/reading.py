@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import repeat
@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.compaction.reading import behind_view, last_of_view
 from store.dump.job import Dumped, DumpOptions, iter_window_rows
 from store.dump.tables import json_columns
 from store.errors import EntryCorrupt, StoreError
 from store.ledgers import EntryReader
 from store.messagerow import MessageRow, redacted
-from store.names import Position, TopicName
+from store.names import EARLIEST, Position, TopicName
 from store.reading import EVENT, Window
 from store.scan.arrow import numbers_of
 from store.scan.messages import message_schema
@@ -36,13 +37,53 @@ def iter_columns(
     The window may choose messages by their key or event time and begin or end inside a batch. What could not be read is added
     to PROBLEMS at the end, values that cannot be decoded as they come.
     """
-    dumped = Dumped()
     entries = replace(options, window=options.window.by_entry)
+    yield from _limited(reader, topic, entries, lambda batch: _chosen(batch, options.window), limit, problems)
+
+
+def iter_view_columns(
+    reader: EntryReader,
+    topic: Topic,
+    options: DumpOptions,
+    keys: Collection[str],
+    limit: int | None,
+    problems: list[StoreError],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the first LIMIT messages, of KEYS where there are any, as ``store.compaction.reading.iter_view`` gives them.
+
+    The view of OPTIONS is read, then what lies behind it; None: the topic was never compacted. Problems are told as by
+    ``iter_columns``.
+    """
+    wanted = pa.array(keys, pa.string()) if keys else None
+
+    def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if wanted is None else batch.filter(pc.is_in(batch.column("key"), wanted))
+
+    view, left = options.view, limit
+    if view is not None:
+        left = yield from _limited(reader, topic, replace(options, committed=False), choose, left, problems)
+    first, stop = behind_view(reader, topic, view, None if view is None else last_of_view(reader, view))
+    if first < stop and left != 0:
+        window = Window(topic.at_rank(first) if first else EARLIEST, topic.at_rank(stop - 1))
+        behind = replace(options, view=None, window=window, whole=True)
+        yield from _limited(reader, topic, behind, choose, left, problems)
+
+
+def _limited(
+    reader: EntryReader,
+    topic: Topic,
+    options: DumpOptions,
+    choose: Callable[[pa.RecordBatch], pa.RecordBatch],
+    limit: int | None,
+    problems: list[StoreError],
+) -> Generator[pa.RecordBatch, None, int | None]:
+    """Yield the first LIMIT rows that CHOOSE takes of those of OPTIONS; return how many are still wanted."""
+    dumped = Dumped()
     left = limit
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
-    with closing(iter_window_rows(reader, topic, entries, dumped, lambda count: None)) as batches:
+    with closing(iter_window_rows(reader, topic, options, dumped, lambda count: None)) as batches:
         for batch in batches:
-            chosen = _chosen(batch, options.window)
+            chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
             if options.value:
                 problems += _undecoded(topic.name, chosen)
@@ -52,6 +93,7 @@ def iter_columns(
             if left == 0:
                 break
     problems += dumped.problems
+    return left
 
 
 def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:

@@ -79,7 +79,7 @@ class MakeRows:
             found = iter([(slice(0, len(batch)), entry_batch(batch, self.entries))])
         else:
             schema = self.columns.schema
-            found = message_runs(batch, schema_of(self.columns.names))
+            found = message_runs(self.columns.unwrap(batch), schema_of(self.columns.names))
         finish = self.columns.finisher()
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:

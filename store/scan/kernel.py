@@ -372,3 +372,11 @@ def read_bodies(window, offsets, sizes, ledgers, verify, out):
         digest_bytes = _kind_of(_i64(window, at + 4), known, kinds)
         if read_body(window, at + 4, sizes[i], digest_bytes, verify, out[i]):
             out[i].offset = at
+
+
+@njit(cache=True, boundscheck=False)
+def read_payloads(data, starts, ends, out):
+    """Fill the message columns and flags of OUT from the entry payloads data[starts[i]:ends[i]]."""
+    for i in range(starts.shape[0]):
+        out[i].flags = 0
+        _read_payload(data, starts[i], ends[i], out[i])

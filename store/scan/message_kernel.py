@@ -142,14 +142,14 @@ def _read_entry_metadata(data, at, end, head):
                 kind = BATCHED
             elif tag == 160:  # marker_type
                 marker = True
-            elif tag == 176 or tag == 184 or tag == 216 or tag == 248:  # transaction, chunk, compacted indexes
+            elif tag == 176 or tag == 184 or tag == 216:  # transaction, chunk
                 return SLOW
         else:
-            if tag == 106 or tag == 250:  # encryption_keys, compacted indexes packed
+            if tag == 106:  # encryption_keys
                 return SLOW
             start = at
             at = _skip(data, at, end, tag & 7)
-            if at < 0:
+            if at < 0 or (tag == 250 and not _are_varints(data, start, at)):  # compacted indexes packed
                 return SLOW
             if tag == 130:  # schema_version
                 if at - start != 9:  # its length and eight bytes
@@ -158,6 +158,15 @@ def _read_entry_metadata(data, at, end, head):
     if at != end or head.producer_size < 0:
         return SLOW
     return NO_MESSAGE if marker else kind
+
+
+@njit(cache=True, boundscheck=False)
+def _are_varints(data, at, end):
+    """Whether the field at AT, its length first, holds varints to its END."""
+    _, at = _varint(data, at, end)
+    while 0 <= at < end:
+        _, at = _varint(data, at, end)
+    return at == end
 
 
 @njit(cache=True, boundscheck=False)

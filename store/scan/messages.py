@@ -86,6 +86,9 @@ class MessageColumns:
     reader: MessageReader
     payload: bool = False
     names: Collection[str] = ()  # only these columns; empty: those of ``message_schema``
+    unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: (
+        entries
+    )  # from what the reader reads to what has messages
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +98,7 @@ class MessageColumns:
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""
-        for run, batch in message_runs(entries, self.schema):
+        for run, batch in message_runs(self.unwrap(entries), self.schema):
             if batch is None:
                 ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
                 yield from self.read_slowly([Position(*position) for position in ids])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,12 +39,15 @@ def window_ranks(topic: Topic, window: Window) -> tuple[int, int]:
 
 
 class WindowScan:
-    """One run over a window; after ``batches`` the scan's counts of missing and damaged entries are complete."""
+    """One run over a window, or over PARTS instead of what lies between its positions.
 
-    def __init__(self, reader: EntryReader, topic: Topic, window: Window) -> None:
+    After ``batches`` the scan's counts of missing and damaged entries are complete.
+    """
+
+    def __init__(self, reader: EntryReader, topic: Topic, window: Window, parts: Iterable[Part] | None = None) -> None:
         self._window = window
         self._clock: Clock = check_clock(window.clock)
-        parts: Iterator[Part] = iter(iter_ledger_parts(topic, *window_ranks(topic, window)))
+        parts = iter_ledger_parts(topic, *window_ranks(topic, window)) if parts is None else parts
         self.scan = EntryScan(reader, self._pruned(reader, parts) if window.is_timed else parts)
         self._unlisted = 0
 
@@ -69,7 +72,7 @@ class WindowScan:
         """The clock and the times (half-open) that choose entries; None: all of them."""
         return TimeRange(self._clock, *self._window.times) if self._window.is_timed else None
 
-    def _pruned(self, reader: EntryReader, parts: Iterator[Part]) -> Iterator[Part]:
+    def _pruned(self, reader: EntryReader, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield the blocks of PARTS that may hold an entry of the window; count what is in none."""
         start_ms, end_ms = self._window.times
         for ledger_id, first, last in parts:

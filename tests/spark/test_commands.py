@@ -36,6 +36,9 @@ NEEDS_A_SCAN = [
     ("delayed", "due", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
     ("delayed", "status", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
     ("delayed", "replay", "--all-topics", "--until", "2027-01-01T00:00:00Z", "-o", "jsonl"),
+    ("compaction", "read", "--all-topics", "--payload", "--value", "-o", "jsonl"),
+    ("compaction", "read", "--all-topics", "--redact", "-o", "csv"),
+    ("compaction", "find-by-time", "--all-topics", "--time", "@1795253002970", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--payload"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
