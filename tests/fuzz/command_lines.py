@@ -107,10 +107,8 @@ _TEXTS = [
     "\u202egnp",
     "\u200b",
     "\udcff",
-    "\ud800",
     "𝕏" * 300,
     "x" * 5000,
-    "/" * 300,
     "%s{0}%n",
     "'\"`$(x);",
     "a-partition-" + "9" * 4300,
@@ -404,6 +402,7 @@ class Fuzz:
         command = commands()[line.name]
         is_writer = command.changes or "dry_run" in command.uses
         store = str(self.place / "pulsar-store")
+        changed = [name for name in changed if "rebuild.unfinished" not in name]  # what the next rebuild goes on with
         if not is_writer or (code in (2, 3, 5) and any(name.startswith(store) for name in changed)):
             named = [name for name in changed if name.startswith(store) or not name.startswith("/")]
             if named or any("standalone" in name for name in changed):
@@ -427,6 +426,7 @@ def fuzz(count: int, seed: int, folder: Path) -> Fuzz:
         lines = iter(Lines(seed))
         for start in range(0, count, 500):
             done.run([next(lines) for _ in range(min(500, count - start))])
+            print(f"{done.codes.total():,} lines, {len(done.findings)} findings", file=sys.stderr, flush=True)
     finally:
         os.chdir(before)
     return done
