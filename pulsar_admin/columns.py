@@ -46,6 +46,10 @@ def render_cell(value: object, kind: str = "text") -> str:
     """Return one value as the text of a cell; None is empty, a message id is ``L:E``."""
     if value is None:
         return ""
+    if kind == "text" and type(value) is str:
+        return clean_text(value)
+    if kind in ("text", "number") and type(value) is int:
+        return str(value)
     if kind in ("time", "duration") and isinstance(value, int):
         from store.timespec import format_duration_ms, format_time_ms  # 1 ms, and most output is JSON
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 
 from store.errors import InvalidValue
 from store.names import LONG_MAX
@@ -288,8 +289,12 @@ def format_time_ms(time_ms: int) -> str:
     """Return ISO 8601 in UTC with milliseconds; a time that no calendar holds (a broken clock) stays ``<n>ms``."""
     if not -62135596800000 <= time_ms <= MAX_TIME_MS:
         return f"{time_ms}ms"
-    moment = _EPOCH_START + timedelta(milliseconds=time_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.").rjust(20, "0") + f"{time_ms % 1000:03d}Z"
+    return f"{_format_second(time_ms // 1000)}{time_ms % 1000:03d}Z"
+
+
+@lru_cache(4096)  # the times of a table are near each other, and strftime is the dearest part of a row
+def _format_second(time_s: int) -> str:
+    return (_EPOCH_START + timedelta(seconds=time_s)).strftime("%Y-%m-%dT%H:%M:%S.").rjust(20, "0")
 
 
 def format_duration_ms(duration_ms: int) -> str:
