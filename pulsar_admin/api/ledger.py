@@ -34,7 +34,7 @@ class Ledger:
         """
         from store.ledgerfacts import read_ledger_facts
 
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return read_ledger_facts(txn, self._ledger_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:

@@ -49,14 +49,14 @@ class Nacks:
 
     def stats(self) -> tuple[KeptStats, ...]:
         """Return what waits, one object a topic or partition with nacks: entries, how many are due, bytes, deadlines in ms."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             names = map(str, expand_topic(txn, self._name))
             trackers = (find_tracker(txn, name, self._subscription) for name in names)
             return tuple(read_stats(txn, row, self._session.now_ms) for row in trackers if row is not None)
 
     def due(self) -> tuple[DueNack, ...]:
         """Return what is due now, in order of time."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return tuple(
                 DueNack(group.topic, position, group.due_ms)
                 for group in self._due(txn)
@@ -65,7 +65,7 @@ class Nacks:
 
     def pop(self) -> Plan:
         """Plan removing what is due now; the change keeps it: ``Store.undo`` puts it back. Look at ``due`` first."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_pop(txn, list(self._due(txn)), self._session.now_ms))
 
     def add(self, positions: Iterable[Place], delay: Delay, *, precision_bits: int | None = None) -> Plan:

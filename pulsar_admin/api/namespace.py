@@ -48,7 +48,7 @@ class Namespace:
 
     def topics(self, *, system: bool = False) -> tuple[str, ...]:
         """Return the names of its topics, partitions one by one; SYSTEM adds system topics."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return tuple(str(name) for name in iter_topics(txn, self._name) if system or not name.is_system)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
@@ -56,7 +56,7 @@ class Namespace:
 
         What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
         """
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             node = find_node(txn, self._name.policies_path)
         if node is None:
             raise NamespaceNotFound(f"namespace {self._name} has topics but no policies")
@@ -64,7 +64,7 @@ class Namespace:
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             policies = find_policies(txn, self._name)
             delivery = None if policies is None else policies.delayed_delivery
             return DelayedPolicy(delivery, find_rules(txn, self._name))
@@ -78,23 +78,23 @@ class Namespace:
         """
         width_ms = parse_width_ms(granularity)
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else parse_width_ms(tick))
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_enable(txn, self._name, rules, self._session.now_ms))
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_disable(txn, self._name, self._session.now_ms))
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting Pulsar's own policy; MAX_DELAY 0 is none. Raises InvalidValue."""
         delivery = DelayedDelivery(active, _duration_ms(tick), _duration_ms(max_delay))
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_set_delivery(txn, self._name, delivery, self._session.now_ms))
 
     def remove_delayed_delivery(self) -> Plan:
         """Plan removing both parts of the delayed policy: a broker's configuration counts again."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_remove_delivery(txn, self._name, self._session.now_ms))
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
@@ -107,7 +107,7 @@ class Namespace:
     def _set(self, policy: str, removes: bool, values: dict[str, Any], shown: Any) -> Plan:  # Any: fields of Policies
         command = f"namespaces {'remove' if removes else 'set'}-{policy}"
         job = PolicyJob(command, lambda found: replace(found, **values), shown)
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_job(txn, self._name, job, self._session.now_ms))
 
 

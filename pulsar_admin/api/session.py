@@ -7,10 +7,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
 
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, Refused, StoreError
 from store.ledgers import EntryReader, open_reader
 from store.meta import Store as StoreFile
+from store.meta import Txn
 from store.names import Position, parse_position
 from store.timespec import MAX_TIME_MS, parse_time_or_ago
 
@@ -32,11 +35,23 @@ class PartialData(UserWarning):
 
 
 class Session:
-    """One open store. ``now_ms``: a fixed "now" for relative times and ages, None: the clock at each call."""
+    """One open store. NOW: a fixed "now" for relative times and ages, None: the clock at each call.
+
+    A snapshot that is read, by an iteration that goes on, keeps the map open: whoever reads it when it is gone is killed by the system.
+    So ``close`` refuses new work, and the last reader closes.
+    """
 
     def __init__(self, store: StoreFile, now: Time | None) -> None:
-        self.store = store
+        self._file = store
+        self._lock = Lock()
+        self._users = 0
+        self._closed = False
         self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
+
+    @property
+    def path(self) -> Path:
+        """The directory of the store."""
+        return self._file.path
 
     @property
     def now_ms(self) -> int:
@@ -44,9 +59,39 @@ class Session:
         return int(time.time() * 1000) if self._now_ms is None else self._now_ms
 
     @contextmanager
+    def opened(self) -> Iterator[StoreFile]:
+        """Hold the store open while it is used; raises Refused when it was closed."""
+        with self._lock:
+            if self._closed:
+                raise Refused(f"{self.path} was closed", hint="open it again: pulsar_admin.open_store")
+            self._users += 1
+        try:
+            yield self._file
+        finally:
+            with self._lock:
+                self._users -= 1
+                ends = self._closed and not self._users
+            if ends:
+                self._file.close()
+
+    def close(self) -> None:
+        """Refuse new work, and close the store when nobody reads it any more."""
+        with self._lock:
+            ends = not self._closed and not self._users
+            self._closed = True
+        if ends:
+            self._file.close()
+
+    @contextmanager
+    def read(self) -> Iterator[Txn]:
+        """Open one snapshot of the store's rows."""
+        with self.opened() as store, store.read() as txn:
+            yield txn
+
+    @contextmanager
     def reader(self) -> Iterator[EntryReader]:
-        """Open one snapshot."""
-        with open_reader(self.store) as reader:
+        """Open one snapshot, entries too."""
+        with self.opened() as store, open_reader(store) as reader:
             yield reader
 
     def time_ms(self, value: Time) -> int:

@@ -58,8 +58,8 @@ class SparkTables:
     def _load(
         self, topics: Sequence[str], columns: Sequence[str], ids: Sequence[str], options: dict[str, str]
     ) -> DataFrame:
-        root = self._session.store.path.absolute()
-        with self._session.store.read() as txn:
+        root = self._session.path.absolute()
+        with self._session.read() as txn:
             paths = [str(log.locate(root)) for log in iter_logs(txn)]
         if columns:
             options["columns"] = ",".join(dict.fromkeys([*columns, *ids]))

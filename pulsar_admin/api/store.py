@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time
 from pulsar_admin.api.topic import Topic
-from store.errors import TopicNotFound
+from store.errors import NotWritable, TopicNotFound
 from store.meta import open_store as open_store_file
 from store.names import parse_namespace, parse_topic
 from store.plans.base import apply_plan, check_current, iter_changes, plan_undo
@@ -58,11 +58,11 @@ class Store:
     @property
     def path(self) -> Path:
         """The directory of the store."""
-        return self._session.store.path
+        return self._session.path
 
     def close(self) -> None:
-        """Close it; what was made from it is of no use then."""
-        self._session.store.close()
+        """Close it; what was made from it raises Refused then. An iteration that goes on keeps it open until it ends."""
+        self._session.close()
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Store:
 
         Without a pattern, SYSTEM adds system topics.
         """
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             if pattern is None:
                 return tuple(str(name) for name in iter_topics(txn) if system or not name.is_system)
             if pattern.removeprefix("persistent://").count("/") == 1:
@@ -89,13 +89,13 @@ class Store:
         Raises TopicNotFound, InvalidValue.
         """
         parsed = parse_topic(name)
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             expand_topic(txn, parsed)
         return Topic(self._session, parsed)
 
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             roots = ("/admin/policies", "/managed-ledgers")
             tenants = {name for root in roots for name in iter_children(txn, root)} if tenant is None else {tenant}
             return tuple(str(name) for one in sorted(tenants) for name in iter_namespaces(txn, one))
@@ -105,7 +105,7 @@ class Store:
         from pulsar_admin.api.namespace import Namespace
 
         parsed = parse_namespace(name)
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             check_namespace(txn, parsed)
         return Namespace(self._session, parsed)
 
@@ -113,7 +113,7 @@ class Store:
         """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
         from store.inventory import iter_all_ledger_ids
 
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return tuple(iter_all_ledger_ids(txn))
 
     def ledger(self, ledger_id: int) -> Ledger:
@@ -137,14 +137,21 @@ class Store:
         plan was made, NotWritable when it was opened for reading.
         """
         steps = steps_of(plan)
-        if plan.changes_nothing:
-            check_current(self._session.store, steps)
-            return report_of(steps.unchanged())
-        return report_of(apply_plan(self._session.store, steps, self._session.now_ms))
+        with self._session.opened() as store:
+            if plan.changes_nothing:
+                check_current(store, steps)
+                return report_of(steps.unchanged())
+            if not store.writable:
+                raise NotWritable(
+                    f"{self.path} was opened for reading",
+                    hint="open it with open_store(…, writable=True)",
+                    path=str(self.path),
+                )
+            return report_of(apply_plan(store, steps, self._session.now_ms))
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return plan_of(plan_undo(txn, number))
 
     def undo(self, number: int) -> ChangeReport:
@@ -156,11 +163,12 @@ class Store:
         from store.plans.files import derive_plan, read_plan
 
         plan = read_plan(Path(path))
-        check_current(self._session.store, plan)
+        with self._session.opened() as store:
+            check_current(store, plan)
         with self._session.reader() as reader:
             return plan_of(derive_plan(reader, plan, self._session.now_ms))
 
     def changes(self) -> tuple[Change, ...]:
         """Return the audit log, oldest first."""
-        with self._session.store.read() as txn:
+        with self._session.read() as txn:
             return changes_of(iter_changes(txn))

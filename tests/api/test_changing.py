@@ -178,3 +178,21 @@ def test_what_cannot_be_meant_is_refused(path: Path) -> None:
             cursor.skip(-1)
         with pytest.raises(pa.Refused):
             store.topic("acme/orders/compacted").cursor("__compaction").clear()
+
+
+def test_closing_ends_no_iteration(path: Path) -> None:
+    """One that goes on reads its snapshot to the end, and closes behind it; whatever begins later is refused."""
+    store = pa.open_store(path, writable=True)
+    topic, ledger = store.topic(PLAIN), store.ledger(9)
+    entries, messages = ledger.entries(), iter(topic.messages(columns=["key"]))
+    assert next(entries).state == "ok"
+    store.close()
+    store.close()
+    with pytest.raises(pa.StoreBusy):
+        pa.open_store(path, writable=True)
+    assert len(list(entries)) == 24
+    for refused in (store.topics, topic.stats, lambda: topic.find("3h"), lambda: next(messages), lambda: store.undo(1)):
+        with pytest.raises(pa.Refused, match="was closed"):
+            refused()
+    with pa.open_store(path, writable=True) as again:
+        assert again.topics()
