@@ -8,25 +8,14 @@ from typing import Any
 
 import click
 
-from commands.policies import (
-    QuotaOptions,
-    RetentionOptions,
-    parse_ttl,
-    quota_options,
-    quota_type_option,
-    quotas_json,
-    retention_options,
-    retention_or_null_json,
-    ttl_json,
-    without_quota,
-)
+from commands.policies import QuotaOptions, RetentionOptions, quota_options, quota_type_option, retention_options
 from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, command, pass_app
 from store.codec.policies import JsonObject, Policies
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StalePlan
 from store.names import NamespaceName
-from store.plans.namespaces import plan_job
+from store.plans.namespaces import check_ttl, plan_job, quotas_json, retention_or_null_json, ttl_json, without_quota
 from store.plans.policies import PolicyJob, find_policies
 from store.topics import check_namespace
 
@@ -65,7 +54,7 @@ def _ttl(policies: Policies) -> JsonObject:
 @pass_app
 def set_ttl(app: App, namespace: NamespaceName, ttl_ms: int) -> None:
     """Set how long the messages of a namespace live; 0: for ever."""
-    seconds = parse_ttl(ttl_ms, 0)
+    seconds = check_ttl(ttl_ms, 0)
     job = PolicyJob("namespaces set-message-ttl", lambda found: replace(found, message_ttl_seconds=seconds), _ttl)
     _change(app, namespace, job)
 

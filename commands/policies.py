@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from pulsar_admin.options import DURATION, DURATION_OR_MINUS, SIZE_OR_MINUS, gather
 from store.codec.policies import (
-    BacklogQuota,
     DelayedDelivery,
     JsonObject,
     Policies,
     Retention,
-    backlog_quota_json,
     delayed_delivery_json,
-    retention_json,
 )
 from store.errors import InvalidValue
-from store.names import INT_MAX, LONG_MAX
+from store.names import LONG_MAX
+from store.plans.namespaces import QUOTA_POLICIES, QUOTA_TYPES, retention_of, with_quota
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
-QUOTA_TYPES = ("destination_storage", "message_age")
-QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 _NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
-_NO_RETENTION = {"retentionTimeInMinutes": None, "retentionSizeInMB": None}
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -35,25 +30,6 @@ _NO_RETENTION = {"retentionTimeInMinutes": None, "retentionSizeInMB": None}
 def delivery_json(delivery: DelayedDelivery | None) -> JsonObject:
     """Return delayed delivery with upstream's keys, null where it is not set."""
     return dict(_NO_DELIVERY) if delivery is None else delayed_delivery_json(delivery)
-
-
-def ttl_json(seconds: int | None) -> JsonObject:
-    """Return the message TTL, null where it is not set."""
-    return {"messageTTL": seconds}
-
-
-def retention_or_null_json(retention: Retention | None) -> JsonObject:
-    """Return the retention with upstream's keys, null where it is not set."""
-    return dict(_NO_RETENTION) if retention is None else retention_json(retention)
-
-
-def quotas_json(policies: Policies) -> JsonObject:
-    """Return the backlog quotas by upstream's types, null where one is not set."""
-    quotas = policies.backlog_quotas
-    return {
-        kind: None if kind not in quotas else backlog_quota_json(quotas[kind])
-        for kind in dict.fromkeys((*QUOTA_TYPES, *quotas))
-    }
 
 
 # -- options ----------------------------------------------------------------------------------------------------------
@@ -101,11 +77,7 @@ class RetentionOptions:
 
     def parsed(self) -> Retention:
         """Return the policy in upstream's units, rounded down as upstream does; raises InvalidValue out of range."""
-        minutes = -1 if self.time_ms < 0 else self.time_ms // 60_000
-        megabytes = -1 if self.size_bytes < 0 else self.size_bytes >> 20
-        if max(minutes, megabytes) > INT_MAX:
-            raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {INT_MAX} at most")
-        return Retention(minutes, megabytes)
+        return retention_of(self.time_ms, self.size_bytes)
 
 
 def retention_options(function: Function) -> Function:
@@ -129,11 +101,7 @@ class QuotaOptions:
 
     def change(self, policies: Policies) -> Policies:
         """Return POLICIES with this quota; raises InvalidValue for a time out of range."""
-        seconds = -1 if self.limit_time_ms < 0 else self.limit_time_ms // 1000
-        if seconds > INT_MAX:
-            raise InvalidValue(f"{seconds} seconds: {INT_MAX} at most")
-        quota = BacklogQuota(max(self.limit_bytes, -1), seconds, self.policy)
-        return replace(policies, backlog_quotas={**policies.backlog_quotas, self.kind: quota})
+        return with_quota(policies, self.kind, self.limit_bytes, self.limit_time_ms, self.policy)
 
 
 def quota_options(function: Function) -> Function:
@@ -161,18 +129,3 @@ def quota_type_option(function: Function) -> Function:
         show_default=True,
         help="Which quota: of size, or of age.",
     )(function)
-
-
-def parse_ttl(ttl_ms: int, least: int) -> int:
-    """Return a TTL in seconds; raises InvalidValue when it is below LEAST or no 32-bit integer."""
-    seconds = ttl_ms // 1000
-    if not least <= seconds <= INT_MAX:
-        raise InvalidValue(f"a TTL of {seconds} s: it must be {least} to {INT_MAX}", value=seconds)
-    return seconds
-
-
-def without_quota(policies: Policies, kind: str) -> Policies:
-    """Return POLICIES without the backlog quota KIND."""
-    return replace(
-        policies, backlog_quotas={key: quota for key, quota in policies.backlog_quotas.items() if key != kind}
-    )

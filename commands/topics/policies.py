@@ -14,14 +14,9 @@ from commands.policies import (
     RetentionOptions,
     delivery_json,
     delivery_options,
-    parse_ttl,
     quota_options,
     quota_type_option,
-    quotas_json,
     retention_options,
-    retention_or_null_json,
-    ttl_json,
-    without_quota,
 )
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
@@ -30,6 +25,7 @@ from store.codec.policies import JsonObject, Policies
 from store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, TopicNotFound
 from store.meta import Txn
 from store.names import TopicName
+from store.plans.namespaces import check_ttl, quotas_json, retention_or_null_json, ttl_json, without_quota
 from store.plans.policies import PolicyJob
 from store.topics import select_topics
 
@@ -176,7 +172,7 @@ def _delivery_in_force(txn: Txn, name: TopicName) -> Value:
 @pass_app
 def set_ttl(app: App, selection: TopicSelection, ttl_ms: int) -> None:
     """Set how long the messages of topics live."""
-    seconds = parse_ttl(ttl_ms, 1)
+    seconds = check_ttl(ttl_ms, 1)
     _change(app, selection, _ttl_job("set", seconds))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Place, Session, Time, position_of, warn_partial
+from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of, warn_partial
 from pulsar_admin.api.topic import Clock
 from store.broker_search import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
 from store.counted import counted
@@ -134,6 +134,8 @@ class Cursor:
         """
         if sum(given is not None for given in (to, time, shift_by, like)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by and like")
+        check_choice("rule", rule, ResetRule)
+        check_choice("broker version", broker_version, BrokerVersion)
         target = ResetTarget(
             None if time is None else self._session.time_ms(time),
             None if to is None else position_of(to),
@@ -191,6 +193,8 @@ class Cursor:
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
+        check_choice("rule", rule, ExpiryRule)
+        check_choice("broker version", broker_version, BrokerVersion)
         if rule == BROKER and clock != "auto":
             raise InvalidValue("rule broker goes by the broker's own clock: leave out clock")
         check_expirable(self._name)

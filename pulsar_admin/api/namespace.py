@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Session
+from pulsar_admin.api.session import Session, check_choice
 from store.codec.delayedpolicy import IndexRules, default_tick_ms, parse_width_ms
 from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_json_object
-from store.errors import InvalidValue, NamespaceNotFound
+from store.errors import NamespaceNotFound
 from store.names import NamespaceName
 from store.plans.delayed import (
     DelayedPolicy,
@@ -21,14 +21,26 @@ from store.plans.delayed import (
     plan_remove_delivery,
     plan_set_delivery,
 )
-from store.plans.namespaces import plan_job
+from store.plans.namespaces import (
+    check_ttl,
+    plan_job,
+    quotas_json,
+    retention_of,
+    retention_or_null_json,
+    ttl_json,
+    with_quota,
+    without_quota,
+)
 from store.plans.policies import PolicyJob, find_policies
-from store.timespec import parse_duration_ms
+from store.timespec import parse_duration_ms, parse_size_bytes
 from store.topics import iter_topics
 from store.tree import find_node
 
 Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
+QuotaKind = Literal["destination_storage", "message_age"]
+QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
+Shown = Callable[[Policies], JsonObject]
 
 
 class Namespace:
@@ -99,20 +111,60 @@ class Namespace:
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
         """Plan setting how long messages live, in whole seconds (0: for ever), or with None removing that. Raises InvalidValue."""
-        seconds = None if ttl is None else _duration_ms(ttl) // 1000
-        if seconds is not None and not 0 <= seconds < 2**31:
-            raise InvalidValue(f"a TTL of {seconds} s: it must be 0 to {2**31 - 1}")
+        seconds = None if ttl is None else check_ttl(_duration_ms(ttl), 0)
         return self._set("message-ttl", ttl is None, {"message_ttl_seconds": seconds}, _ttl)
 
-    def _set(self, policy: str, removes: bool, values: dict[str, Any], shown: Any) -> Plan:  # Any: fields of Policies
-        command = f"namespaces {'remove' if removes else 'set'}-{policy}"
-        job = PolicyJob(command, lambda found: replace(found, **values), shown)
+    def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
+        """Plan retaining what every subscription has consumed for TIME and up to SIZE (bytes, or ``10G``); None: without limit.
+
+        Kept in whole minutes and MB, rounded down. Raises InvalidValue.
+        """
+        retention = retention_of(-1 if time is None else _duration_ms(time), _size_bytes(size))
+        return self._set("retention", False, {"retention": retention}, _retention)
+
+    def remove_retention(self) -> Plan:
+        """Plan removing the retention: a broker's configuration counts again."""
+        return self._set("retention", True, {"retention": None}, _retention)
+
+    def set_backlog_quota(
+        self,
+        policy: QuotaPolicy,
+        *,
+        size: int | str | None = None,
+        time: Duration | None = None,
+        kind: QuotaKind = "destination_storage",
+    ) -> Plan:
+        """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
+        check_choice("policy", policy, QuotaPolicy)
+        check_choice("kind", kind, QuotaKind)
+        limits = _size_bytes(size), -1 if time is None else _duration_ms(time)
+        return self._job("set-backlog-quota", lambda found: with_quota(found, kind, *limits, policy), quotas_json)
+
+    def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
+        """Plan removing the backlog quota KIND."""
+        return self._job("remove-backlog-quota", lambda found: without_quota(found, kind), quotas_json)
+
+    def _set(self, policy: str, removes: bool, values: dict[str, Any], shown: Shown) -> Plan:  # Any: fields of Policies
+        return self._job(f"{'remove' if removes else 'set'}-{policy}", lambda found: replace(found, **values), shown)
+
+    def _job(self, name: str, change: Callable[[Policies], Policies], shown: Shown) -> Plan:
+        job = PolicyJob(f"namespaces {name}", change, shown)
         with self._session.read() as txn:
             return plan_of(plan_job(txn, self._name, job, self._session.now_ms))
 
 
 def _ttl(policies: Policies) -> JsonObject:
-    return {"messageTTL": policies.message_ttl_seconds}
+    return ttl_json(policies.message_ttl_seconds)
+
+
+def _retention(policies: Policies) -> JsonObject:
+    return retention_or_null_json(policies.retention)
+
+
+def _size_bytes(value: int | str | None) -> int:
+    if value is None:
+        return -1
+    return parse_size_bytes(value) if isinstance(value, str) else value
 
 
 def _duration_ms(value: Duration) -> int:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
+from typing import get_args
 
 from store.errors import InvalidValue, Refused, StoreError
 from store.ledgers import EntryReader, open_reader
@@ -118,6 +119,13 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
     return found
+
+
+def check_choice(what: str, value: str, literal: object) -> None:
+    """Raise InvalidValue unless VALUE is one of LITERAL's: a word that is not known would be taken for another."""
+    choices = get_args(literal)
+    if value not in choices:
+        raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
 
 
 def position_of(value: Place) -> Position:

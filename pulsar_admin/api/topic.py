@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.session import Place, Session, Time, moment, position_of, warn_partial
+from pulsar_admin.api.session import Place, Session, Time, check_choice, moment, position_of, warn_partial
 from store.broker_search import BrokerSetup, BrokerVersion, Probe
 from store.counted import counted
 from store.cursors import is_subscription, iter_cursor_names
@@ -112,6 +112,9 @@ class Topic:
         BROKER_VERSION answers. BATCH_INDEX names the message in its batch. EXPLAIN adds the proof, and the broker's answer.
         Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), LedgerNotFound where a broker fails.
         """
+        check_choice("clock", clock, Clock)
+        check_choice("rule", rule, FindRule)
+        check_choice("broker version", broker_version, BrokerVersion)
         broker = BrokerSetup(broker_version)
         question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
         with self._session.reader() as reader:
@@ -162,6 +165,19 @@ class Topic:
             found = read_topic_stats(reader, self._name, wanted, problems=problems)
         warn_partial(problems)
         return found
+
+    def last_message_id(self) -> Position:
+        """Return the position of the last message, with its index inside a batch; entry −1 for a topic without one.
+
+        The last entry counts whatever it is, also a marker. Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.singles import read_last_id
+
+        problems: list[StoreError] = []
+        with self._session.reader() as reader:
+            found = read_last_id(reader, self._name, problems)
+        warn_partial(problems)
+        return Position(found.ledger_id, found.entry_id, found.batch_index)
 
     def partitioned_stats(self, *, per_partition: bool = False) -> PartitionedTopicStats:
         """Return the stats of a partitioned topic, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""

@@ -168,12 +168,23 @@ def test_what_cannot_be_meant_is_refused(path: Path) -> None:
             {"to": "9:3", "shift_by": 1},
             {"time": "1h", "clock": "event"},
             {"shift_by": 1, "exclude": True},
+            {"time": "1h", "rule": "all"},
         ):
             with pytest.raises(pa.InvalidValue):
                 cursor.reset(**wrong)  # type: ignore[arg-type]
-        for wrong in ({}, {"before": "1h", "by_ttl": True}, {"before": "1h", "rule": "broker", "clock": "publish"}):
+        for wrong in (
+            {},
+            {"before": "1h", "by_ttl": True},
+            {"before": "1h", "rule": "broker", "clock": "publish"},
+            {"before": "1h", "rule": "exact"},
+        ):
             with pytest.raises(pa.InvalidValue):
                 cursor.expire(**wrong)  # type: ignore[arg-type]
+        for words in ({"rule": "first"}, {"clock": "wall"}, {"broker_version": "3.0"}):
+            with pytest.raises(pa.InvalidValue, match="is not one of"):
+                store.topic(PLAIN).find("3h", **words)  # type: ignore[arg-type]
+        with pytest.raises(pa.InvalidValue, match="is not one of"):
+            store.namespace("acme/delayed").set_backlog_quota("drop", size=5)  # type: ignore[arg-type]
         with pytest.raises(pa.InvalidValue):
             cursor.skip(-1)
         with pytest.raises(pa.Refused):

@@ -76,6 +76,10 @@ def test_policies_change_as_by_the_commands(path: Path, cli: Cli) -> None:
         ("disable-delayed-message", "acme/delayed"),
         ("set-delayed-delivery", "acme/delayed", "--enable", "-t", "3s", "-md", "10d"),
         ("set-message-ttl", "acme/delayed", "-ttl", "3d"),
+        ("set-retention", "acme/delayed", "-t", "2d", "-s", "10G"),
+        ("remove-retention", "acme/delayed"),
+        ("set-backlog-quota", "acme/delayed", "-l", "10G", "-p", "producer_exception"),
+        ("remove-backlog-quota", "acme/delayed"),
     ):
         shown = cli("--store", path, *NOW, "namespaces", *command, "--dry-run", "-o", "json")
         expected[command[0]] = shown.json
@@ -88,6 +92,10 @@ def test_policies_change_as_by_the_commands(path: Path, cli: Cli) -> None:
                 active=True, tick="3s", max_delay=timedelta(days=10)
             ),
             "set-message-ttl": namespace.set_message_ttl("3d"),
+            "set-retention": namespace.set_retention(time=timedelta(days=2), size="10G"),
+            "remove-retention": namespace.remove_retention(),
+            "set-backlog-quota": namespace.set_backlog_quota("producer_exception", size=10 << 30),
+            "remove-backlog-quota": namespace.remove_backlog_quota(),
         }
         for name, plan in plans.items():
             assert plan.preview().parts[0].document == expected[name]

@@ -244,3 +244,10 @@ def test_backlogs_are_those_of_the_broker(store: pa.Store) -> None:
             assert place.backlog_entries == recorded["msgBacklog"] == stats.subscriptions[subscription].msg_backlog
             cursors = answers["internal_stats"]["cursors"]
             assert str(place.mark_delete) == cursors[quote(subscription, safe="")]["markDeletePosition"]
+
+
+def test_last_messages_are_those_of_the_broker(store: pa.Store) -> None:
+    for name, answers in oracle("small")["topics"].items():
+        last = answers["last_message_id"]
+        expected = pa.Position(last["ledgerId"], last["entryId"], last["batchIndex"])
+        assert store.topic(name).last_message_id() == expected
