@@ -31,19 +31,15 @@ PARAMETERS = 7
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 _FILTERS = "of the public interface: one keyword for each thing that callers choose by"
 LARGER: dict[str, str] = {
-    "pulsar_admin/api/cursor.py:expire": _FILTERS,
     "pulsar_admin/api/cursor.py:reset": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
     "store/generate/kernel.py:_put_metadata": _KERNEL,
-    "store/generate/kernel.py:_put_batched": _KERNEL,
     "store/generate/kernel.py:_put_body": _KERNEL,
     "store/generate/kernel.py:_put_entry": _KERNEL,
     "store/generate/kernel.py:write_entries": _KERNEL,
     "store/scan/kernel.py:_read_metadata": _KERNEL,
     "store/scan/kernel.py:_read_payload": _KERNEL,
-    "store/scan/kernel.py:scan_log": _KERNEL,
     "store/scan/message_kernel.py:_read_entry_metadata": _KERNEL,
-    "store/scan/message_kernel.py:_read_message": _KERNEL,
     "store/scan/message_kernel.py:explode": _KERNEL,
     "store/scan/record_kernel.py:write_records": _KERNEL,
 }

@@ -70,7 +70,7 @@ class Compaction:
     ) -> Messages:
         """Return the messages of the view, to be read when they are iterated over: what compaction kept, then what lies behind it.
 
-        Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``, without values. Raises InvalidValue.
+        Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
         """
         from pulsar_admin.api.messages import COLUMNS, compacted_messages
 

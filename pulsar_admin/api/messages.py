@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,19 +12,18 @@ import pyarrow as pa
 from pulsar_admin.api.session import Session, warn_partial
 from pulsar_admin.jsonify import camel_case
 from store.codec.delayedindex import DelayedRows
-from store.compaction.reading import iter_view
 from store.compaction.view import open_view
 from store.cursors import read_cursor
 from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
-from store.dump.reading import iter_columns
+from store.dump.reading import iter_columns, iter_view_columns
 from store.errors import InvalidValue, StoreError
 from store.extent import Intervals, pending_intervals
 from store.ledgers import EntryReader
 from store.names import EARLIEST, TopicName
 from store.reading import EVENT, Window
 from store.scan.message_rows import timestamps
-from store.scan.messages import batch_of, schema_of
+from store.scan.messages import schema_of
 from store.scan.operations import TIME
 from store.search import check_clock
 from store.topics import Topic, expand_topic, read_topic
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _VALUES = {"value", "value_error"}
-_VIEW_ROWS = 4096  # of a batch of the compacted view
 COLUMNS = (
     *("ledger_id", "entry_id", "batch_index", "publish_time", "broker_time", "event_time", "key", "ordering_key"),
     *("producer", "sequence_id", "properties", "size", "sha1", "broker_index", "deliver_at_time", "encrypted"),
@@ -180,19 +177,19 @@ def compacted_messages(
     session: Session, name: TopicName, columns: Sequence[str], keys: Collection[str] | None, limit: int | None
 ) -> Messages:
     """Return the messages of a topic's compacted view, those with KEYS only; raises InvalidValue."""
-    MessageQuery(Window(), tuple(columns)).check()
-    if not _VALUES.isdisjoint(columns):
-        raise InvalidValue("values of the compacted view are not decoded here", hint="take payload")
-    schema = schema_of([camel_case(column) for column in columns])
+    query = MessageQuery(Window(), tuple(columns))
+    query.check()
+    options = query.options
+    if keys is not None and options.only:
+        options = replace(options, only=tuple(sorted({*options.only, "key"})))
 
     def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
         topic = read_topic(reader.txn, name)
-        found = iter_view(reader, topic, open_view(reader, topic, problems), problems)
-        chosen = (message for message in found if keys is None or message.key in keys)
-        while rows := list(islice(chosen, _VIEW_ROWS)):
-            yield batch_of(rows, schema)
+        wanted = replace(options, view=open_view(reader, topic, problems))
+        if keys is None or keys:
+            yield from iter_view_columns(reader, topic, wanted, tuple(keys or ()), limit, problems)
 
-    return Messages(session, columns, source, limit)
+    return Messages(session, columns, source)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -109,7 +109,7 @@ class MessageColumns:
         """Yield the messages of the entries at POSITIONS as the ordinary reader sees them."""
         found = list(self.reader.iter_messages(positions))
         if found:
-            yield batch_of(found, self.schema)
+            yield _slow_batch(found, self.schema)
 
 
 def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
@@ -278,8 +278,7 @@ def _digests(data: Array, messages: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(20), len(messages), [None, pa.py_buffer(digests)])
 
 
-def batch_of(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    """Return MESSAGES as rows with the columns of SCHEMA."""
+def _slow_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
     rows = [_slow_row(message) for message in messages]
     return pa.RecordBatch.from_arrays(
         [pa.array([row[column.name] for row in rows], column.type) for column in schema], schema=schema

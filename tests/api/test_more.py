@@ -181,8 +181,9 @@ def test_the_compacted_view(store: pa.Store, cli: Cli, demo_store: Path) -> None
     assert at is not None
     assert at.position is None or at.publish_ms >= found.publish_ms  # type: ignore[operator]
     assert store.topic(PLAIN).compaction().find(0) is None
+    assert list(compaction.messages(keys=(), columns=["key"]).rows()) == []
     with pytest.raises(pa.InvalidValue):
-        compaction.messages(columns=["value"])
+        compaction.messages(columns=["values"])
 
 
 # -- negative acks ----------------------------------------------------------------------------------------------------
