@@ -262,7 +262,10 @@ def new_directory(path: Path) -> Iterator[Path]:
     """
     unfinished = _unfinished(path)
     create_directory(unfinished, exist_ok=True)
-    descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:  # another process made it, too, and is done with it
+        raise _busy(unfinished) from None
     try:
         _lock(descriptor, unfinished)
         remove_tree(unfinished / "files")
@@ -285,7 +288,11 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return
-    raise StoreBusy(f"another process is writing {path}", hint="wait for it, or name another one")
+    raise _busy(path)
+
+
+def _busy(path: Path) -> StoreBusy:
+    return StoreBusy(f"another process is writing {path}", hint="wait for it, or name another one")
 
 
 def rename(source: Path, target: Path) -> None:

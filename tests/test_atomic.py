@@ -210,3 +210,16 @@ def test_modes(tmp_path: Path) -> None:
         assert mode(tmp_path / "directory" / "f") == 0o600
     finally:
         os.umask(umask)
+
+
+def test_a_directory_that_another_process_is_done_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removed between making it and opening it."""
+    create = atomic.create_directory
+
+    def created_and_gone(path: Path, **options: bool) -> None:
+        create(path, **options)
+        path.rmdir()
+
+    monkeypatch.setattr(atomic, "create_directory", created_and_gone)
+    with pytest.raises(StoreBusy), atomic.new_directory(tmp_path / "made"):
+        pytest.fail("nobody has it")

@@ -182,8 +182,8 @@ def _translated(directory: Path) -> Iterator[None]:
     except (StoreError, GeneratorExit):
         raise
     except Exception as error:
-        # rocksdict raises bare Exception for every error of RocksDB; anything of another type is not its.
-        if type(error) is not Exception:
+        # rocksdict raises bare Exception for every error of RocksDB and an OSError that is text alone for its own file.
+        if type(error) is not Exception and not (isinstance(error, OSError) and error.errno is None):
             raise
         first: BaseException | None = error
         while first is not None:  # closing after an error tells less: "Writer has previous error"
