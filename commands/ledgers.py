@@ -12,6 +12,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
+from store.counted import counted, plural
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
 from store.ledgers import EntryReader, find_times, open_reader
 from store.meta import Txn
@@ -247,11 +248,18 @@ _MISSING_COLUMNS = (
 def missing(app: App, ledgers: tuple[int, ...]) -> None:
     """List what is lost: referenced ledgers that are not there, and entries that no file holds.
 
-    Ledgers in tiered storage are left out.
+    Ledgers in tiered storage are left out. Files that are gone since the import are named with their entries (exit code 1).
     """
     from store.inventory import iter_missing
+    from store.survey import find_gone
 
     with app.store.read() as txn:
+        for path, count in find_gone(txn, ledgers).items():
+            app.warn(
+                f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing;"
+                " what other files have of it, says: pulsar-admin store refresh"
+            )
+            app.problems(1)
         found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)
         app.emit_rows(_lost(app, found), _MISSING_COLUMNS)
 

@@ -267,9 +267,11 @@ class App:
         confirm_loss(plan.loses, yes=self.settings.yes)
 
     def apply(self, plan: StorePlan) -> object:
-        """Apply PLAN in one transaction and return its report; raises StalePlan, StoreBusy."""
+        """Apply PLAN in one transaction and return its report; one without steps writes nothing. Raises StalePlan, StoreBusy."""
         from store.plans.base import apply_plan
 
+        if not plan.steps:
+            return plan.unchanged()
         with self.open_for_writing() as store:
             return apply_plan(store, plan, self.now_ms)
 

@@ -92,7 +92,7 @@ class EntryFiles:
         except FileNotFoundError as error:
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
-                hint="bring the file back, or run `store refresh` to do without it",
+                hint="bring the file back; what other files have of it, says: pulsar-admin store refresh",
                 path=str(path),
             ) from error
         except OSError as error:

@@ -9,12 +9,15 @@ entries stay in the index, unless ``forget`` says otherwise.
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from store.catalog import (
     METADATA_FILE_ID,
@@ -24,8 +27,10 @@ from store.catalog import (
     clear_damage,
     iter_damage,
     iter_differing,
+    iter_logs,
     put_damage,
 )
+from store.codec.index import Block, ledger_of_key
 from store.counted import counted
 from store.entrylogs import path_state
 from store.errors import Refused
@@ -39,20 +44,23 @@ from store.importer import (
     place,
 )
 from store.indexing import Advance, Scanning, index_files, ledger_digests
+from store.logfiles import read_ledger_sizes
 from store.meta import Store, Txn
 from store.plans.base import append_change
 from store.references import index_owners
-from store.reindex import read_catalogue, rebuild_index
+from store.reindex import build_index, open_scratch, read_catalogue, rebuild_index
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
-from store.survey import survey_files
+from store.survey import Survey, survey_files
 from store.tree import Node, decode_node, encode_node, tree_key
 
 if TYPE_CHECKING:
     from store.scan.engine_scan import Engine
 
 _Rows = Mapping[bytes, bytes | None]
+_Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
+"""Path → key of a location block → the slots (u16) of its entries there."""
 _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
@@ -69,8 +77,11 @@ class RefreshOptions:
 
 @dataclass(slots=True)
 class RefreshResult:
-    """What a refresh found. ``lost``: file → entries that are in no file any more; ``conflicts``: nodes changed on both sides;
-    ``stopped_export``: nodes that are in the source as an export in place wrote them that was stopped.
+    """What a refresh found.
+
+    ``lost``: file that is gone → entries of it that are in no file any more; ``elsewhere``: that are in another file, too, which the
+    index names after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes that are in the source as an
+    export in place wrote them that was stopped.
     """
 
     store: str
@@ -80,6 +91,7 @@ class RefreshResult:
     forgotten_files: list[str] = field(default_factory=list)
     changed_files: list[str] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     entries_before: int = 0
     entries: int = 0
@@ -107,7 +119,8 @@ class RefreshResult:
     @property
     def problems(self) -> int:
         """Things a person has to look at."""
-        open_losses = 0 if self.forget else len(self.lost) + len(self.changed_files)
+        gone = len(self.lost.keys() | self.elsewhere.keys())
+        open_losses = 0 if self.forget else gone + len(self.changed_files)
         doubtful = self.differing_copies + len(self.strangers)
         unsettled = len(self.conflicts) + len(self.stopped_export)
         return open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful
@@ -129,13 +142,7 @@ def refresh_store(
     with store.read() as txn:
         result.entries_before = count_entries(txn)
         tree = _read_tree(txn, layout, result)
-    if result.stopped_export:
-        warn(
-            f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
-            f" {layout.root}; the store keeps its own: run that export again"
-        )
-    for text in tree.unknown:
-        warn(f"{text}; the store keeps the metadata that it has")
+    _warn_of_metadata(result, tree, warn)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree)
     for text in result.strangers:
@@ -146,7 +153,7 @@ def refresh_store(
     if options.forget:
         store.write(lambda txn: _take_tree(store, txn, tree))
         tree = replace(tree, rows={})
-    _forget(store, layout, options, result)
+    _forget(store, layout, options, result, warn)
     with store.read() as txn:
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
@@ -157,6 +164,21 @@ def refresh_store(
         store.write(lambda txn: _put_damage(txn, tree))
     result.seconds = time.monotonic() - started
     return result
+
+
+def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
+    if result.stopped_export:
+        warn(
+            f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
+            f" {result.source}; the store keeps its own: run that export again"
+        )
+    if result.conflicts:
+        warn(
+            f"{counted(len(result.conflicts), 'metadata node')} changed in the source and in the store, which keeps its own; to take the"
+            " source's, undo the change of the store (pulsar-admin store log, store undo) and refresh again"
+        )
+    for text in tree.unknown:
+        warn(f"{text}; the store keeps the metadata that it has")
 
 
 def _begin(txn: Txn) -> None:
@@ -228,21 +250,96 @@ def _grown(store: Store, log: LogFile) -> LogFile:
     return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
 
 
-def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, result: RefreshResult) -> None:
+def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
     """Drop files that are gone: those nothing needs, and with ``forget`` all of them, which makes the index anew."""
     survey = survey_files(store, layout)
     useless = [log for log, held in survey.gone if not held]
-    result.lost = {log.path: held for log, held in survey.gone if held}
     result.changed_files = [log.path for log in survey.changed]
     dropped = [log for log, _ in survey.gone] if options.forget else useless
     result.forgotten_files = [log.path for log in dropped]
-    if options.forget and (result.lost or survey.changed):
+    held = _held_entries(store, survey)
+    if options.forget and (held or survey.changed):
         renewed = {log.file_id: _grown(store, log) for log in survey.changed}
         away = {log.file_id for log in dropped}
         logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
         rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs, engine=options.engine)
-    elif useless:
+        with store.read() as txn:
+            result.lost, result.elsewhere = _split_held(txn, held)
+        return
+    result.lost, result.elsewhere = find_lost(store, survey, verify=options.verify, engine=options.engine)
+    if result.elsewhere:
+        warn(
+            "the index names files that are gone where other files have the entries, too: bring the files back, or read the"
+            " others: pulsar-admin store refresh --forget"
+        )
+    if useless:
         store.write(lambda txn: delete_logs(txn, useless))
+
+
+def find_lost(
+    store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return path → entries of the files of SURVEY that are gone: those in no file that is here, and those in another one, too.
+
+    The index has one place an entry: where entries are in question, the files that may hold them are scanned.
+    """
+    held = _held_entries(store, survey)
+    if not held:
+        return {}, {}
+    with (
+        store.read() as txn,
+        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
+        open_scratch(Path(folder, "scratch")) as scratch,
+    ):
+        ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
+        others = [log for log in _files_here(txn, survey) if _may_hold(log, store, ledgers)]
+        build_index(txn, scratch, others, (verify, lambda count: None, engine))
+        with scratch.read() as new:
+            return _split_held(new, held)
+
+
+def _held_entries(store: Store, survey: Survey) -> _Held:
+    """Return the entries that the index has in files that are gone."""
+    paths = {log.file_id: log.path for log, count in survey.gone if count}
+    held: dict[str, dict[bytes, Any]] = {path: {} for path in paths.values()}
+    if not held:
+        return held
+    with store.read() as txn:
+        for key, value in txn.items("entries"):
+            block = Block(key, value)
+            files, slots = np.asarray(block.files()), np.array(block.slots(), "<u2")
+            for file_id in paths.keys() & set(np.unique(files).tolist()):
+                held[paths[file_id]][key] = slots if files.ndim == 0 else slots[files == file_id]
+    return held
+
+
+def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
+    """Return path → entries of HELD that the index TXN does not know, and those that it does; nothing of a path without."""
+    lost, elsewhere = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
+    for path, blocks in held.items():
+        for key, slots in blocks.items():
+            value = txn.get("entries", key)
+            found = 0 if value is None else int(np.isin(slots, np.asarray(Block(key, value).slots())).sum())
+            lost[path] += len(slots) - found
+            elsewhere[path] += found
+    return {path: count for path, count in lost.items() if count}, {
+        path: count for path, count in elsewhere.items() if count
+    }
+
+
+def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
+    """Yield the catalogued files that are there, those that changed as they are now."""
+    gone, changed = ({log.file_id for log in logs} for logs in ((log for log, _ in survey.gone), survey.changed))
+    for log in iter_logs(txn):
+        if log.file_id in changed:
+            yield replace(log, path=log.origin, size_bytes=Path(log.origin).stat().st_size, sealed=False)
+        elif log.file_id not in gone:
+            yield log
+
+
+def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
+    """Whether LOG may have entries of LEDGERS; only a sealed entry log says which it has."""
+    return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------

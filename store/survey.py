@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from store.catalog import LogFile, iter_logs
-from store.codec.index import Block
+from store.codec.index import Block, ledger_key
 from store.entrylogs import path_state
 from store.importer import NewFile
 from store.meta import Store, Txn
@@ -64,12 +66,23 @@ def _goes_on(log: LogFile, state: str, lost: list[LogFile]) -> bool:
     return log.unfinished and state != "changed" and log not in lost
 
 
-def _held_entries(txn: Txn, file_ids: set[int]) -> dict[int, int]:
-    """Return how many entries of the index lie in each of FILE_IDS."""
+def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
+    """Return where files were that are gone → how many entries the index has there, of LEDGERS or (where none is named) of all."""
+    store = txn.store.path
+    paths = {
+        log.file_id: log.locate(store) for log in iter_logs(txn) if path_state(log, log.locate(store)) == "missing"
+    }
+    held = _held_entries(txn, set(paths), ledgers)
+    return {paths[file_id]: count for file_id, count in held.items() if count}
+
+
+def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -> dict[int, int]:
+    """Return how many entries of the index, of LEDGERS or of all, lie in each of FILE_IDS."""
     held = dict.fromkeys(file_ids, 0)
     if not held:
         return held
-    for key, value in txn.items("entries"):
+    parts = [txn.items("entries", ledger_key(ledger_id)) for ledger_id in ledgers] or [txn.items("entries")]
+    for key, value in chain.from_iterable(parts):
         block = Block(key, value)
         files = block.files()
         if isinstance(files, int):

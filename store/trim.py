@@ -32,7 +32,7 @@ class Freed:
     """What a change lets a broker delete, beyond what it could delete before.
 
     ``kept_by_retention``: ledgers that every cursor has left and retention keeps. ``blocker``: the slowest cursor, which needs the
-    next ledger; None without cursors.
+    next ledger; None without cursors, and when none of them needs anything: what stays then is the last ledger, which always does.
     """
 
     ledgers: tuple[TopicLedger, ...]
@@ -71,13 +71,14 @@ def _retention(reader: EntryReader, topic: Topic) -> Retention:
 
 
 def _consumed(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
-    """Return how many ledgers from the head on no cursor needs, and the slowest cursor."""
+    """Return how many ledgers from the head on no cursor needs, and the slowest cursor that needs the rest."""
     last = max(len(topic.ids) - 1, 0)
     if not positions:
         return last, None
     ranks = {name: topic.place(position) for name, position in positions.items()}
     slowest = min(ranks, key=lambda name: (ranks[name], name))
-    return min(bisect_right(topic.ranks, ranks[slowest]) - 1, last), (slowest, positions[slowest])
+    consumed = min(bisect_right(topic.ranks, ranks[slowest]) - 1, last)
+    return consumed, (slowest, positions[slowest]) if ranks[slowest] < topic.number_of_entries else None
 
 
 def _released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:

@@ -131,12 +131,15 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
     (source / "bookkeeper/current/0.log").unlink()
     answer = cli("--store", path, "store", "refresh", "-o", "json")
     assert answer.exit_code == 1
-    assert answer.json["lost"] == {str(source / "bookkeeper/current/0.log"): 1087}
-    assert "LOST" in cli("--store", path, "store", "refresh").stdout
+    assert (answer.json["lost"], answer.json["elsewhere"]) == ({}, {str(source / "bookkeeper/current/0.log"): 1087})
+    told = cli("--store", path, "store", "refresh")
+    assert "LOST" not in told.stdout
+    assert "pulsar-admin store refresh --forget" in told.stderr
     assert rows_of(path, "entries", "times") == before
     forgotten = cli("--store", path, "store", "refresh", "--forget", "-o", "json")
     assert forgotten.exit_code == 0
-    # The journal still holds most of them.
+    assert (forgotten.json["lost"], forgotten.json["elsewhere"]) == ({}, answer.json["elsewhere"])
+    # The journal still holds them.
     expected = make(source, tmp_path / "fresh")
     assert rows_of(path, "entries", "times").keys() == rows_of(expected, "entries", "times").keys()
     assert [key for key, _ in rows_of(path, "entries")["entries"]] == [
@@ -145,6 +148,33 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
     assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["entries"]
     with open_store(path) as store, store.read() as txn:
         assert [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"] == [1]
+
+
+@pytest.mark.parametrize("is_cut_before", [True, False], ids=["cut before the import", "changed since"])
+def test_lost_is_what_no_other_file_has(is_cut_before: bool, tmp_path: Path, cli: Cli) -> None:
+    """The journal has a part of the entries whose log is gone: the others are lost, as a new import says."""
+    source = scratch_copy("small", "clean", tmp_path)
+    log = source / "bookkeeper/current/0.log"
+    (journal,) = log.parent.glob("*.txn")
+    path = tmp_path / "s"
+    if not is_cut_before:
+        make(source, path)
+    with journal.open("r+b") as file:
+        file.truncate(len(journal.read_bytes().rstrip(b"\0")) // 4)
+    if is_cut_before:
+        make(source, path)
+    log.unlink()
+    left = cli("--store", make(source, tmp_path / "fresh"), "store", "info", "-o", "json").json["entries"]
+    lost, elsewhere = {str(log): 2566 - left}, {str(log): 1087 - (2566 - left)}
+    assert 0 < 2566 - left < 1087
+    before = rows_of(path)
+    preview = cli("--store", path, "store", "refresh", "--dry-run", "-o", "json").json
+    assert (preview["lost"], preview["elsewhere"], rows_of(path)) == (lost, elsewhere, before)
+    for result in (refresh(path), refresh(path, forget=True)):
+        assert (result.lost, result.elsewhere) == (lost, elsewhere)
+    assert result.entries == left
+    again = refresh(path)
+    assert (again.lost, again.elsewhere, again.entries) == ({}, {}, left)
 
 
 def test_a_changed_log_is_read_anew_only_when_told(tmp_path: Path, cli: Cli) -> None:

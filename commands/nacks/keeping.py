@@ -93,7 +93,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
         nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
         plan = plan_add(reader.txn, "nacks add", nacks)
     app.confirm(plan)
-    app.emit(app.apply(plan) if plan.steps else plan.unchanged())
+    app.emit(app.apply(plan))
 
 
 def _check_sources(options: AddRequest) -> list[str]:

@@ -17,11 +17,8 @@ _COLUMNS = (
     Column("CHANGE", "change", "number"),
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
-    Column("TOPICS", lambda row: ", ".join(dict.fromkeys(str(r["topic"]) for r in row["reports"] if r.get("topic")))),
-    Column(
-        "SUBSCRIPTIONS",
-        lambda row: ", ".join(dict.fromkeys(str(r["subscription"]) for r in row["reports"] if r.get("subscription"))),
-    ),
+    Column("TOPICS", lambda row: _names(row, "topic", "namespace")),  # a namespace where its own policies changed
+    Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription")),
     Column("ENTRIES", lambda row: _total(row, "entries"), "number"),
     Column("UNDONE BY", "undoneBy", "number"),
 )
@@ -72,6 +69,12 @@ def _row(change: Change, undone: dict[int, int], steps: bool) -> dict[str, Any]:
             for step in change.steps
         ]
     return row
+
+
+def _names(row: dict[str, Any], *keys: str) -> str:  # Any: JSON
+    """Return what the reports of ROW name, each once: of every report the first of KEYS that it has."""
+    names = (next((str(report[key]) for key in keys if report.get(key)), "") for report in row["reports"])
+    return ", ".join(dict.fromkeys(name for name in names if name))
 
 
 def _total(row: dict[str, Any], key: str) -> int | None:  # Any: JSON

@@ -49,17 +49,19 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
 
 
 def _preview(app: App) -> dict[str, Any]:  # Any: JSON
-    from store.refresh import source_layout
+    from store.refresh import find_lost, source_layout
     from store.survey import survey_files
 
     survey = survey_files(app.store, source_layout(app.store))
+    lost, elsewhere = find_lost(app.store, survey)
     return {
         "store": str(app.store.path),
         "newFiles": [str(path) for _, _, path in survey.new],
         "grownFiles": [log.path for log in survey.grown],
         "forgottenFiles": [log.path for log, held in survey.gone if not held],
         "changedFiles": [log.path for log in survey.changed],
-        "lost": {log.path: held for log, held in survey.gone if held},
+        "lost": lost,
+        "elsewhere": elsewhere,
         "bytes": survey.bytes(),
         "dryRun": True,
     }
@@ -91,8 +93,12 @@ def _render(result: object) -> str:
     value = to_json(result)
     lines = [f"{word:<10}{path}" for word, key in _WHAT for path in value.get(key, ())]
     lines += [
-        f"{'LOST':<10}{path}: {counted(count, 'entry is', 'entries are')} nowhere else"
+        f"{'LOST':<10}{path}: {counted(count, 'entry is', 'entries are')} in no other file"
         for path, count in value["lost"].items()
+    ]
+    lines += [
+        f"{'gone':<10}{path}: {counted(count, 'entry is', 'entries are')} in other files, too"
+        for path, count in value["elsewhere"].items()
     ]
     if value.get("dryRun"):
         lines.append(f"dry run, nothing was written: {value['bytes']:,} bytes to read")

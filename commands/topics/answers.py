@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from pulsar_admin.columns import Column
@@ -12,7 +13,7 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from store.counted import counted
-from store.errors import StoreError
+from store.errors import SourceChanged, StoreError
 from store.ledgers import EntryReader, open_reader
 from store.meta import Txn
 from store.names import TopicName
@@ -127,9 +128,17 @@ def _members(value: object) -> dict[str, object]:
 
 
 def report(app: App, problems: Sequence[StoreError]) -> None:
-    """Say what could not be read and make the exit code 1; the first few in full, all of them counted."""
-    for error in problems[:PROBLEMS_SHOWN]:
-        app.warn(error.message)
-    if len(problems) > PROBLEMS_SHOWN:
+    """Say what could not be read and make the exit code 1; the first few in full, all of them counted.
+
+    What is wrong with a file as a whole is said once, whatever lies in it.
+    """
+    alike: dict[object, list[StoreError]] = {}
+    for error in problems:
+        of_file = isinstance(error, SourceChanged) and error.context.get("path")
+        alike.setdefault(of_file or error.message, []).append(error)
+    for first, *more in islice(alike.values(), PROBLEMS_SHOWN):
+        times = f" ({counted(1 + len(more), 'problem')}; {first.hint})" if more else ""
+        app.warn(f"{first.message}{times}")
+    if len(alike) > PROBLEMS_SHOWN:
         app.warn(f"{counted(len(problems), 'problem')} in all; the first {PROBLEMS_SHOWN} are shown")
     app.problems(len(problems))

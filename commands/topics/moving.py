@@ -69,7 +69,7 @@ def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
 def apply_moves(app: App, plan: Plan) -> None:
     """Show, confirm and apply PLAN; one that changes nothing is reported and leaves no line in the audit log."""
     app.confirm(plan)
-    app.emit(app.apply(plan) if plan.steps else plan.unchanged())
+    app.emit(app.apply(plan))
 
 
 def topics_or_file(function: Function) -> Function:

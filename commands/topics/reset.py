@@ -53,7 +53,9 @@ class ResetOptions:
     @property
     def target(self) -> ResetTarget:
         """The one place meant; raises InvalidValue."""
-        time_ms = self.time_ms if self.message_id is None else None
+        time_ms = (
+            self.time_ms if self.message_id is None else None
+        )  # CmdTopics 4.0.8 looks at --time only without --messageId
         given = [
             time_ms is not None or self.message_id is not None,
             self.shift_by is not None,
@@ -123,6 +125,8 @@ def _moves(
 ) -> Iterator[CursorMove]:
     selection, subscription = meant
     target = options.target
+    if options.time_ms is not None and target.message_id is not None:
+        app.warn("--time is left out where --messageId is given, as in pulsar-admin")
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
     cursors = list(iter_cursors(reader, selection, subscription))

@@ -183,8 +183,9 @@ def steps_of(plan: Plan) -> StorePlan:
 def report_of(shown: object) -> ChangeReport:
     """Return the report that ``store.plans.base`` shows: a JSON object, or several."""
     documents: list[Any] = shown if isinstance(shown, list) else [shown]  # Any: JSON
-    first = documents[0] if documents else {}
-    return ChangeReport(first.get("change"), bool(first.get("dryRun")), tuple(map(part_of, documents)))
+    number = next((one["change"] for one in documents if one.get("change") is not None), None)
+    is_preview = any(one.get("dryRun") for one in documents)
+    return ChangeReport(number, is_preview, tuple(map(part_of, documents)))
 
 
 def changes_of(rows: Iterable[ChangeRow]) -> tuple[Change, ...]:

@@ -19,6 +19,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
     """
     steps: list[Step] = []
     reports: list[Report] = []
+    untouched: set[int] = set()
     for name in names:
         node = read_node(txn, name.path)
         value = annotated_value(txn, node.path, node.value, form)
@@ -26,6 +27,8 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
         changed = [info for info, old in zip(after, before, strict=True) if info != old]
         if changed:
             steps.append(put_value_step(txn, name.path, value, now_ms))
+        else:
+            untouched.add(len(reports))
         reports.append(
             {
                 "topic": str(name),
@@ -35,7 +38,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
                 "annotated": [info.ledger_id for info in changed],
             }
         )
-    return Plan("store annotate", txn.id, tuple(steps), tuple(reports))
+    return Plan("store annotate", txn.id, tuple(steps), tuple(reports), untouched=frozenset(untouched))
 
 
 def _count(infos: Iterable[LedgerInfo], form: Form) -> int:

@@ -63,6 +63,8 @@ class Plan:
     loses: str = ""
     undoes: int | None = None
     warnings: tuple[str, ...] = field(default=())
+    untouched: frozenset[int] = frozenset()
+    """Places in ``reports`` of what stays as it is beside what changes: shown, and no part of the change."""
 
     def preview(self) -> object:
         """Return what applying would report, with ``dryRun`` true."""
@@ -70,7 +72,7 @@ class Plan:
 
     def unchanged(self) -> object:
         """Return the report of a plan without steps, which is applied by leaving everything as it is."""
-        return _shown([{**_report(report, None, self.warnings), "dryRun": False} for report in self.reports])
+        return _shown([_unchanged(report, self.warnings) for report in self.reports])
 
     def dump(self) -> bytes:
         """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.plans.files``."""
@@ -137,7 +139,14 @@ def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], Non
         return _apply(store, txn, plan, now_ms)
 
     change_number = store.write(work)
-    return _shown([_report(report, change_number, plan.warnings) for report in plan.reports])
+    return _shown(
+        [
+            _unchanged(report, plan.warnings)
+            if place in plan.untouched
+            else _report(report, change_number, plan.warnings)
+            for place, report in enumerate(plan.reports)
+        ]
+    )
 
 
 def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
@@ -148,7 +157,8 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
                 _apply_tree_step(txn, reader, step)
             else:
                 _put(txn, step.database, step.key, step.after)
-    return _append(txn, Change(0, now_ms, plan.command, plan.reports, plan.steps, plan.undoes))
+    reports = tuple(report for place, report in enumerate(plan.reports) if place not in plan.untouched)
+    return _append(txn, Change(0, now_ms, plan.command, reports, plan.steps, plan.undoes))
 
 
 def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Report, ...]) -> int:
@@ -328,6 +338,10 @@ def _report(report: Report, change: int | None, warnings: tuple[str, ...]) -> di
     if warnings:
         shown["warnings"] = list(warnings)
     return shown
+
+
+def _unchanged(report: Report, warnings: tuple[str, ...]) -> dict[str, Any]:  # Any: JSON
+    return {**_report(report, None, warnings), "dryRun": False}
 
 
 def _shown(reports: list[dict[str, Any]]) -> object:  # Any: JSON

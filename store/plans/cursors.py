@@ -39,12 +39,17 @@ class CursorMove:
 def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
     """Return one plan for MOVES: all of them or none. A cursor that stands there already is reported and not written."""
     listed = list(moves)
-    steps = tuple(_move_step(reader.txn, move, now_ms) for move in listed if move.state != move.cursor.state)
+    steps = tuple(_move_step(reader.txn, move, now_ms) for move in listed if _moves(move))
     after = {(move.topic.name, move.cursor.name): move.state.mark_delete for move in listed}
     topics = {move.topic.name: move.topic for move in listed}
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
     reports = tuple(_move_report(reader.txn, move, freed[move.topic.name]) for move in listed)
-    return Plan(command, reader.txn.id, steps, reports)
+    untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
+    return Plan(command, reader.txn.id, steps, reports, untouched=untouched)
+
+
+def _moves(move: CursorMove) -> bool:
+    return move.state != move.cursor.state
 
 
 def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Position], now_ms: int) -> Freed:

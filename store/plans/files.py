@@ -88,6 +88,8 @@ def derive_plan(reader: EntryReader, plan: Plan, now_ms: int) -> Plan:
         return undo
     if len({(step.database, step.key) for step in plan.steps}) < len(plan.steps):
         raise _foreign("it writes a row twice")
+    if not plan.steps:
+        return replace(plan, reports=({"before": None, "after": None},))
     sorted_out = _SortedOut()
     for step in plan.steps:
         sorted_out.add(step)

@@ -22,7 +22,7 @@ from store.errors import NothingMatches, Refused
 from store.meta import Txn
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, trim_lower_bits
 from store.nacks.kept import KeptGroup, find_tracker, group_of, next_deadline_ms, pending_entries
-from store.plans.base import Change, Plan, Step
+from store.plans.base import Change, Plan, Report, Step
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -50,12 +50,15 @@ def plan_add(txn: Txn, command: str, nacks: Iterable[Nacks]) -> Plan:
     Without a new entry the plan has no steps.
     """
     steps: list[Step] = []
-    reports = []
+    reports: list[Report] = []
+    untouched: set[int] = set()
     for one in nacks:
         added, report = _add(txn, one)
+        if not added:
+            untouched.add(len(reports))
         steps += added
         reports.append(report)
-    return Plan(command, txn.id, tuple(steps), tuple(reports))
+    return Plan(command, txn.id, tuple(steps), tuple(reports), untouched=frozenset(untouched))
 
 
 def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], Json]:

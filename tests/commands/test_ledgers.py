@@ -192,3 +192,30 @@ def test_verify_finds_what_rotted_since_import(tmp_path: Path, cli: Cli) -> None
     assert [row["damagedEntries"] for row in answer.json] == [1, 0]
     assert answer.json[0]["damaged"][0][0] == 2
     assert "digest" in answer.json[0]["damaged"][0][1]
+
+
+def test_entries_whose_file_is_gone_are_not_told_as_there(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Named with their number, for all ledgers and for some; a journal that holds nothing alone is nobody's loss."""
+    source = scratch_copy("small", "clean", tmp_path)
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", source).exit_code == 0
+    (journal,) = (source / "bookkeeper/current").glob("*.txn")
+    journal.rename(tmp_path / "journal")
+    answer = cli("--store", path, "ledgers", "missing", "-o", "json")
+    assert (answer.exit_code, answer.json, answer.stderr) == (0, [], "")
+    (source / "bookkeeper/current/0.log").unlink()
+    for ledgers, said in (((), "1,087 entries of it are"), (("73",), ""), (("8", "9"), " of it are not counted")):
+        answer = cli("--store", path, "ledgers", "missing", *ledgers)
+        assert answer.exit_code == (1 if said else 0)
+        assert said in answer.stderr
+        assert ("pulsar-admin store refresh" in answer.stderr) == bool(said)
+
+
+def test_what_cannot_be_read_of_a_file_is_said_once(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", source).exit_code == 0
+    (source / "bookkeeper/current/0.log").unlink()
+    answer = cli("--store", path, "topics", "read", "public/default/plain")
+    (line,) = answer.stderr.splitlines()
+    assert (answer.exit_code, "(300 problems; " in line, "pulsar-admin store refresh" in line) == (1, True, True)

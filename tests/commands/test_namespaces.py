@@ -45,3 +45,10 @@ def test_errors(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert cli("--store", store, "namespaces", "topics", "acme/iot").exit_code == 0
     result = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json")
     assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)
+
+
+def test_the_log_names_the_namespace_whose_policies_changed(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    assert cli("--store", store, "namespaces", "set-message-ttl", "public/default", "-ttl", "60").exit_code == 0
+    (header, row) = cli("--store", store, "store", "log", "-o", "csv").stdout.splitlines()
+    assert dict(zip(header.split(","), row.split(","), strict=True))["TOPICS"] == "public/default"

@@ -241,6 +241,33 @@ def test_a_reset_to_where_it_stands_is_no_change(cli: Cli, store: Path) -> None:
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
+def test_topics_that_stay_as_they_are_are_no_part_of_the_change(cli: Cli, store: Path) -> None:
+    """To the beginning, where all but one stand already."""
+    first = ("topics", "reset-cursor", "public/default/plain", "-s", "reset-me", "-m", "latest")
+    assert cli("--store", store, *first).exit_code == 0
+    rows = reset(cli, store, "--all-topics", "-s", "reset-me", "-m", "earliest")
+    moved = "persistent://public/default/plain"
+    assert len(rows) > 1
+    for row in rows:
+        number = 2 if row["topic"] == moved else None
+        undo = "pulsar-admin store undo 2" if row["topic"] == moved else None
+        assert (row["change"], row["undo"], row["dryRun"]) == (number, undo, False)
+    (_, change) = cli("--store", store, "store", "log", "-o", "json").json
+    assert [report["topic"] for report in change["reports"]] == [moved]
+    (undone,) = [cli("--store", store, "store", "undo", "2", "-o", "json").json]
+    assert undone["topic"] == moved
+
+
+def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> None:
+    """As in CmdTopics (4.0.8), which does not look at --time then."""
+    arguments = ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3", "-t", "3h", "--dry-run")
+    told = cli("--store", store, *arguments)
+    assert (told.exit_code, told.stderr) == (
+        0,
+        "warning: --time is left out where --messageId is given, as in pulsar-admin\n",
+    )
+
+
 def test_all_partitions(cli: Cli, made: Path) -> None:
     before = rows_of(made)
     done = reset(cli, made, "a/b/p", "-s", "sub", "-t", f"@{T + 2_000}")

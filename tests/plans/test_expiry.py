@@ -409,18 +409,19 @@ def test_deletable(tmp_path: Path) -> None:
     # the slowest cursor decides; a ledger given to its last entry is free
     assert _freed(path, {"a": start, "b": start}, {"a": at(12, 0), "b": start}, now) == ([], [], ("b", start))
     assert _freed(path, {"a": at(12, 0), "b": start}, {"a": at(12, 0), "b": at(10, 1)}, now)[0] == [10]
-    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11, 12], [], ("a", at(13, 1)))
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11, 12], [], None)
+    assert _freed(path, {"a": start}, {"a": at(13, 0)}, now) == ([10, 11, 12], [], ("a", at(13, 0)))
     assert _freed(path, {"a": at(10, 1)}, {"a": at(12, 0)}, now)[0] == [11]
     assert _freed(path, {"a": start}, {}, now) == ([10, 11, 12], [], None)
     # closed 10, 9 and 8 minutes ago; retention of 8 minutes lets go what is older than that
     put_json(
         path, "/admin/policies/a/b", {"retention_policies": {"retentionTimeInMinutes": 8, "retentionSizeInMB": -1}}
     )
-    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11], [12], ("a", at(13, 1)))
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([10, 11], [12], None)
     put_json(
         path, "/admin/policies/a/b", {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
     )
-    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([], [10, 11, 12], ("a", at(13, 1)))
+    assert _freed(path, {"a": start}, {"a": at(13, 1)}, now) == ([], [10, 11, 12], None)
     put_json(path, "/admin/policies/a/b", b"not json")
     assert _freed(path, {"a": start}, {"a": at(13, 1)}, now)[0] == []
 

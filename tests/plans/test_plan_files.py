@@ -327,3 +327,19 @@ def test_nacks_are_popped_when_they_are_due(cli: Cli, store: Path) -> None:
     assert cli("--store", store, "--now", NOW, "apply", file).exit_code == 2  # by the clock of then, none is
     done = cli("--store", store, "--now", later, "apply", file, "-o", "json")
     assert (done.exit_code, done.json["entries"], done.json["after"]["nextDeadline"]) == (0, 2, None)
+
+
+def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """It says so, as its command does, and the store's transaction stays where it was."""
+    file = tmp_path / "a.plan"
+    stays = ("topics", "reset-cursor", TOPIC, "-s", "reset-me", "-m", "earliest")
+    assert cli("--store", store, *stays, "--plan", file).exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        before = txn.id
+    for options in ((), ("--dry-run",)):
+        told = cli("--store", store, "apply", file, *options)
+        assert (told.exit_code, "nothing to change" in told.stdout) == (0, True)
+    assert cli("--store", store, "apply", file, "-o", "json").json["change"] is None
+    with open_store(store) as opened, opened.read() as txn:
+        assert txn.id == before
+    assert cli("--store", store, "store", "log", "-o", "json").json == []
