@@ -807,3 +807,12 @@ def test_parquet_of_a_topic_that_is_no_text(cli: Cli, tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "d.parquet")
     create_store(tmp_path / "s", now_ms=NOW_MS)
     assert cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet").exit_code == 6
+
+
+def test_a_directory_that_is_no_dump_is_not_searched(cli: Cli, demo_copy: Path, tmp_path: Path) -> None:
+    """PATH may be all of a file system."""
+    inner = tmp_path / "of" / "somebody" / "else"
+    inner.mkdir(parents=True)
+    (inner / "part-00000.parquet").write_bytes(b"x")
+    refused = cli("--store", demo_copy / "pulsar-store", "topics", "load", tmp_path, "-o", "json")
+    assert (refused.exit_code, refused.error["message"]) == (5, f"{tmp_path} holds no dump")

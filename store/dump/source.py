@@ -82,7 +82,9 @@ def _complete_files(path: Path) -> dict[Path, int]:
 
     Raises Corrupt without a manifest, which is written last, and when it knows other files.
     """
-    found = sorted(file for kind in ("parquet", "jsonl") for file in path.rglob(f"part-*.{kind}"))
+    # The directories of a dump, or of a part of one, and no others: PATH may be all of a file system.
+    places = ("topic=*/**/part-*", "day=*/part-*", "part-*")
+    found = sorted(file for place in places for kind in ("parquet", "jsonl") for file in path.glob(f"{place}.{kind}"))
     manifest = path / MANIFEST
     if not found and not manifest.exists():
         raise NotFound(f"{path} holds no dump", hint="make one with: pulsar-admin topics dump", path=str(path))
