@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pulsar_admin import errors, table  # noqa: E402 - works on a checkout that is not installed
-from pulsar_admin.cli import TableGroup, root  # noqa: E402
+from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
 from store.errors import StoreError  # noqa: E402
 
 WIDTH = 100
@@ -54,7 +54,7 @@ def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
 
 def group_context(path: str) -> click.Context:
     """Return the click context of group PATH, as it is when the group is called."""
-    context = click.Context(root(), info_name="pulsar-admin", terminal_width=WIDTH)
+    context = click.Context(root(), info_name="pulsar-admin", **{**CONTEXT, "terminal_width": WIDTH})
     for name in path.split():
         group = context.command
         assert isinstance(group, TableGroup)

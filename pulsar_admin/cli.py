@@ -34,10 +34,11 @@ _JSON = ("json", "jsonl")
 _AGAIN_S = 0.02
 # Importing makes many objects and no garbage: with Python's default of 700 a tenth of a cold command is collecting.
 _GARBAGE_THRESHOLD = 200_000
-_CONTEXT: dict[str, Any] = {  # Any: click's settings
+CONTEXT: dict[str, Any] = {  # Any: click's settings
     "help_option_names": ["-h", "--help"],
     "max_content_width": 100,
 }
+"""Of the root command's context; a command keeps the first help option that it is asked for."""
 
 
 class TableGroup(click.Group):
@@ -45,7 +46,7 @@ class TableGroup(click.Group):
 
     def __init__(self, path: str) -> None:
         name = path.rpartition(" ")[2] or PROGRAMS[0]
-        super().__init__(name, help=table.GROUPS[path], no_args_is_help=True, context_settings=_CONTEXT)
+        super().__init__(name, help=table.GROUPS[path], no_args_is_help=True, context_settings=CONTEXT)
         self.path = path
         self.params += list(global_options(None if path == table.ROOT else ()))
 

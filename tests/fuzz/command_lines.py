@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from pulsar_admin import table
-from pulsar_admin.cli import TableGroup, root, run
+from pulsar_admin.cli import CONTEXT, TableGroup, root, run
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
 from store.atomic import write_new_file
@@ -145,7 +145,7 @@ def commands() -> dict[str, Command]:
     """Return every command by its full name."""
     found = {}
     for group in table.GROUPS:
-        context = click.Context(root(), info_name="pulsar-admin")
+        context = click.Context(root(), info_name="pulsar-admin", **CONTEXT)
         owner = TableGroup(group)
         for name in table.rows_of(group):
             command = owner.get_command(context, name)
