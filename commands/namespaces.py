@@ -70,6 +70,8 @@ def policies(app: App, namespace: NamespaceName) -> None:
         node = find_node(txn, namespace.policies_path)
         if node is None:
             raise NamespaceNotFound(
-                f"namespace {namespace} has topics but no policies", hint="its node is lost, or was never copied"
+                f"namespace {namespace} has topics but no policies",
+                hint="its node is lost, or was never copied",
+                namespace=str(namespace),
             )
         app.emit(decode_json_object(node.value, node.path))

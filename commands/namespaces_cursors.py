@@ -14,7 +14,7 @@ from pulsar_admin.options import NAMESPACE, command, current_app, pass_app
 from store.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
 from store.ledgers import EntryReader, open_reader
-from store.names import NamespaceName, TopicName
+from store.names import NamespaceName, TopicName, shell_word
 from store.plans.cursors import CursorMove, cleared, plan_moves
 from store.plans.subscriptions import plan_unsubscribe
 from store.topics import Topic, check_namespace, iter_topics, read_topic
@@ -69,7 +69,10 @@ def _iter_cursors(
     if not found:
         what = "subscription" if subscription is None else f"subscription {subscription!r}"
         raise SubscriptionNotFound(
-            f"no topic of {namespace} has a {what}", namespace=str(namespace), subscription=subscription
+            f"no topic of {namespace} has a {what}",
+            hint=f"see: pulsar-admin topics subscriptions --pattern {shell_word(f'{namespace}/*')}",
+            namespace=str(namespace),
+            subscription=subscription,
         )
 
 

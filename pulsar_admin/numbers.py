@@ -37,13 +37,13 @@ class WholeNumber(_ParamType):
         number = -number if value.startswith("-") else number
         if not self._low <= number <= self._high:
             shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
-            self.fail(f"{shown} is not in the range {self._range()}.", param, ctx)
+            self.fail(f"{shown} is not {self._range()}.", param, ctx)
         return number
 
     def _range(self) -> str:
         if self._high == LONG_MAX:
-            return "of 64 bits" if self._low == -LONG_MAX else f"x>={self._low} of 64 bits"
-        return f"{self._low}<=x<={self._high}"
+            return "of 64 bits" if self._low == -LONG_MAX else f"{self._low} or more, of 64 bits"
+        return f"from {self._low} to {self._high}"
 
 
 class Number(_ParamType):
@@ -65,7 +65,7 @@ class Number(_ParamType):
         if not math.isfinite(number):
             self._refuse(value, param, ctx)
         if not self._low <= number <= self._high:
-            self.fail(f"{number:g} is not in the range {self._low:g}<=x<={self._high:g}.", param, ctx)
+            self.fail(f"{number:g} is not from {self._low:g} to {self._high:g}.", param, ctx)
         return number
 
     def _refuse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> NoReturn:

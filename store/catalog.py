@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from store.atomic import open_regular
-from store.errors import IndexCorrupt
+from store.errors import IndexCorrupt, reason_of
 from store.meta import Txn
 
 _FILE_KEY = struct.Struct(">I")
@@ -103,7 +103,7 @@ def _decode_log(key: bytes, row: bytes) -> LogFile:
         return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
     except (ValueError, TypeError, RecursionError, struct.error) as error:
         raise IndexCorrupt(
-            f"the catalogue row {key.hex()} is damaged: {error}",
+            f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",
             hint="bring a back-up of the database back (backups/); keep this store: its changes are nowhere else",
         ) from error
 
@@ -147,7 +147,7 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
             yield Damage(found_id, offset, *json.loads(bytes(row)))
         except (ValueError, TypeError, RecursionError, struct.error) as error:
             raise IndexCorrupt(
-                f"the damage row {key.hex()} is damaged: {error}", hint="pulsar-admin store index --rebuild"
+                f"the damage row {key.hex()} is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
             ) from error
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from store.codec.delayedpolicy import IndexRules
-from store.errors import IndexCorrupt, StoreError, Unsupported
+from store.errors import IndexCorrupt, StoreError, Unsupported, reason_of
 from store.meta import Txn
 from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 from store.owners import Owner
@@ -165,6 +165,6 @@ def decode_index(row: bytes, topic: TopicName, subscription: str) -> Index:
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zlib.error) as error:
         raise IndexCorrupt(
-            f"the delayed index of {topic} {subscription} is damaged: {error}",
+            f"the delayed index of {topic} {subscription} is damaged: {reason_of(error)}",
             hint=f"make it again: pulsar-admin delayed build {shell_word(topic)} -s {shell_word(subscription)} --rebuild",
         ) from error

@@ -241,3 +241,23 @@ class LimitExceeded(StoreError):
     """Beyond a limit that protects memory: an absurd length, a decompression bomb, or more than ``--memory`` allows."""
 
     code = "limit-exceeded"
+
+
+# -- errors of Python's in our words ----------------------------------------------------------------------------------
+
+
+def reason_of(error: Exception) -> str:
+    """Return why something cannot be decoded: what ERROR says, where that is about the data and not about Python."""
+    from json import JSONDecodeError
+
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is no {error.encoding.upper()}: {error.object[error.start]:#04x}"
+    if isinstance(error, JSONDecodeError):
+        return f"it is no JSON at line {error.lineno}, column {error.colno}"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing" if error.args else "a key is missing"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, EOFError):
+        return f"it ends too early{f' ({error})' if str(error) else ''}"
+    return str(error) or type(error).__name__

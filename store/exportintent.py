@@ -9,7 +9,7 @@ import json
 from base64 import b64decode, b64encode
 
 from store.codec.rocksvalue import decode_value
-from store.errors import IndexCorrupt
+from store.errors import IndexCorrupt, reason_of
 from store.meta import Txn
 from store.tree import Node, encode_node, tree_key
 
@@ -39,7 +39,7 @@ def find_intent(txn: Txn) -> tuple[Intent, int | None]:
         values = {path: None if text is None else b64decode(text) for path, text in fields["nodes"].items()}
         return values, fields["sequence"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IndexCorrupt(f"the row of what an export meant to write is damaged: {error}") from error
+        raise IndexCorrupt(f"the row of what an export meant to write is damaged: {reason_of(error)}") from error
 
 
 def intended_node(path: str, raw: bytes | None) -> Node | None:

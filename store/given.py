@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any
 
+from store.errors import reason_of
 from store.names import LONG_MAX
 
 DEPTH_MAX = 40
@@ -26,6 +27,8 @@ def json_value(data: bytes | str) -> Any:  # Any: a JSON value
         data = data.encode()
     try:
         value = json.loads(data.decode(), parse_float=_finite, parse_constant=_finite)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(reason_of(error)) from error
     except RecursionError as error:
         raise ValueError(f"lists or objects are more than {DEPTH_MAX} deep") from error
     # Few documents have so many brackets or any surrogate: walking through the rest would cost as much as reading them.

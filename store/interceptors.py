@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from store.atomic import read_file
 from store.codec.brokerentry import BrokerEntry
-from store.errors import InvalidValue, NotFound
+from store.errors import InvalidValue, NotFound, reason_of
 from store.given import parse_integer
 
 ENTRY_POINT_GROUP = "pulsar_admin.broker_entry_metadata_interceptors"
@@ -140,7 +140,7 @@ def read_broker_conf(path: Path) -> tuple[str, ...]:
             f"cannot read {path}: {error.strerror}", hint="name the broker's broker.conf", path=str(path)
         ) from error
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"{path} is not UTF-8: {error}", hint="name the broker's broker.conf") from error
+        raise InvalidValue(f"{path} is not UTF-8: {reason_of(error)}", hint="name the broker's broker.conf") from error
     found = ""
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         name, _, value = line.strip().partition("=")

@@ -20,7 +20,7 @@ from pathlib import Path
 from store.codec.index import ledger_of_key
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
-from store.errors import IndexCorrupt, StalePlan
+from store.errors import IndexCorrupt, StalePlan, reason_of
 from store.meta import Store, Txn
 
 RESERVED_GAP = 1 << 16
@@ -47,7 +47,7 @@ def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
         fields = json.loads(row)
         return OwnLedgers(int(fields["first"]), int(fields["next"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise IndexCorrupt(f"the row of own ledger ids is damaged: {error}") from error
+        raise IndexCorrupt(f"the row of own ledger ids is damaged: {reason_of(error)}") from error
 
 
 def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:

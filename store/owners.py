@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from store.codec.index import ledger_key, ledger_of_key
 from store.codec.ledgermetadata import LedgerMetadata
-from store.errors import IndexCorrupt, LedgerNotFound
+from store.errors import IndexCorrupt, LedgerNotFound, reason_of
 from store.ledgers import find_metadata, find_times
 from store.meta import Txn
 
@@ -41,7 +41,7 @@ def _decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
         return tuple(Owner(**fields) for fields in json.loads(row))
     except (ValueError, TypeError, RecursionError) as error:
         raise IndexCorrupt(
-            f"the owners row of ledger {ledger_id} is damaged: {error}",
+            f"the owners row of ledger {ledger_id} is damaged: {reason_of(error)}",
             hint="pulsar-admin store index --rebuild",
             ledgerId=ledger_id,
         ) from error

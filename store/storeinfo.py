@@ -10,7 +10,7 @@ from typing import Any
 
 from store.atomic import read_file, replace_file
 from store.backups import damaged_store
-from store.errors import AlreadyExists, IndexCorrupt, NotWritable, StoreNotFound, Unsupported
+from store.errors import AlreadyExists, IndexCorrupt, NotWritable, StoreNotFound, Unsupported, reason_of
 from store.locks import try_reader_lock
 from store.metafile import DATA_FILE, RECORD_FILE, check_file
 
@@ -43,7 +43,7 @@ def read_store_info(path: Path) -> StoreInfo:
     except OSError as error:
         raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise damaged_store(path, f"{file} is damaged: {error}") from error
+        raise damaged_store(path, f"{file} is damaged: {reason_of(error)}") from error
     if info.format_version > FORMAT_VERSION:
         raise Unsupported(
             f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",

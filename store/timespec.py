@@ -72,7 +72,7 @@ def _plain_duration_ms(body: str, text: str) -> int:
         return _integer(body, text) * 1000
     parts = _PART.findall(body)
     if "".join(number + unit for number, unit in parts) != body or not body.isascii():
-        if body[-1].isascii() and body[-1].isalpha() and body[-1] not in _UNIT_MS:
+        if parts and body[-1].isascii() and body[-1].isalpha() and body[-1] not in _UNIT_MS:
             raise _bad_unit(body[-1], text)
         raise InvalidValue(f"invalid duration {text!r}: not an integer and a unit", hint=_DURATION_HINT, value=text)
     total_ms = 0

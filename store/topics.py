@@ -249,4 +249,5 @@ def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
         raise NamespaceNotFound(
             f"no namespace {namespace}",
             hint=f"list what is there with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
+            namespace=str(namespace),
         )

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from store.codec.rocksvalue import NodeStat
-from store.errors import IndexCorrupt, InvalidValue, PathNotFound
+from store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
 from store.meta import Txn
 
 _HEADER = struct.Struct(">Bqqqq")
@@ -85,7 +85,7 @@ def decode_node(key: bytes, row: bytes | memoryview) -> Node:
             raise ValueError(f"flags {flags}, path {raw[:60]!r}")
     except (struct.error, ValueError) as error:
         raise IndexCorrupt(
-            f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {error}",
+            f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {reason_of(error)}",
             hint="keep this store; a back-up of its database may have the node (backups/), or import into another directory"
             " (--store NEW) and look there",
         ) from error

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
+from collections.abc import Callable
 
 import pytest
 
 import store
 from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
-from store.errors import InvalidValue, StoreError
+from store.codec.avro import avro_decoder
+from store.errors import InvalidValue, StoreError, reason_of
+from store.given import json_value
+from tests.conftest import Cli
+from tests.stores import imported
 
 # The product's numbers, by what the word in a code says.
 EXPECTED = {
@@ -79,3 +85,56 @@ def test_context_becomes_json_values() -> None:
         text
         == '{"error":{"code":"invalid-value","message":"bad \u00e9","hint":"h","context":{"value":"00","path":null}}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("decode", "words"),
+    [
+        (lambda: b"a\xf5".decode(), "byte 1 is no UTF-8: 0xf5"),
+        (lambda: json.loads('{\n"a": "b'), "it is no JSON at line 2, column 6"),
+        (lambda: json_value(b'{\n"a": "b'), "it is no JSON at line 2, column 6"),
+        (lambda: json_value(b'"\xf5"'), "byte 1 is no UTF-8: 0xf5"),
+        (lambda: {}["steps"], "steps is missing"),
+        (lambda: int("x" * 2, 16), "invalid literal for int() with base 16: 'xx'"),
+        (lambda: avro_decoder(b'"string"')(b"\x64a"), "it ends too early (Expected 50 bytes, read 1)"),
+    ],
+)
+def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        decode()
+    assert reason_of(caught.value) == words
+
+
+NAMED: list[tuple[tuple[str, ...], str, str, list[str]]] = [
+    (("namespaces", "policies", "no/where"), "namespace", "no/where", ["pulsar-admin namespaces list no"]),
+    (
+        ("namespaces", "clear-backlog", "public/default", "-s", "nobody"),
+        "subscription",
+        "nobody",
+        ["topics subscriptions"],
+    ),
+    (
+        ("namespaces", "set-message-ttl", "public/default", "-ttl", "never", "--dry-run"),
+        "value",
+        "never",
+        ["write an integer"],
+    ),
+    (("store", "check", "--deep", "--memory", "1K"), "memory", "1024", ["512M"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "key", "value", "hints"), NAMED, ids=lambda value: str(value)[:30])
+def test_errors_say_what_is_next_and_carry_what_was_named(
+    arguments: tuple[str, ...], key: str, value: str, hints: list[str], cli: Cli
+) -> None:
+    error = cli("--store", imported("small", "clean"), *arguments, "-o", "json").error
+    assert str(error["context"][key]) == value
+    assert all(hint in error["hint"] for hint in hints)
+    assert not any(word in error["message"] for word in ("time unit", " 0M "))
+
+
+def test_a_search_without_an_answer_says_so(cli: Cli) -> None:
+    asked = ("topics", "find-by-time", "public/default/plain", "--time", "2027-01-01T00:00:00Z")
+    answer = cli("--store", imported("small", "clean"), *asked)
+    assert (answer.exit_code, answer.json["position"]) == (5, None)
+    assert "no entry is at or after 2027-01-01T00:00:00.000Z" in answer.stderr

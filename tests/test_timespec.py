@@ -183,7 +183,7 @@ def test_time_in_a_zone(text: str, zone: str, utc: str) -> None:
         ("", "cannot be empty", ""),
         ("noon", "invalid time", "2024-05-01T09:00:00Z"),
         ("now-5x", "Invalid time unit 'x'", ""),
-        ("x ago", "Invalid time unit 'x'|not an integer", ""),
+        ("x ago", "not an integer", ""),
         ("2023-11-14T22:13:20\nZ", "invalid time", ""),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.nacks.positions import iter_position_rows
-from commands.topics.moving import read_lines
+from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
@@ -117,7 +117,7 @@ def _gather_entries(
             found.add_intervals(topic, hole_intervals(topic, state), due_ms)
     for position in options.positions:
         found.add(position, due_ms)
-    for row in iter_position_rows(lines, str(options.from_file), name):
+    for row in iter_position_rows(lines, shown_path(options.from_file or Path()), name):
         row_due_ms = due_ms if row.delay_ms is None else due_time(row.delay_ms, app.now_ms)
         for position in row.positions:
             found.add(position, row_due_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, StoreError, reason_of
 from store.given import json_object
 from store.nacks.backoff import check_delay
 from store.names import Position, TopicName, parse_position, parse_topic
@@ -35,7 +35,7 @@ def iter_position_rows(lines: Iterable[str], name: str, topic: TopicName) -> Ite
         try:
             yield _row(json_object(text), topic) if text.startswith("{") else PositionRow((parse_position(text),), None)
         except (ValueError, RecursionError) as error:
-            raise InvalidValue(f"{name} line {number}: no JSON: {error}", hint=_HINT) from error
+            raise InvalidValue(f"{name} line {number}: {reason_of(error)}", hint=_HINT) from error
         except StoreError as error:
             raise InvalidValue(f"{name} line {number}: {error.message}", hint=error.hint or _HINT) from error
 

@@ -11,13 +11,13 @@ import click
 
 from commands.nacks.delays import configured_delay_ms
 from commands.nacks.drawing import save_charts, table_text
-from commands.topics.moving import read_lines
+from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
-from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent
+from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
 from store.given import json_object
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
 from store.timespec import format_duration_ms, parse_duration_ms
@@ -214,7 +214,7 @@ def _read_events(path: Path) -> NackEvents:
     rows = []
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            rows.append(_event(line, f"{path} line {number}"))
+            rows.append(_event(line, f"{shown_path(path)} line {number}"))
     return events_of(rows)
 
 
@@ -227,7 +227,7 @@ def _event(line: str, where: str) -> tuple[int, int, int, int]:
     except InvalidValue as error:
         raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InvalidValue(f"{where} is no event: {error}", hint=hint) from error
+        raise InvalidValue(f"{where} is no event: {reason_of(error)}", hint=hint) from error
     values = time_ms, ledger_id, entry_id, delay_ms
     if any(type(value) is not int or not 0 <= value < 2**63 for value in values):
         raise InvalidValue(f"{where}: {', '.join(_EVENT_KEYS)} are whole numbers from 0 to 2^63 - 1", hint=hint)

@@ -132,6 +132,10 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
     found = answer.found
     if answer.position is None:
         app.nothing_matches()
+        from store.timespec import format_time_ms
+
+        when = "before" if options.rule == BEFORE else "at or after"
+        app.warn(f"{name}: no entry is {when} {format_time_ms(options.time_ms)} by the clock {app.settings.clock}")
     if found.ledgers_without_index:
         ledgers = ", ".join(map(str, found.ledgers_without_index))
         app.warn(f"{name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")

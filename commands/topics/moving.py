@@ -13,7 +13,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
 from store.cursors import Cursor, iter_cursor_names, read_cursor
-from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound
+from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
 from store.ledgers import EntryReader
 from store.plans.base import Plan
 from store.topics import Topic, read_topic, select_topics
@@ -95,6 +95,11 @@ def topics_or_file(function: Function) -> Function:
     return click.argument("topics", type=TOPIC, nargs=-1)(decorated)  # type: ignore[no-any-return]
 
 
+def shown_path(path: Path) -> str:
+    """Return what messages call the file PATH that ``read_lines`` reads."""
+    return "stdin" if str(path) == "-" else str(path)
+
+
 def read_lines(path: Path) -> list[str]:
     """Return the lines of the file PATH, or of stdin for ``-``; raises InvalidValue."""
     try:
@@ -102,4 +107,5 @@ def read_lines(path: Path) -> list[str]:
             return sys.stdin.read().splitlines()
         return path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(f"{path} cannot be read: {error}", path=str(path)) from error
+        why = (error.strerror if isinstance(error, OSError) else "") or reason_of(error)
+        raise InvalidValue(f"{shown_path(path)} cannot be read: {why}", path=str(path)) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
-from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, topics_or_file
+from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, shown_path, topics_or_file
 from commands.topics.resets_file import ResetRow, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
@@ -150,7 +150,7 @@ def _moves_of_file(
             "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
         )
     assert options.from_file is not None
-    name = str(options.from_file)
+    name = shown_path(options.from_file)
     seen: dict[tuple[TopicName, str], str] = {}
     for row in iter_reset_rows(read_lines(options.from_file), name, subscription, _parse_time):
         try:

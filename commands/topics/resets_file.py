@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from store.errors import InvalidValue, StoreError
+from store.errors import InvalidValue, StoreError, reason_of
 from store.given import integer, json_value
 from store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
 from store.plans.resetting import ResetTarget
@@ -40,7 +40,7 @@ def iter_reset_rows(
         try:
             yield _row(json_value(line), where, subscription, parse_time)
         except ValueError as error:
-            raise InvalidValue(f"{where}: {error}", hint=_hint()) from error
+            raise InvalidValue(f"{where}: {reason_of(error)}", hint=_hint()) from error
         except StoreError as error:
             raise InvalidValue(f"{where}: {error.message}", hint=error.hint or _hint(), **error.context) from error
 

@@ -71,7 +71,7 @@ class Namespace:
         with self._session.read() as txn:
             node = find_node(txn, self._name.policies_path)
         if node is None:
-            raise NamespaceNotFound(f"namespace {self._name} has topics but no policies")
+            raise NamespaceNotFound(f"namespace {self._name} has topics but no policies", namespace=str(self._name))
         return decode_json_object(node.value, node.path)
 
     def delayed_policy(self) -> DelayedPolicy:

@@ -17,7 +17,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
-from store.errors import EntryCorrupt
+from store.errors import EntryCorrupt, reason_of
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list
 
@@ -67,7 +67,7 @@ def parse_definition(definition: bytes) -> Schema:
             if isinstance(part, dict):
                 _check_names(part)
     except (*_NO_DEFINITION, SchemaParseException) as error:
-        raise EntryCorrupt(f"the AVRO definition of a schema: {type(error).__name__}: {error}") from error
+        raise EntryCorrupt(f"the AVRO definition of a schema: {reason_of(error)}") from error
     return parsed
 
 
@@ -94,7 +94,7 @@ def _decode(writer: Schema, reader: Schema, is_recursive: bool, data: bytes) -> 
     try:
         value = decode(stream, writer, reader)
     except SchemaResolutionError as error:
-        raise ValueError(f"it does not fit the newest version: {error}") from error
+        raise ValueError(f"it does not fit the newest version: {reason_of(error)}") from error
     if stream.tell() != len(data):
         raise ValueError(f"{len(data) - stream.tell()} bytes behind the value")
     return value

@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported
+from store.errors import IndexCorrupt, InvalidValue, Refused, Unsupported, reason_of
 from store.names import LONG_MAX, shell_word
 
 FORMAT = 1
@@ -115,7 +115,7 @@ def decode_rules(row: bytes, namespace: str) -> IndexRules:
         check_rules(rules)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, InvalidValue) as error:
         raise IndexCorrupt(
-            f"the delayed policy of {namespace} is damaged: {error}",
+            f"the delayed policy of {namespace} is damaged: {reason_of(error)}",
             hint=f"set it again: pulsar-admin namespaces enable-delayed-message {shell_word(namespace)}",
         ) from error
     return rules

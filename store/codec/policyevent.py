@@ -15,7 +15,7 @@ from typing import Any
 
 from store.codec.avro import avro_decoder, avro_encoder
 from store.codec.value import DECODE_ERRORS
-from store.errors import EntryCorrupt, InvalidValue
+from store.errors import EntryCorrupt, InvalidValue, reason_of
 from store.names import TopicName, parse_topic
 
 GLOBAL_PREFIX = "__G__"
@@ -77,7 +77,7 @@ def decode_policy_event(payload: bytes | memoryview, schema: AvroSchema, where: 
     try:
         record = _decoder(schema.definition)(bytes(payload))
     except DECODE_ERRORS as error:
-        raise EntryCorrupt(f"{where}: no PulsarEvent: {error or type(error).__name__}") from error
+        raise EntryCorrupt(f"{where}: no PulsarEvent: {reason_of(error)}") from error
     except EntryCorrupt as error:
         raise EntryCorrupt(f"{where}: {error.message}") from error
     if not isinstance(record, dict) or record.get("eventType") != _TOPIC_POLICY:
@@ -129,7 +129,9 @@ def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
     try:
         return avro_encoder(schema.definition)(record)
     except DECODE_ERRORS as error:
-        raise EntryCorrupt(f"an event of {topic} does not fit the schema of __change_events: {error}") from error
+        raise EntryCorrupt(
+            f"an event of {topic} does not fit the schema of __change_events: {reason_of(error)}"
+        ) from error
 
 
 @lru_cache(maxsize=8)

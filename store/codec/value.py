@@ -22,7 +22,7 @@ from uuid import UUID
 
 from store.codec.avro import avro_decoder
 from store.codec.schema import SchemaEntry
-from store.errors import EntryCorrupt, StoreError, Unsupported
+from store.errors import EntryCorrupt, StoreError, Unsupported, reason_of
 
 Value = Any  # what JSON can say, or what _plain turns into it: a schema decides
 Decode = Callable[[bytes], Value]
@@ -59,7 +59,7 @@ class ValueSchema:
                 for part, definition in zip(("key", "value"), split_pair(self.definition), strict=True)
             )
         except DECODE_ERRORS as error:
-            raise EntryCorrupt(f"the definition of a KEY_VALUE schema: {error}") from error
+            raise EntryCorrupt(f"the definition of a KEY_VALUE schema: {reason_of(error)}") from error
         return key, value
 
 
@@ -129,18 +129,14 @@ def key_bytes(key: str | None, is_base64: bool) -> bytes | None:
     try:
         return b64decode(key, validate=True)
     except Base64Error as error:
-        raise ValueError(f"its key is no base64: {error}") from error
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ValueError(f"its key is no base64: {reason_of(error)}") from error
 
 
 def undecodable(schema: ValueSchema, error: Exception) -> str:
     """Return in one line why ERROR kept a value of SCHEMA from being decoded."""
     if isinstance(error, StoreError):
         return error.message
-    return f"no value of its {schema.type_name} schema: {_reason(error)}"
+    return f"no value of its {schema.type_name} schema: {reason_of(error)}"
 
 
 # -- values of a single kind ------------------------------------------------------------------------------------------

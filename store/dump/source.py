@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from store.dump.files import MANIFEST
 from store.dump.rows import EntryRows, merged
-from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound
+from store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
 from store.given import integer, json_object, text
 from store.logwriter import ENTRY_MAX_BYTES
 from store.names import INT_MAX
@@ -107,7 +107,7 @@ def _manifest_rows(path: Path, manifest: Path) -> dict[Path, int]:
         fields = json_object(manifest.read_bytes())
         rows = {path / text(row["path"], "path"): integer(row["rows"], "rows") for row in fields["files"]}
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(str(manifest), str(error)) from error
+        raise _damaged(str(manifest), reason_of(error)) from error
     return rows
 
 
@@ -161,12 +161,12 @@ def _parquet_topic(file: Path) -> str:
     try:
         metadata = pq.read_schema(file).metadata or {}
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _damaged(str(file), str(error)) from error
+        raise _damaged(str(file), reason_of(error)) from error
     if b"topic" in metadata:
         try:
             return str(metadata[b"topic"].decode())
         except UnicodeDecodeError as error:
-            raise _damaged(str(file), f"its topic is not UTF-8: {error}") from error
+            raise _damaged(str(file), f"its topic is not UTF-8: {reason_of(error)}") from error
     named = [part for part in file.parts if part.startswith("topic=")]
     if not named:
         raise _damaged(str(file), "it names no topic")
@@ -188,7 +188,7 @@ def _iter_parquet(file: Path, rows: int) -> Iterator[EntryRows]:
                 batches = opened.iter_batches(count, row_groups=[index], columns=columns)
                 yield from (_rows_of(batch, str(file)) for batch in batches if len(batch))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _damaged(str(file), str(error)) from error
+        raise _damaged(str(file), reason_of(error)) from error
 
 
 def _check_entry(size_bytes: int, where: str) -> None:
@@ -289,7 +289,7 @@ def _parse_line(line: bytes, where: str) -> Json:
         row = json_object(line)
         text(row.get("topic"), "topic")
     except ValueError as error:
-        raise _damaged(where, f"it is no row of a dump: {error}") from error
+        raise _damaged(where, f"it is no row of a dump: {reason_of(error)}") from error
     _check_columns(row, where)
     return row
 
@@ -319,7 +319,7 @@ def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:
         )
         closed_ms = integer(row.get("ledgerTimestamp") or 0, "ledgerTimestamp")
     except (ValueError, TypeError, Base64Error) as error:
-        raise _damaged(where, str(error)) from error
+        raise _damaged(where, reason_of(error)) from error
     digest = sha1(payload, usedforsecurity=False).hexdigest()
     if row.get("sha1", digest) != digest:
         raise _damaged(where, f"the payload has SHA-1 {digest}, not {row['sha1']}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from store.errors import InvalidValue, NotFound
+from store.errors import InvalidValue, NotFound, reason_of
 from store.generate.spec import (
     CLOCKS,
     DEFAULT_LOG_SIZE_LIMIT_BYTES,
@@ -164,7 +164,9 @@ def _lines(path: Path, topic: TopicRequest) -> Iterator[tuple[TopicName, TopicRe
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(f"cannot read {path}: {error}", hint="name a file of JSON objects, one a line") from error
+        raise NotFound(
+            f"cannot read {path}: {reason_of(error)}", hint="name a file of JSON objects, one a line"
+        ) from error
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _line(line, f"{path}:{number}", topic)
@@ -174,7 +176,7 @@ def _line(line: str, where: str, topic: TopicRequest) -> tuple[TopicName, TopicR
     try:
         found = json_value(line)
     except ValueError as error:
-        raise InvalidValue(f"{where}: no JSON: {error}", hint='write {"topic":"t/ns/name","entries":1000}') from error
+        raise InvalidValue(f"{where}: {reason_of(error)}", hint='write {"topic":"t/ns/name","entries":1000}') from error
     if not isinstance(found, dict) or not isinstance(found.get("topic"), str):
         raise InvalidValue(f"{where}: no topic", hint='write {"topic":"t/ns/name","entries":1000}')
     name = parse_topic(found.pop("topic"))

@@ -18,7 +18,7 @@ from typing import Any
 
 from store.codec.rocksvalue import NodeStat
 from store.entrylogs import EntryFiles
-from store.errors import ChangeNotFound, IndexCorrupt, Refused, StalePlan, UndoConflict
+from store.errors import ChangeNotFound, IndexCorrupt, Refused, StalePlan, UndoConflict, reason_of
 from store.ledgers import EntryReader
 from store.meta import DATABASES, Store, Txn
 from store.owners import find_owners, put_owners
@@ -311,7 +311,7 @@ def _decode_change(key: bytes, row: bytes) -> Change:
         )
     except (ValueError, KeyError, TypeError, RecursionError, struct.error, zlib.error) as error:
         raise IndexCorrupt(
-            f"the audit record {key.hex()} is damaged: {error}",
+            f"the audit record {key.hex()} is damaged: {reason_of(error)}",
             hint="undo of that change is lost; the others still work",
         ) from error
 

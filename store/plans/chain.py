@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 
-from store.errors import IndexCorrupt
+from store.errors import IndexCorrupt, reason_of
 from store.meta import Txn
 
 CHAIN_HEAD = b"changes-head"
@@ -74,7 +74,7 @@ def _link_of(number: int, row: bytes | memoryview) -> object:
         return json.loads(zlib.decompress(row)).get("previous")
     except (ValueError, AttributeError, zlib.error, RecursionError) as error:
         raise IndexCorrupt(
-            f"the audit record of change {number} is damaged: {error}", hint="undo of that change is lost"
+            f"the audit record of change {number} is damaged: {reason_of(error)}", hint="undo of that change is lost"
         ) from error
 
 

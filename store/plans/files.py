@@ -21,7 +21,7 @@ from store.codec.delayedpolicy import IndexRules, check_growth, decode_rules, ru
 from store.codec.nackrow import BUCKET, TRACKER, decode_bucket_row, decode_tracker_row, tracker_key
 from store.codec.policies import Policies, decode_json_object, decode_policies
 from store.cursors import read_cursor
-from store.errors import InvalidValue, NotFound, StoreError
+from store.errors import InvalidValue, NotFound, StoreError, reason_of
 from store.given import integer, json_object, text
 from store.ledgers import EntryReader
 from store.nacks.kept import group_of
@@ -64,7 +64,7 @@ def load_plan(data: bytes, where: str) -> Plan:
             undoes=None if undoes is None else integer(undoes, "undoes", 1),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidValue(f"{where} is no plan: {error}", hint=_HINT, path=where) from error
+        raise InvalidValue(f"{where} is no plan: {reason_of(error)}", hint=_HINT, path=where) from error
 
 
 def read_plan(path: Path) -> Plan:

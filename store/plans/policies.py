@@ -67,6 +67,8 @@ def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
     node = find_node(txn, namespace.policies_path)
     if node is None:
         raise NamespaceNotFound(
-            f"namespace {namespace} has topics but no policies", hint="its node is lost, or was never copied"
+            f"namespace {namespace} has topics but no policies",
+            hint="its node is lost, or was never copied",
+            namespace=str(namespace),
         )
     return node

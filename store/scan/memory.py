@@ -21,8 +21,9 @@ def check_memory(memory_bytes: int) -> None:
     """Raise LimitExceeded when a process with MEMORY_BYTES could not scan the smallest slice."""
     least = BASE_BYTES + _SLICE_COPIES * LEAST_SLICE_BYTES
     if memory_bytes < least:
+        given = f"{memory_bytes >> 20}M" if memory_bytes >> 20 else f"{memory_bytes} bytes"
         raise LimitExceeded(
-            f"--memory {memory_bytes >> 20}M is too small: a process that scans needs {least >> 20}M",
+            f"--memory {given} is too small: a process that scans needs {least >> 20}M",
             hint="give it more, such as --memory 512M, and fewer --jobs where that is too much in all",
             memory=memory_bytes,
         )

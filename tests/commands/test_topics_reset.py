@@ -302,9 +302,9 @@ def test_a_file_is_one_change(cli: Cli, made: Path, tmp_path: Path) -> None:
     assert [(row["change"], row["topic"][17:], row["after"]["markDeletePosition"]) for row in done] == [
         (1, "t", "10:0"),
         (1, "t", "10:2"),
-        (1, "p-partition-0", "12:2"),
-        (1, "p-partition-1", "13:2"),
-        (1, "empty", "14:-1"),
+        (None, "p-partition-0", "12:2"),  # these stand there already
+        (None, "p-partition-1", "13:2"),
+        (None, "empty", "14:-1"),
     ]
     check_undo(cli, made, 1, before)
 
@@ -315,13 +315,16 @@ def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(row)}\n{json.dumps(other)}\n"))
     reset(cli, made, "--from-file", "-")
     assert dict(state_of(made, "a/b/t", "sub").batch_deletes) == {Position(10, 2): bit_words([2])}
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"topic":"a/b/t","color":1}'))
+    told = cli("--store", made, "topics", "reset-cursor", "--from-file", "-")
+    assert (told.exit_code, "error: stdin line 1: unknown key 'color'" in told.stderr) == (2, True)
     # where "sub" stood before this change: all rows start from the same state
     assert state_of(made, "a/b/t", "other").mark_delete == Position(11, 0)
 
 
 GOOD = '{"topic":"a/b/t","subscription":"sub","messageId":"10:1"}'
 BAD_ROWS: list[tuple[str, int, str]] = [
-    ("{", 2, "line 2: Expecting property name"),
+    ("{", 2, "line 2: it is no JSON at line 1, column 2"),
     ("[]", 2, "line 2: not a JSON object"),
     ('{"topic":"a/b/t","messageId":"10:1"}', 2, "line 2: topic and subscription are needed"),
     (
