@@ -28,7 +28,10 @@ from tests.shapes import PREFIX, TOPICS, schemas, sent, store
 from tests.stores import imported
 from tests.worlds import oracle
 
-NOT_DECODED = {"broken": "no value of its AVRO schema: EOFError", "protobuf": "PROTOBUF_NATIVE are not decoded"}
+NOT_DECODED = {
+    "broken": "no value of its AVRO schema: it ends too early",
+    "protobuf": "PROTOBUF_NATIVE are not decoded",
+}
 
 
 def _messages(topic: str) -> Iterator[tuple[list[int], Encoded]]:
@@ -88,7 +91,7 @@ def test_a_json_value_is_the_text_that_was_sent() -> None:
     schema = ValueSchema("JSON")
     assert PlainValues().text(schema, Encoded(0, text)) == text.decode()
     unclear = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, b'{"a": NaN}'))
-    assert unclear == (None, "no value of its JSON schema: ValueError: NaN is no JSON")
+    assert unclear == (None, "no value of its JSON schema: NaN is no JSON")
 
 
 def test_no_value_and_why() -> None:
@@ -138,7 +141,7 @@ def test_a_deep_value_is_refused_where_the_compiled_reader_would_overflow_the_st
     reader = ValueReader(TopicSchemas({0: ValueSchema("AVRO", json.dumps(NODE).encode())}), PlainValues().value)
     assert reader.read(Encoded(0, b"\x02\x02\x00")).value == {"next": {"next": {"next": None}}}
     for depth in (20_000, 2_000_000):
-        assert "RecursionError" in str(reader.read(Encoded(0, b"\x02" * depth + b"\x00")).error)
+        assert "nested too deeply" in str(reader.read(Encoded(0, b"\x02" * depth + b"\x00")).error)
 
 
 @pytest.mark.parametrize(

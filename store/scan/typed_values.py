@@ -208,7 +208,10 @@ def _decimal(schema: Schema) -> Shape:
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
 
     def convert(value: Value) -> Value:
-        exact = value if isinstance(value, Decimal) else Decimal(str(value))
+        try:
+            exact = value if isinstance(value, Decimal) else Decimal(str(value))
+        except InvalidOperation as error:
+            raise ValueError(f"{value!r} is no decimal number") from error
         try:
             kept = exact.quantize(step, context=_DIGITS)
         except InvalidOperation as error:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, chdir, contextmanager
@@ -168,17 +169,24 @@ def _own_directory() -> Iterator[tuple[Path, _Clock]]:
 
 
 class _Clock:
-    """What a command measures takes one second, however often it looks at the clock; waiting takes no time."""
+    """What a command measures takes one second, however often it looks at the clock; waiting takes no time.
+
+    For this thread only: what other tests left behind (py4j's threads) shares the module and goes by the real clock.
+    """
 
     def __init__(self) -> None:
         self._seconds = 0.0
         self._asked = False
+        self._thread = threading.get_ident()
+        self._monotonic, self._sleep = time.monotonic, time.sleep
 
     def start(self) -> None:
         """The next command begins."""
         self._asked = False
 
     def monotonic(self) -> float:
+        if threading.get_ident() != self._thread:
+            return self._monotonic()
         seconds = self._seconds
         if not self._asked:
             self._asked = True
@@ -186,7 +194,10 @@ class _Clock:
         return seconds
 
     def sleep(self, seconds: float) -> None:
-        self._seconds += seconds
+        if threading.get_ident() != self._thread:
+            self._sleep(seconds)
+        else:
+            self._seconds += seconds
 
 
 # -- the other commands -----------------------------------------------------------------------------------------------
