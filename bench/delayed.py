@@ -36,7 +36,7 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
     """Return COUNT messages in the order of the topic, due within SPREAD_MS from now."""
     import numpy as np
 
-    from store.codec.delayedindex import DelayedRows
+    from store.db.delayed_entries import DelayedRows
 
     number = np.arange(count, dtype=np.int64)
     draw = np.random.default_rng(1)
@@ -48,13 +48,13 @@ def make_rows(shape: str, spread_ms: int, count: int) -> Any:
 
 def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
     """Build one index in this process, replay all of it, and measure."""
-    from store.codec.delayedpolicy import DEFAULT_RULES
+    from store.db.delayed import Index
+    from store.db.delayed_rules import DEFAULT_RULES
+    from store.db.environment import create_store, open_store
     from store.delayed.backlog import DelayScan
     from store.delayed.build import Draft, apply_draft
     from store.delayed.runs import SortedRuns, open_runs
-    from store.delayedindexes import Index
-    from store.ledgers import open_reader
-    from store.meta import create_store, open_store
+    from store.model.ledgers import open_reader
     from store.names import Position, parse_topic
 
     rows = make_rows(shape, SPREADS[spread], count)
@@ -90,7 +90,7 @@ def measure(shape: str, spread: str, count: int, folder: Path) -> Row:
 
 def partition_bound(ticks: int) -> float:
     """Bytes that a message takes at least in a partition which says by itself which of all messages it holds, and when."""
-    from store.codec.delayedpolicy import DEFAULT_RULES
+    from store.db.delayed_rules import DEFAULT_RULES
 
     share = DEFAULT_RULES.slots / ticks
     which = -math.log2(share) - (1 - share) / share * math.log2(1 - share)
@@ -101,7 +101,7 @@ def replay(store: Any, index: Any) -> Row:
     """Load one partition, then drive the wheel over everything."""
     from store.delayed.partitions import PartitionSource
     from store.delayed.wheel import TimeWheel
-    from store.ledgers import open_reader
+    from store.model.ledgers import open_reader
 
     with open_reader(store) as reader:
         source = PartitionSource(reader, index)

@@ -14,11 +14,11 @@ from store.codec.digest import DigestType
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, create_store, open_store
+from store.db.tree import Node, put_node
 from store.generate.spec import parse_count
-from store.meta import Txn, create_store, open_store
+from store.model.references import index_owners
 from store.names import parse_topic
-from store.references import index_owners
-from store.tree import Node, put_node
 
 CREATED_MS = 1_700_000_000_000
 BATCH = 100_000

@@ -191,8 +191,8 @@ def kept_due_costs(totals: tuple[int, ...]) -> list[Row]:
     """The same of ``nacks due`` on a store: rows of 256 entries, with nothing due and with one row due."""
     from pyroaring import BitMap64
 
-    from store.codec.nackrow import TrackerRow, bucket_key, encode_bucket_row, encode_tracker_row, tracker_key
-    from store.meta import Txn, create_store, open_store
+    from store.db.environment import Txn, create_store, open_store
+    from store.db.nacks import TrackerRow, bucket_key, encode_bucket_row, encode_tracker_row, tracker_key
     from store.nacks.kept import iter_due, iter_trackers
 
     tracker = TrackerRow("persistent://public/default/t", "s", 8, 1)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from bench.data import Bench, logs_of, size_of
 from bench.measuring import Row
-from store.scan.engine_scan import Engine, ScanRuns
-from store.scan.local import LocalEngine
+from store.engine.local import LocalEngine
+from store.engine.slices import Cut, FileRange, plan_slices
+from store.index.scan import Engine, ScanRuns
 from store.scan.operations import Operation, ReadEntries, ScanOptions
-from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
 
 SLICES_A_CORE = (1, 2, 4)
@@ -36,8 +36,8 @@ OPERATIONS: dict[str, Operation] = {
 
 def measure(bench: Bench) -> Iterator[Row]:
     """The largest set of logs, cut into 1, 2 and 4 slices a core: a rate, not what a job costs whatever its size."""
-    from store.scan.spark import SparkEngine
-    from store.scan.spark_session import SparkOptions, open_session
+    from store.engine.spark import SparkEngine
+    from store.engine.spark_session import SparkOptions, open_session
 
     logs = logs_of(bench.generated(bench.count(bench.logs[-1])))
     cores = len(os.sched_getaffinity(0))

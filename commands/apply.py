@@ -9,10 +9,10 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.table import find_row
+from store.changes.files import derive_plan, read_plan
+from store.changes.plan import check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
-from store.ledgers import open_reader
-from store.plans.base import check_current
-from store.plans.files import derive_plan, read_plan
+from store.model.ledgers import open_reader
 
 
 @command(

@@ -12,15 +12,15 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.counted import counted, plural
+from store.db.environment import Txn
+from store.db.owners import Owner, custom_text, read_owners
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
-from store.ledgers import EntryReader, find_times, open_reader
-from store.meta import Txn
-from store.owners import Owner, custom_text, read_owners
+from store.model.ledgers import EntryReader, find_times, open_reader
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.inventory import LedgerRow, Missing
-    from store.verify import EntryRow, LedgerVerdict
+    from store.reports.ledgers import LedgerRow, Missing
+    from store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
 
@@ -67,8 +67,8 @@ def list_ledgers(app: App, word: str | None) -> None:
 
 
 def _ledger_rows(app: App, txn: Txn, word: str | None) -> Iterator[LedgerRow]:
-    from store.delayedindexes import find_index_ledgers
-    from store.inventory import iter_all_ledger_ids, read_ledger_row
+    from store.db.delayed import find_index_ledgers
+    from store.reports.ledgers import iter_all_ledger_ids, read_ledger_row
 
     indexes = find_index_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
@@ -103,7 +103,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
 
 
 def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # Any: JSON
-    from store.ledgerfacts import read_ledger_facts
+    from store.reports.ledger_facts import read_ledger_facts
 
     facts = read_ledger_facts(reader.txn, ledger_id)
     return {
@@ -184,7 +184,7 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    from store.verify import iter_entry_rows
+    from store.reports.verify import iter_entry_rows
 
     with open_reader(app.store) as reader:
         rows = iter_entry_rows(reader, ledger, first, last)
@@ -221,7 +221,7 @@ def orphans(app: App) -> None:
     `unreferenced` has metadata: it was created and never listed, or its list was lost. `deleted` has only entries, which a
     bookie has not yet garbage-collected. `leaked-index` was of a delayed message index that is made anew, or undone, since.
     """
-    from store.inventory import iter_orphans
+    from store.reports.ledgers import iter_orphans
 
     with app.store.read() as txn:
         app.emit_rows(iter_orphans(txn), _ORPHAN_COLUMNS)
@@ -250,8 +250,8 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
 
     Ledgers in tiered storage are left out. Files that are gone since the import are named with their entries (exit code 1).
     """
-    from store.inventory import iter_missing
-    from store.survey import find_gone
+    from store.reports.ledgers import iter_missing
+    from store.transfer.survey import find_gone
 
     with app.store.read() as txn:
         for path, count in find_gone(txn, ledgers).items():
@@ -265,7 +265,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
 
 
 def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
-    from store.inventory import find_missing
+    from store.reports.ledgers import find_missing
 
     read_owners(txn, ledger_id)  # raises for a ledger that nothing here knows
     return find_missing(txn, ledger_id)
@@ -303,7 +303,7 @@ _VERDICT_COLUMNS = (
 @pass_app
 def verify(app: App, ledgers: tuple[int, ...]) -> None:
     """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
-    from store.inventory import iter_all_ledger_ids
+    from store.reports.ledgers import iter_all_ledger_ids
 
     with open_reader(app.store) as reader:
         chosen = ledgers or tuple(iter_all_ledger_ids(reader.txn))
@@ -317,7 +317,7 @@ def _indexed_bytes(reader: EntryReader, ledger_id: int) -> int:
 
 
 def _verdicts(app: App, reader: EntryReader, ledgers: tuple[int, ...]) -> Iterator[LedgerVerdict]:
-    from store.verify import verify_ledger
+    from store.reports.verify import verify_ledger
 
     rows_of = None
     if reader.engine is not None:

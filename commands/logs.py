@@ -12,7 +12,8 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
-from store.logfiles import (
+from store.names import shell_word
+from store.reports.log_files import (
     OK,
     UNVERIFIED,
     LogRecord,
@@ -22,7 +23,6 @@ from store.logfiles import (
     read_log_summary,
     verify_log,
 )
-from store.names import shell_word
 
 _PATH = click.Path(path_type=Path)
 _LIST_COLUMNS = (

@@ -7,10 +7,10 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
 from store.codec.policies import decode_json_object
+from store.db.tree import find_node, iter_children
 from store.errors import MetadataCorrupt, NamespaceNotFound
+from store.model.topics import check_namespace, iter_namespaces, iter_topics
 from store.names import NamespaceName
-from store.topics import check_namespace, iter_namespaces, iter_topics
-from store.tree import find_node, iter_children
 
 
 @command(

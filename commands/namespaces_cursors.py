@@ -11,13 +11,13 @@ import click
 from commands.topics.moving import apply_moves, read_cursors
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, current_app, pass_app
-from store.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names
+from store.changes.cursors import CursorMove, cleared, plan_moves
+from store.changes.subscriptions import plan_unsubscribe
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, check_namespace, iter_topics, read_topic
 from store.names import NamespaceName, TopicName, shell_word
-from store.plans.cursors import CursorMove, cleared, plan_moves
-from store.plans.subscriptions import plan_unsubscribe
-from store.topics import Topic, check_namespace, iter_topics, read_topic
 
 _LAST_HASH = 0xFFFFFFFF
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")

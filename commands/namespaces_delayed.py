@@ -10,12 +10,7 @@ import click
 from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, ParsedType, command, gather, pass_app
-from store.codec.delayedpolicy import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms, parse_width_ms
-from store.codec.policies import DelayedDelivery
-from store.delayedindexes import iter_wide
-from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
-from store.names import NamespaceName
-from store.plans.delayed import (
+from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
     plan_disable,
@@ -23,9 +18,14 @@ from store.plans.delayed import (
     plan_remove_delivery,
     plan_set_delivery,
 )
-from store.plans.policies import find_policies
+from store.changes.policies import find_policies
+from store.codec.policies import DelayedDelivery
+from store.db.delayed import iter_wide
+from store.db.delayed_rules import DEFAULT_RULES, SLOTS_MAX, IndexRules, default_tick_ms, parse_width_ms
+from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan
+from store.model.topics import check_namespace
+from store.names import NamespaceName
 from store.timespec import format_duration_ms
-from store.topics import check_namespace
 
 WIDTH = ParsedType("width", parse_width_ms, "WIDTH")
 _CHANGE = "The change: both parts of the policy before and after, times in ms, warnings, and the undo command."
@@ -88,7 +88,7 @@ def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
     """Enable by RULES and cut the partitions that are wider, as one change."""
     from store.delayed.runs import open_runs
     from store.delayed.split import apply_split, draft_split, split_report
-    from store.ledgers import open_reader
+    from store.model.ledgers import open_reader
 
     if app.settings.plan is not None:
         raise Refused(

@@ -12,12 +12,12 @@ from commands.policies import QuotaOptions, RetentionOptions, quota_options, quo
 from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, command, pass_app
+from store.changes.namespaces import check_ttl, plan_job, quotas_json, retention_or_null_json, ttl_json, without_quota
+from store.changes.policies import PolicyJob, find_policies
 from store.codec.policies import JsonObject, Policies
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StalePlan
+from store.model.topics import check_namespace
 from store.names import NamespaceName
-from store.plans.namespaces import check_ttl, plan_job, quotas_json, retention_or_null_json, ttl_json, without_quota
-from store.plans.policies import PolicyJob, find_policies
-from store.topics import check_namespace
 
 _CHANGE = "The change: the policy before and after, and the undo command."
 _VALUE = "The policy with upstream's keys, null where it is not set."

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from pulsar_admin.options import DURATION, DURATION_OR_MINUS, SIZE_OR_MINUS, gather
+from store.changes.namespaces import QUOTA_POLICIES, QUOTA_TYPES, retention_of, with_quota
 from store.codec.policies import (
     DelayedDelivery,
     JsonObject,
@@ -18,7 +19,6 @@ from store.codec.policies import (
 )
 from store.errors import InvalidValue
 from store.names import LONG_MAX
-from store.plans.namespaces import QUOTA_POLICIES, QUOTA_TYPES, retention_of, with_quota
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 _NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         UndoConflict,
     )
-    from store.extent import Extent
+    from store.model.extent import Extent
     from store.names import Position
 
 OWNER = "pulsar-admin"
@@ -79,7 +79,7 @@ _HOMES = {
     "LedgerPart": "pulsar_admin.api.plan",
     "PartialData": "pulsar_admin.api.session",
     "Position": "store.names",
-    "Extent": "store.extent",
+    "Extent": "store.model.extent",
     "StoreError": _ERRORS,
     "AlreadyExists": _ERRORS,
     "Corrupt": _ERRORS,

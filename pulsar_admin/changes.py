@@ -8,7 +8,7 @@ from typing import Any
 from pulsar_admin.columns import render_cell
 from pulsar_admin.jsonify import json_keys, to_json
 from pulsar_admin.visible import clean_text
-from store.counted import counted, plural
+from store.wording import counted, plural
 
 _COUNTS = (("entries", "entry"), ("messages", "message"), ("bytes", "byte"))
 _SHOWN_LEDGERS = 10

@@ -145,7 +145,7 @@ def _interceptors(values: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[
         return None
     from pathlib import Path
 
-    from store.interceptors import parse_interceptors, read_broker_conf  # only writers are told
+    from store.codec.interceptors import parse_interceptors, read_broker_conf  # only writers are told
 
     if names is None or (given.get("broker_conf") and not given.get("interceptors")):
         return read_broker_conf(Path(str(conf)))
@@ -216,7 +216,7 @@ def _jobs(value: object) -> int:
     """Return how many processes to use; 0 when nothing says: one a core where that pays."""
     if value is None:
         return 0
-    from store.given import parse_integer  # --help says no number
+    from store.codec.given import parse_integer  # --help says no number
 
     text = str(value)
     number = parse_integer(text)

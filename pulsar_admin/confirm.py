@@ -10,7 +10,7 @@ from store.errors import Cancelled, Refused
 
 
 class Plan(Protocol):
-    """What the command line needs to know of a plan of ``store.plans``."""
+    """What the command line needs to know of a plan of ``store.changes``."""
 
     @property
     def loses(self) -> str:

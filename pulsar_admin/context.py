@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
-    from store.ledgers import EntryReader
-    from store.meta import Store
-    from store.plans.base import Plan as StorePlan
-    from store.scan.engine_scan import Engine
-    from store.scan.local import FailedSlice
-    from store.scan.spark import SparkEngine
+    from store.changes.plan import Plan as StorePlan
+    from store.db.environment import Store
+    from store.engine.local import FailedSlice
+    from store.engine.spark import SparkEngine
+    from store.index.scan import Engine
+    from store.model.ledgers import EntryReader
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"
 FEW_MESSAGES = "so few messages are read in this process"
@@ -61,7 +61,7 @@ class App:
         With ``--wait`` a command that changes holds the writer lock from here on: what it plans on stays as it is.
         """
         if self._store is None:
-            from store.meta import open_store
+            from store.db.environment import open_store
 
             if self.settings.wait_ms and self._is_changing():
                 self._hold_lock()
@@ -76,7 +76,7 @@ class App:
 
     def open_for_writing(self) -> Store:
         """Close the store and open it for writing, for the caller to close; raises StoreBusy where --wait is over."""
-        from store.meta import open_store
+        from store.db.environment import open_store
 
         self.close()  # LMDB forbids a process to open one environment twice
         if self.settings.wait_ms:
@@ -91,8 +91,8 @@ class App:
             self._lock = None
 
     def _hold_lock(self) -> None:
-        from store.locks import take_writer_lock
-        from store.storeinfo import read_store_info
+        from store.db.locks import take_writer_lock
+        from store.db.storeinfo import read_store_info
 
         if self._lock is None:
             read_store_info(self.settings.store)  # a wrong path gets no lock file
@@ -179,7 +179,7 @@ class App:
             return
         from pulsar_admin.jsonify import dump_json
         from pulsar_admin.visible import clean_text, write_error
-        from store.secrets import hide_secrets
+        from store.engine.secrets import hide_secrets
 
         text = hide_secrets(text)
         as_json = self.settings.output in ("json", "jsonl")
@@ -268,7 +268,7 @@ class App:
 
     def apply(self, plan: StorePlan) -> object:
         """Apply PLAN in one transaction and return its report; one without steps writes nothing. Raises StalePlan, StoreBusy."""
-        from store.plans.base import apply_plan
+        from store.changes.plan import apply_plan
 
         if not plan.steps:
             return plan.unchanged()
@@ -276,7 +276,7 @@ class App:
             return apply_plan(store, plan, self.now_ms)
 
     def _save(self, plan: Plan) -> None:
-        from store.atomic import write_new_file
+        from store.files import write_new_file
 
         assert self.settings.plan is not None
         write_new_file(self.settings.plan, plan.dump())

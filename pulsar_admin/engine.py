@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.config import Settings
-    from store.scan.engine_scan import Engine
-    from store.scan.local import FailedSlice, Finished
+    from store.engine.local import FailedSlice, Finished
+    from store.engine.slices import FileRange
+    from store.engine.spark import SparkEngine
+    from store.index.scan import Engine
     from store.scan.operations import Operation
-    from store.scan.slices import FileRange
-    from store.scan.spark import SparkEngine
 
 PROCESSES_PAY_BYTES = 4 << 30  # processes take a second or two to start, in which one reads a gigabyte
 CORE_BYTES_PER_SECOND = 600 << 20
@@ -30,7 +30,7 @@ SPARK_PAYS_SECONDS = 300
 @contextmanager
 def open_engine(settings: Settings) -> Iterator[SparkEngine]:
     """Open the Spark engine that SETTINGS name; raises MissingComponent (no Java, no pyspark), Refused (no such master)."""
-    from store.scan.spark_session import SparkOptions, open_session
+    from store.engine.spark_session import SparkOptions, open_session
 
     options = SparkOptions(
         master=settings.spark_master,
@@ -42,7 +42,7 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
         verbose=settings.verbose,
     )
     with open_session(options) as session:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         yield SparkEngine(session, settings.memory_bytes)
 
@@ -109,7 +109,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
     """
     with ExitStack() as stack:
         if settings.memory_bytes is not None:
-            from store.scan.memory import bounded, check_memory
+            from store.engine.memory import bounded, check_memory
 
             check_memory(settings.memory_bytes)
         if settings.spark:
@@ -118,7 +118,7 @@ def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice]
         if settings.memory_bytes is not None:
             stack.enter_context(bounded(settings.memory_bytes))
         if settings.jobs > 1 or (settings.jobs == 0 and size_bytes >= PROCESSES_PAY_BYTES):
-            from store.scan.local import LocalEngine
+            from store.engine.local import LocalEngine
 
             engine = stack.enter_context(LocalEngine(settings.jobs, settings.memory_bytes, failed))
             yield Choice(engine, spark_advice(size_bytes, engine.most_jobs))

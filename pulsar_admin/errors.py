@@ -14,7 +14,7 @@ import click
 
 from pulsar_admin.visible import clean_text, write_error
 from store import errors
-from store.secrets import hide_secrets
+from store.engine.secrets import hide_secrets
 
 DONE = 0
 PROBLEMS = 1

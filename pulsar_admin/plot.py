@@ -52,7 +52,7 @@ def line_chart(chart: Chart, *, width: int | None = None, height: int = HEIGHT) 
 
 def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
     """Write CHARTS, one below the other, into the new file PATH (.png or .svg); raises InvalidValue, AlreadyExists."""
-    from store.atomic import write_new_file
+    from store.files import write_new_file
 
     form = path.suffix.removeprefix(".").lower()
     if form not in FORMATS:

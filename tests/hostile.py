@@ -9,11 +9,11 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, enc
 from store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_node
+from store.model.references import index_owners
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.references import index_owners
-from store.tree import Node, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 FORGED = "FORGED"

@@ -6,10 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.model.schemas import TopicSchemas, read_schemas
 from store.names import parse_topic
-from store.schemas import TopicSchemas, read_schemas
 from tests.stores import imported
 from tests.worlds import oracle, world
 

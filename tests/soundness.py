@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from store.check import check_store
-from store.meta import Store, open_store
-from store.storeinfo import read_store_info
+from store.db.environment import Store, open_store
+from store.db.storeinfo import read_store_info
 
 _sound: set[str] = set()
 _opened: list[tuple[Path, str, bool]] = []  # path, digest before, writable

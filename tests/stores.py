@@ -10,7 +10,7 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-from store.importer import ImportOptions, import_standalone
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.worlds import world
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from store.catalog import LogFile, fingerprint
 from store.codec.batch import encode_batch
 from store.codec.brokerentry import BrokerEntry
 from store.codec.compactedentry import encode_compacted_to
@@ -18,12 +17,13 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, enc
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
-from store.indexing import Scanning, index_files, ledger_digests
-from store.meta import Txn, create_store, open_store
+from store.db.environment import Txn, create_store, open_store
+from store.db.files import LogFile, fingerprint
+from store.db.tree import Node, put_node
+from store.index.build import Scanning, index_files, ledger_digests
+from store.model.references import index_owners
 from store.names import Position, TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
-from store.references import index_owners
-from store.tree import Node, put_node
 
 CREATED_MS = 1_700_000_000_000
 

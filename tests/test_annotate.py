@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from store.annotate import BEGIN, END, stated_times
 from store.check import check_store
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.codec.rocksvalue import decode_value
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import put_node, read_node
+from store.model.publish_times import BEGIN, END, stated_times
 from store.names import parse_topic
 from store.proto.managed_ledger_pb2 import ManagedLedgerInfo
 from store.sources.rocksdb import read_values
-from store.tree import put_node, read_node
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from store import atomic
+from store import files as atomic
 from store.errors import AlreadyExists, DiskFailed, DiskFull, NotFound, NotWritable, StoreBusy, StoreError
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from store.catalog import Damage, iter_logs, put_damage, put_log
 from store.check import Finding, check_store
 from store.codec.cursor import CursorInfo, encode_cursor_info
-from store.codec.index import BLOCK_HEADER, block_key, ledger_key
 from store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
-from store.meta import Txn, open_store
+from store.db.blocks import BLOCK_HEADER, block_key, ledger_key
+from store.db.environment import Txn, open_store
+from store.db.files import Damage, iter_logs, put_damage, put_log
+from store.db.owners import Owner, put_owners
+from store.db.tree import Node, put_node, read_node, tree_key
 from store.names import Position
-from store.owners import Owner, put_owners
-from store.tree import Node, put_node, read_node, tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import STATES, WORLD_NAMES
@@ -173,7 +173,7 @@ def test_only_a_deep_check_finds(case: str, tmp_path: Path, damages_stores: None
 
 
 def test_a_record_that_rotted_since_import(tmp_path: Path) -> None:
-    from store.importer import ImportOptions, import_standalone
+    from store.transfer.imports import ImportOptions, import_standalone
     from tests.worlds import scratch_copy
 
     source = scratch_copy("small", "clean", tmp_path)

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.catalog import LogFile, iter_differing
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, encode_entry
-from store.codec.index import ledger_of_key
-from store.copies import Copies
-from store.ledgers import iter_blocks, open_reader
-from store.meta import open_store
+from store.db.blocks import ledger_of_key
+from store.db.environment import open_store
+from store.db.files import LogFile, iter_differing
+from store.index.copies import Copies
+from store.model.ledgers import iter_blocks, open_reader
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import copy_tree, world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store.counted import counted, plural
+from store.wording import counted, plural
 
 
 @pytest.mark.parametrize(

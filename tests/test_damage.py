@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import rocksdict
 
-from store.codec.index import ledger_key
 from store.codec.rocksvalue import NodeStat
+from store.db.blocks import ledger_key
+from store.db.environment import open_store
+from store.db.tree import Node, decode_node, put_node, tree_key
 from store.errors import IndexCorrupt, MetadataCorrupt
-from store.importer import ImportOptions, import_standalone
-from store.meta import open_store
-from store.tree import Node, decode_node, put_node, tree_key
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
@@ -378,8 +378,8 @@ def test_an_import_goes_on_past_values_that_cannot_be_read(tmp_path: Path, cli: 
 def test_odd_references(tmp_path: Path) -> None:
     """A ledger id of 20 digits in a cursor's properties is nobody's."""
     from store.codec.cursor import CursorInfo, encode_cursor_info
+    from store.model.references import find_references
     from store.names import Position
-    from store.references import find_references
 
     info = CursorInfo(-1, Position(9, 3), cursor_properties={"#pulsar.internal.delayed.bucket_9_9": "9" * 20})
     path = _with_value(tmp_path, f"{PLAIN}/half", encode_cursor_info(info))

@@ -27,22 +27,22 @@ from bench.memory import watch
 from pulsar_admin.cli import run
 from store.codec.brokerentry import split_broker_entry
 from store.codec.message import decode_message_entry
+from store.db.environment import create_store, open_store
 from store.dump import files as dump_files
 from store.dump import source as dump_source
 from store.dump import tables
 from store.dump.job import Dumped, DumpOptions, dump_text
 from store.dump.parquet import write_apart
+from store.engine import processes
+from store.engine.local import LocalEngine
 from store.errors import AlreadyExists, DiskFull
-from store.ledgers import open_reader
-from store.meta import create_store, open_store
+from store.kernels import sha1 as sha1_module
+from store.kernels.sha1 import sha1_spans
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import parse_topic
 from store.scan import entries as scan_entries
 from store.scan import messages as scan_messages
-from store.scan import processes
-from store.scan import sha1 as sha1_module
-from store.scan.local import LocalEngine
-from store.scan.sha1 import sha1_spans
-from store.topics import read_topic
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported

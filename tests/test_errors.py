@@ -13,8 +13,8 @@ import pytest
 import store
 from pulsar_admin.errors import EXIT_CODES, MEANINGS, OTHER_CODES, failure_of
 from store.codec.avro import avro_decoder
+from store.codec.given import json_value
 from store.errors import InvalidValue, StoreError, reason_of
-from store.given import json_value
 from tests.conftest import Cli
 from tests.stores import imported
 

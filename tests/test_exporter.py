@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from store import exporter
 from store.codec.rocksvalue import decode_value
-from store.meta import open_store
+from store.db.environment import open_store
+from store.db.tree import iter_nodes
 from store.sources.rocksdb import apply_values, locked_by, open_for_reading
-from store.tree import iter_nodes
+from store.transfer import exports as exporter
 from tests.conftest import Cli
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from store.given import DEPTH_MAX, integer, json_object, json_value, parse_integer
+from store.codec.given import DEPTH_MAX, integer, json_object, json_value, parse_integer
 from store.names import parse_topic
 
 

@@ -18,16 +18,17 @@ from typing import Any
 import pytest
 import rocksdict
 
-from store import importer, meta
-from store.catalog import iter_logs
 from store.codec.rocksvalue import NodeStat, encode_value
+from store.db import environment as meta
+from store.db.environment import open_store
+from store.db.files import iter_logs
+from store.db.tree import find_node, iter_nodes
 from store.errors import AlreadyExists, SourceNotFound, Unsupported
-from store.exporter import plan_export
-from store.importer import ImportOptions, import_standalone
-from store.ledgers import find_place, open_reader
-from store.meta import open_store
+from store.model.ledgers import find_place, open_reader
 from store.sources.zookeeper import read_zookeeper_nodes
-from store.tree import find_node, iter_nodes
+from store.transfer import imports as importer
+from store.transfer.exports import plan_export
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, oracle, scratch_copy, world
@@ -331,7 +332,7 @@ def test_two_writers(tmp_path: Path, cli: Cli) -> None:
         path, now_ms=1, state="importing", sources=({"kind": "standalone", "path": str(world("small") / "clean")},)
     )
     holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; from pathlib import Path; from store.locks import take_writer_lock\n"
+        [sys.executable, "-c", "import sys; from pathlib import Path; from store.db.locks import take_writer_lock\n"
          "take_writer_lock(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()", str(path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip

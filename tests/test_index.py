@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.catalog import LogFile, put_log
-from store.codec.index import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
+from store.db.blocks import NO_MAX, NO_MIN, Block, block_key, decode_times, encode_times
+from store.db.environment import Store, Txn, create_store, open_store
+from store.db.files import LogFile, put_log
 from store.errors import IndexCorrupt
-from store.index import Indexer
-from store.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
-from store.meta import Store, Txn, create_store, open_store
-from store.scan import kernel
+from store.index.writer import Indexer
+from store.kernels import records as kernel
+from store.model.ledgers import find_place, find_times, iter_blocks, iter_entry_ids
 
 SEEDS = range(24)
 
@@ -292,7 +292,7 @@ def test_block_is_read_by_hand() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 111, 112, 127, 136])
 def test_damaged_time_row_is_named(length: int) -> None:
-    from store.codec.index import LedgerSums
+    from store.db.blocks import LedgerSums
 
     row = encode_times(LedgerSums(*range(13)), [bytes(8), bytes(8)])
     assert len(decode_times(3, row).publish_max) == 1

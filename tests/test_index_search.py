@@ -9,13 +9,13 @@ import pytest
 
 from store.codec.brokerentry import BrokerEntry
 from store.codec.message import encode_message_entry
-from store.indexsearch import find_by_index
-from store.ledgers import open_reader
-from store.messages import MessageReader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.model.messages import MessageReader
+from store.model.topics import read_topic
 from store.names import parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.topics import read_topic
+from store.search.by_index import find_by_index
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

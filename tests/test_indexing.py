@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store import indexing
-from store.catalog import LogFile, iter_logs
 from store.codec.logscan import Record, iter_records
-from store.importer import ImportOptions, import_standalone
-from store.indexing import Scanning, index_files, ledger_digests
-from store.meta import Store, create_store, open_store
-from store.scan import files, filewindow, kernel
-from store.scan.engine_scan import Engine
-from store.scan.local import LocalEngine
-from store.scan.packed import pack_slice
+from store.db.environment import Store, create_store, open_store
+from store.db.files import LogFile, iter_logs
+from store.engine.local import LocalEngine
+from store.engine.packed import pack_slice
+from store.index import build as indexing
+from store.index.build import Scanning, index_files, ledger_digests
+from store.index.scan import Engine
+from store.kernels import records as kernel
+from store.scan import files, filewindow
 from store.scan.runs import Runs, decode_runs, pack_runs
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.reference_index import assert_index_is_right
 from tests.worlds import scratch_copy, world
@@ -192,8 +193,8 @@ def test_neither_order_nor_groups_matter(made: str, tmp_path: Path, cli: Cli, mo
 
 
 def _sent(log: Path, size_bytes: int) -> int:
-    from store.scan.engine_scan import ScanRuns
-    from store.scan.slices import Cut, plan_slices
+    from store.engine.slices import Cut, plan_slices
+    from store.index.scan import ScanRuns
 
     nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
     pieces = plan_slices([(str(log), 1, log.stat().st_size)], Cut(size_bytes))
@@ -265,7 +266,7 @@ def test_what_waits_is_committed_by_its_size(tmp_path: Path, cli: Cli, monkeypat
 
 def test_a_slice_without_a_result_keeps_the_others(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from store.errors import EntryLogCorrupt
-    from store.scan.engine_scan import ScanRuns
+    from store.index.scan import ScanRuns
 
     import_standalone(_generated(tmp_path, cli), tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
     run = ScanRuns.run

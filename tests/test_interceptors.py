@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from store.codec.brokerentry import BrokerEntry, encode_broker_entry
+from store.codec.interceptors import ENTRY_POINT_GROUP, Append, InterceptorChain, open_chain, parse_interceptors
 from store.errors import InvalidValue
-from store.interceptors import ENTRY_POINT_GROUP, Append, InterceptorChain, open_chain, parse_interceptors
 
 TIMESTAMP, INDEX = "AppendBrokerTimestampMetadataInterceptor", "AppendIndexMetadataInterceptor"
 PACKAGE = "org.apache.pulsar.common.intercept."

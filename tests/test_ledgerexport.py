@@ -12,7 +12,7 @@ from store.codec.entry import decode_entry
 from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
 from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import encode_counter
-from store.ledgerids import SEQUENCE_KEY
+from store.db.own_ledgers import SEQUENCE_KEY
 from store.sources.rocksdb import apply_values, open_for_reading, read_values
 from tests.conftest import Cli
 from tests.stores import copied

@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from store.changes.log_writer import LedgerSpec, LogWriter, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
+from store.changes.plan import Plan, apply_plan, plan_undo
 from store.check import check_store
 from store.codec.digest import DigestType
 from store.codec.entry import decode_entry
 from store.codec.entrylog import decode_header, decode_ledgers_map, iter_records
 from store.codec.rocksvalue import decode_counter
-from store.errors import LimitExceeded, StalePlan
-from store.ledgerids import (
+from store.db.environment import Store, create_store, open_store
+from store.db.own_ledgers import (
     RESERVED_GAP,
     SEQUENCE_KEY,
     OwnLedgers,
@@ -23,10 +25,8 @@ from store.ledgerids import (
     largest_ledger_id,
     sequence_after_export,
 )
-from store.ledgers import iter_ledger_ids, open_reader, read_ledger
-from store.logwriter import LedgerSpec, LogWriter, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.meta import Store, create_store, open_store
-from store.plans.base import Plan, apply_plan, plan_undo
+from store.errors import LimitExceeded, StalePlan
+from store.model.ledgers import iter_ledger_ids, open_reader, read_ledger
 from store.sources.rocksdb import read_values
 from tests.stores import NOW_MS, copied
 from tests.worlds import world

@@ -17,12 +17,12 @@ import lmdb
 import pytest
 
 from pulsar_admin.cli import run
-from store import meta
-from store.backups import iter_backups
+from store.db import environment as meta
+from store.db.backups import iter_backups
+from store.db.environment import open_store
+from store.db.file import check_file
+from store.db.locks import take_writer_lock
 from store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
-from store.locks import take_writer_lock
-from store.meta import open_store
-from store.metafile import check_file
 from tests.conftest import Cli
 from tests.soundness import bytes_of_store
 from tests.stores import copied

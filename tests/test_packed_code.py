@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from store.scan.spark_session import pack_code
+from store.engine.spark_session import pack_code
 
 ROOT = Path(__file__).resolve().parent.parent
 _PROGRAM = """

@@ -13,11 +13,11 @@ import pytest
 from pulsar_admin.cli import run
 from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
+from store.engine.slices import Cut, plan_slices
+from store.model.redaction import redact
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.redaction import redact
 from store.scan.message_rows import ReadMessages
-from store.scan.slices import Cut, plan_slices
 from store.scan.sources import source_files
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeTopic, make_store

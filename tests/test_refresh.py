@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from store.catalog import iter_damage, iter_logs
-from store.codec.index import Block
+from store.changes.plan import Plan, apply_plan, put_value_step
 from store.codec.managedledger import decode_managed_ledger
-from store.importer import ImportOptions, import_standalone
-from store.meta import open_store
-from store.plans.base import Plan, apply_plan, put_value_step
-from store.refresh import RefreshOptions, RefreshResult, refresh_store
-from store.tree import find_node
+from store.db.blocks import Block
+from store.db.environment import open_store
+from store.db.files import iter_damage, iter_logs
+from store.db.tree import find_node
+from store.transfer.imports import ImportOptions, import_standalone
+from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world

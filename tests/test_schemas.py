@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from store.codec import avro
 from store.codec.avro import avro_decoder
 from store.codec.value import ValueSchema, decoder_of, json_text, plain, split_pair
+from store.db.environment import open_store
 from store.errors import EntryCorrupt, Unsupported
-from store.ledgers import open_reader
-from store.messages import MessageReader
-from store.meta import open_store
+from store.model.ledgers import open_reader
+from store.model.messages import MessageReader
+from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
+from store.model.topics import read_topic
 from store.names import EARLIEST, parse_topic
 from store.scan.typed_values import TypedValues
-from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader, encoded, read_schemas
-from store.topics import read_topic
 from tests.codec.strategies import quick
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
 from tests.stores import imported

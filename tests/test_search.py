@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from store.broker_search import BrokerSearch, BrokerSetup
 from store.codec.cursor import CursorInfo
-from store.cursors import read_cursor
+from store.db.environment import open_store
 from store.dump.reading import find_event_time
-from store.explain import explain
-from store.ledgers import EntryReader, open_reader
-from store.meta import open_store
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic
 from store.names import LATEST, Position, parse_topic
-from store.search import Clock, Found, find_by_event_time, find_first_at_or_after
-from store.topics import Topic, read_topic
+from store.search.broker import BrokerSearch, BrokerSetup
+from store.search.by_time import Clock, Found, find_by_event_time, find_first_at_or_after
+from store.search.explain import explain
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import oracle

@@ -19,20 +19,20 @@ from typing import Any
 import pytest
 
 from pulsar_admin.jsonify import to_json
-from store.backlog import analyze_backlog
 from store.codec.compression import decompress
-from store.cursors import read_cursor
-from store.internalinfo import read_internal_info
-from store.internalstats import iso_time, read_internal_stats
-from store.ledgers import EntryReader, open_reader
-from store.messagerow import signed
-from store.messages import MessageReader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.cursors import read_cursor
+from store.model.entries import read_last_id, read_message
+from store.model.ledgers import EntryReader, open_reader
+from store.model.message_row import signed
+from store.model.messages import MessageReader
+from store.model.topics import read_topic
 from store.names import EARLIEST, Position, TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.singles import read_last_id, read_message
-from store.stats import StatsOptions, read_topic_stats
-from store.topics import read_topic
+from store.reports.backlog import analyze_backlog
+from store.reports.internal_info import read_internal_info
+from store.reports.internal_stats import iso_time, read_internal_stats
+from store.reports.stats import StatsOptions, read_topic_stats
 from tests.stores import imported
 from tests.worlds import WORLD_NAMES, oracle
 

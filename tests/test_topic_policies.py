@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from store.changes.topic_policies import java_hash
 from store.codec.brokerentry import BrokerEntry
 from store.codec.message import decode_message_entry, encode_message_entry
 from store.codec.policies import (
@@ -25,21 +26,14 @@ from store.codec.policies import (
     retention_json,
 )
 from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, decode_policy_event, encode_policy_event
+from store.db.environment import open_store
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import parse_namespace, parse_topic
-from store.policies_in_force import (
-    find_delivery,
-    find_message_ttl,
-    find_quotas,
-    find_retention,
-    find_topic_policies,
-)
-from store.policyevents import find_policy_events
+from store.policies.events import find_policy_events
+from store.policies.in_force import find_delivery, find_message_ttl, find_quotas, find_retention, find_topic_policies
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.topicpolicies import java_hash
-from store.topics import read_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -131,7 +125,7 @@ def test_the_builtin_schema_is_the_brokers() -> None:
     said = oracle("policies")["schema"]
     assert json.loads(builtin_schema()) == json.loads(said["data"])
     with open_store(imported("policies", "clean")) as store, store.read() as txn:
-        from store.schemas import find_locator
+        from store.model.schemas import find_locator
 
         locator = find_locator(txn, parse_topic(EVENTS))
     assert locator is not None
@@ -337,7 +331,7 @@ def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path
     assert cli("--store", path, "topics", "get-message-ttl", "acme/bare/made", "-o", "json").json["messageTTL"] == 3600
     with open_store(path) as store, open_reader(store) as reader:
         from store.codec.schema import decode_schema_entry
-        from store.schemas import find_locator
+        from store.model.schemas import find_locator
 
         ours, real = (find_locator(reader.txn, parse_topic(name)) for name in ("acme/bare/__change_events", EVENTS))
         assert ours is not None

@@ -9,9 +9,9 @@ import pytest
 from store.codec.ledgermetadata import ledger_path
 from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
 from store.codec.rocksvalue import NodeStat
-from store.meta import open_store
+from store.db.environment import open_store
+from store.db.tree import Node, put_node, tree_key
 from store.names import Position, parse_topic
-from store.tree import Node, put_node, tree_key
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied

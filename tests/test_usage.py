@@ -10,9 +10,9 @@ import pytest
 
 from store.codec.ledgermetadata import ledger_path
 from store.codec.logscan import Record, iter_records
-from store.meta import open_store
-from store.tree import find_node
-from store.usage import DELETED, read_usage
+from store.db.environment import open_store
+from store.db.tree import find_node
+from store.reports.usage import DELETED, read_usage
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import world

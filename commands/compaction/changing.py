@@ -16,18 +16,18 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import camel_case
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
 from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
-from store.counted import counted
+from store.db.environment import Store
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.ledgers import EntryReader, open_reader
-from store.meta import Store
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic
 from store.names import TopicName
-from store.topics import Topic, read_topic
+from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.compactor.phases import Compaction
-    from store.compactor.prepare import Prepared, SourceOptions
-    from store.plans.compaction import LedgerSwap
-    from store.scan.engine_scan import Engine
+    from store.changes.compaction import LedgerSwap
+    from store.compaction.phases import Compaction
+    from store.compaction.prepare import Prepared, SourceOptions
+    from store.index.scan import Engine
 
 _NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before the change"
 KEEP, BY_KEY = "keep", "by-key"
@@ -169,7 +169,7 @@ def _render_unchanged(report: Any) -> str:  # Any: a report
 
 
 def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> Report:
-    from store.compactor.prepare import SourceOptions, loses_trimmed, passes_open_transaction
+    from store.compaction.prepare import SourceOptions, loses_trimmed, passes_open_transaction
 
     options = job.options
     with open_reader(store, engine) as reader:
@@ -194,9 +194,9 @@ def _phase_one(
     app: App, reader: EntryReader, topic: Topic, source: SourceOptions, job: _Job
 ) -> tuple[Prepared, Compaction] | None:
     """Find what stays; None where there is nothing to compact."""
-    from store.compactor.keys import keys_for
-    from store.compactor.phases import Compaction, CompactionRules
-    from store.compactor.prepare import prepare
+    from store.compaction.keys import keys_for
+    from store.compaction.phases import Compaction, CompactionRules
+    from store.compaction.prepare import prepare
 
     prepared = prepare(reader, topic, source)
     if prepared is None:
@@ -218,7 +218,7 @@ def _finish(
     app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
 ) -> Report:
     """Phase two: measured for a dry run and where nothing may have changed, else written."""
-    from store.plans.compaction import plan_swap, swap_report
+    from store.changes.compaction import plan_swap, swap_report
 
     if app.settings.dry_run or not prepared.source.parts:
         with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
@@ -234,11 +234,11 @@ def _finish(
 def _write(
     app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
 ) -> Report:
+    from store.changes.compaction import plan_swap
+    from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
     from store.codec.digest import DigestType
+    from store.compaction.prepare import compacted_claims
     from store.compaction.view import COMPACTED_COMPONENT
-    from store.compactor.prepare import compacted_claims
-    from store.logwriter import LedgerSpec, PayloadColumns, apply_written, write_ledgers
-    from store.plans.compaction import plan_swap
 
     claims = compacted_claims(prepared.topic, prepared.horizon)
     spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
@@ -254,7 +254,7 @@ def _write(
 
 
 def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
-    from store.plans.compaction import LedgerSwap
+    from store.changes.compaction import LedgerSwap
 
     batches = compaction.result.reduced_batches
     warnings = (f"{counted(batches, 'batch is', 'batches are')} {_REDUCED}",) if batches else ()

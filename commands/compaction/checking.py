@@ -13,14 +13,14 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from pulsar_admin.visible import clean_text
 from store.compaction.status import read_status
 from store.compaction.view import open_view
-from store.counted import counted
 from store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
 from store.names import TopicName
-from store.topics import read_topic
+from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.compactor.verification import Verification
+    from store.compaction.verification import Verification
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -63,8 +63,8 @@ def verify(app: App, selection: TopicSelection) -> None:
 
 
 def _verify(app: App, reader: EntryReader, name: TopicName) -> dict[str, Any]:  # Any: JSON
-    from store.compactor.keys import keys_for
-    from store.compactor.verify import verify_view
+    from store.compaction.keys import keys_for
+    from store.compaction.verify import verify_view
 
     topic = read_topic(reader.txn, name)
     view = open_view(reader, topic)

@@ -12,9 +12,9 @@ from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.compaction.last_id import LastId, find_last_id
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic, select_topics
 from store.names import TopicName
-from store.topics import read_topic, select_topics
 
 _LAST_ID_COLUMNS = (
     Column("TOPIC", "topic"),

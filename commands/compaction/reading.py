@@ -22,11 +22,11 @@ from store.compaction.reading import FoundInView, bisect_view, find_in_view, ite
 from store.compaction.status import CompactionStatus, read_status
 from store.compaction.view import CompactedView, find_compacted_view, open_view
 from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
-from store.ledgers import EntryReader, open_reader
-from store.messagerow import MessageRow, message_row
+from store.model.ledgers import EntryReader, open_reader
+from store.model.message_row import MessageRow, message_row
+from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, shell_word
-from store.reading import is_few
-from store.topics import Topic, read_topic
+from store.search.window import is_few
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -254,7 +254,7 @@ def _find(
     view = open_view(reader, topic, problems)
     search = find_in_view if rule == EXACT else bisect_view
     if rule == EXACT and not is_few(view_extent(reader.txn, topic, view), None):
-        from store.compactor.published import find_published as search
+        from store.compaction.published import find_published as search
     found = FoundInView(None, None, 0) if view is None else search(reader, view, time_ms)
     why = None
     if found.position is None:

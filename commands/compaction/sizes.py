@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from store.db.environment import Txn
 from store.errors import StoreError
-from store.meta import Txn
+from store.model.topics import read_topic
 from store.names import TopicName
-from store.topics import read_topic
 
 
 def bytes_of(txn: Txn, names: Sequence[TopicName]) -> int:

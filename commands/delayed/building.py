@@ -13,14 +13,14 @@ from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app
-from store.counted import counted
+from store.db.environment import Store
 from store.errors import DiskFull, IndexCorrupt, StoreBusy, TopicNotFound, Unsupported
-from store.ledgers import open_reader
-from store.meta import Store
+from store.model.ledgers import open_reader
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.delayed.build import BuildResult, Draft, Wanted
-    from store.scan.engine_scan import Engine
+    from store.index.scan import Engine
 
 Json = dict[str, Any]  # Any: JSON values
 

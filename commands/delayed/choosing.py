@@ -11,10 +11,10 @@ import click
 from commands.topics.moving import read_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, topics_argument
-from store.cursors import Cursor, iter_cursor_names
 from store.errors import SubscriptionNotFound
-from store.ledgers import EntryReader
-from store.topics import Topic
+from store.model.cursors import Cursor, iter_cursor_names
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 
 if TYPE_CHECKING:
     from store.delayed.runs import RunFile

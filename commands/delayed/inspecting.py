@@ -9,12 +9,12 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
-from store.counted import counted, plural
-from store.cursors import Cursor
 from store.errors import DiskFull, IndexCorrupt, MetadataCorrupt, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.cursors import Cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic
 from store.names import TopicName
-from store.topics import Topic
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.delayed.runs import RunFile

@@ -15,7 +15,7 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms, format_time_ms
 

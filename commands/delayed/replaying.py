@@ -16,7 +16,7 @@ from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
-from store.ledgers import open_reader
+from store.model.ledgers import open_reader
 from store.names import Position
 from store.timespec import format_time_ms
 

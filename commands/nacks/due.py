@@ -26,8 +26,8 @@ from store.errors import (
 from store.names import TopicName
 
 if TYPE_CHECKING:
-    from store.codec.nackrow import TrackerRow
-    from store.meta import Txn
+    from store.db.environment import Txn
+    from store.db.nacks import TrackerRow
     from store.nacks.kept import KeptGroup
 
 DUE_COLUMNS = (
@@ -103,15 +103,15 @@ def due(app: App, options: DueRequest) -> None:
 
 
 def _show_popped(app: App, change: int) -> None:
-    from store.plans.base import read_change
-    from store.plans.nacks import popped_groups
+    from store.changes.nacks import popped_groups
+    from store.changes.plan import read_change
 
     with app.store.read() as txn:
         _emit_due(app, due_rows(popped_groups(read_change(txn, change)), change))
 
 
 def _pop(app: App, options: DueRequest) -> None:
-    from store.plans.nacks import plan_pop
+    from store.changes.nacks import plan_pop
 
     with app.store.read() as txn:
         groups = list(_due_groups(app, txn, options))
@@ -136,7 +136,7 @@ def _trackers(txn: Txn, topics: tuple[TopicName, ...], subscription: str | None)
     if not topics:
         return found
     # Imported here: a job that names no topic needs no metadata.
-    from store.topics import expand_topic
+    from store.model.topics import expand_topic
 
     names = {str(topic) for topic in topics}
     for topic in topics:

@@ -14,7 +14,8 @@ from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import DURATION, POSITION, TOPIC, command, gather, pass_app, subscription_option
-from store.cursors import iter_cursor_names, read_cursor
+from store.changes.nacks import Nacks, plan_add
+from store.db.environment import Txn
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -24,13 +25,12 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.ledgers import EntryReader, open_reader
-from store.meta import Txn
+from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, expand_topic, read_topic
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
 from store.names import Position, TopicName, shell_word
-from store.plans.nacks import Nacks, plan_add
-from store.topics import Topic, expand_topic, read_topic
 
 if TYPE_CHECKING:
     pass

@@ -17,14 +17,14 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
-from store.counted import counted
-from store.cursors import read_cursor
 from store.errors import AlreadyExists, InvalidValue, SubscriptionNotFound, TopicNotFound
-from store.ledgers import open_reader
+from store.model.cursors import read_cursor
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.nacks.buckets import DEFAULT_PRECISION_BITS
 from store.names import TopicName
 from store.timespec import format_duration_ms
-from store.topics import read_topic
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.nacks.measured import TopicNacks

@@ -17,8 +17,8 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
 from pulsar_admin.plot import Chart, line_chart, short_number
+from store.codec.given import json_object
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
-from store.given import json_object
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
 from store.timespec import format_duration_ms, parse_duration_ms
 

@@ -7,10 +7,10 @@ import click
 from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
-from store.annotate import FORMS, Form
+from store.changes.annotate import plan_annotate
 from store.errors import IndexCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.plans.annotate import plan_annotate
-from store.topics import select_topics
+from store.model.publish_times import FORMS, Form
+from store.model.topics import select_topics
 
 
 @command(

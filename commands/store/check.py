@@ -10,9 +10,9 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.catalog import catalogued_bytes
-from store.counted import counted
+from store.db.files import catalogued_bytes
 from store.errors import StoreNotFound
+from store.wording import counted
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -42,7 +42,7 @@ def check(app: App, deep: bool) -> None:
 
 def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
     from store.check import Finding, check_store
-    from store.storeinfo import check_pages
+    from store.db.storeinfo import check_pages
 
     check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
     counts = {"problem": 0, "note": 0}

@@ -8,12 +8,12 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.annotate import FORMS, Form
+from store.changes.annotate import plan_annotate
+from store.changes.plan import apply_plan
 from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
-from store.exporter import apply_export, plan_export
-from store.plans.annotate import plan_annotate
-from store.plans.base import apply_plan
-from store.topics import iter_topics
+from store.model.publish_times import FORMS, Form
+from store.model.topics import iter_topics
+from store.transfer.exports import apply_export, plan_export
 
 
 @command(

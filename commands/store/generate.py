@@ -12,9 +12,9 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import SIZE, TOPIC, Function, ParsedType, command, pass_app
-from store.counted import counted
 from store.errors import AlreadyExists, DiskFull, InvalidValue, NotWritable
 from store.generate.request import plan_cluster, split_options
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.generate.cluster import GenerateResult

@@ -10,8 +10,8 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app, redact_properties_option
+from store.changes.plan import Change, iter_changes, plan_undo, read_change
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
-from store.plans.base import Change, iter_changes, plan_undo, read_change
 
 _COLUMNS = (
     Column("CHANGE", "change", "number"),
@@ -48,7 +48,7 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> None:
 
 def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
     from pulsar_admin.jsonify import to_json
-    from store.redaction import redact_metadata
+    from store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(row))
 

@@ -10,12 +10,12 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
+from store.db.environment import create_store
+from store.db.storeinfo import FORMAT_VERSION, check_new_store
 from store.errors import AlreadyExists, DiskFull, MetadataCorrupt, NotWritable, SourceNotFound, StoreBusy
-from store.meta import create_store
-from store.storeinfo import FORMAT_VERSION, check_new_store
 
 if TYPE_CHECKING:
-    from store.importer import ImportOptions, ImportPreview, ImportResult
+    from store.transfer.imports import ImportOptions, ImportPreview, ImportResult
 
 
 @command(
@@ -59,7 +59,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     where they are: keep DIRECTORY then.
     An import that was stopped, even by kill -9, goes on when the same command runs again.
     """
-    from store.importer import ImportOptions, preview_standalone
+    from store.transfer.imports import ImportOptions, preview_standalone
 
     options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
     if app.settings.dry_run:
@@ -73,7 +73,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
 
 
 def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
-    from store.importer import import_standalone, source_bytes
+    from store.transfer.imports import import_standalone, source_bytes
 
     try:
         total = source_bytes(directory)

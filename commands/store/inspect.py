@@ -14,18 +14,18 @@ from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
-from store.counted import counted, plural
-from store.cursors import range_text, read_cursor
+from store.db.owners import LedgerOwners, custom_text, read_owners
+from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
-from store.ledgers import EntryReader, open_reader
-from store.owners import LedgerOwners, custom_text, read_owners
-from store.structures import cursor_of_path, decode_structure, structure_of
-from store.summary import StoreSummary, read_summary
-from store.topics import read_topic
-from store.tree import Node, find_node, iter_children, read_node
+from store.model.cursors import range_text, read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.structures import cursor_of_path, decode_structure, structure_of
+from store.model.topics import read_topic
+from store.reports.summary import StoreSummary, read_summary
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.meta import Txn
+    from store.db.environment import Txn
 
 # -- info -------------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ def _write_raw(app: App, value: bytes) -> None:
 
 
 def _hidden(document: dict[str, Any]) -> Any:  # Any: JSON
-    from store.redaction import redact_metadata
+    from store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(document))
 

@@ -10,13 +10,13 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
-from store.catalog import catalogued_bytes
-from store.counted import counted
+from store.db.files import catalogued_bytes
 from store.errors import DiskFull, Refused, SourceChanged, SourceNotFound, StoreBusy, StoreNotFound
+from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.refresh import RefreshOptions, RefreshResult
-    from store.reindex import RebuildResult
+    from store.index.rebuild import RebuildResult
+    from store.transfer.refresh import RefreshOptions, RefreshResult
 
 
 @command(
@@ -37,7 +37,7 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     named, and its entries stay in the index unless --forget is given. Exit code 1 when anything needs a look. A refresh that was
     stopped goes on when the same command runs again.
     """
-    from store.refresh import RefreshOptions
+    from store.transfer.refresh import RefreshOptions
 
     options = RefreshOptions(not no_checksums, forget, app.now_ms)
     if app.settings.dry_run:
@@ -49,8 +49,8 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
 
 
 def _preview(app: App) -> dict[str, Any]:  # Any: JSON
-    from store.refresh import find_lost, source_layout
-    from store.survey import survey_files
+    from store.transfer.refresh import find_lost, source_layout
+    from store.transfer.survey import survey_files
 
     survey = survey_files(app.store, source_layout(app.store))
     lost, elsewhere = find_lost(app.store, survey)
@@ -68,8 +68,8 @@ def _preview(app: App) -> dict[str, Any]:  # Any: JSON
 
 
 def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
-    from store.refresh import refresh_store, source_layout
-    from store.survey import survey_files
+    from store.transfer.refresh import refresh_store, source_layout
+    from store.transfer.survey import survey_files
 
     with app.open_for_writing() as store:
         total = survey_files(store, source_layout(store)).bytes()
@@ -134,8 +134,8 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
 
 
 def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:
-    from store.meta import open_store
-    from store.reindex import compare_index, rebuild_index
+    from store.db.environment import open_store
+    from store.index.rebuild import compare_index, rebuild_index
 
     with app.store.read() as txn:
         total = catalogued_bytes(txn)

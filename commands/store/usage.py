@@ -11,7 +11,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
-from store.usage import FileUsage, OwnerUsage, read_usage
+from store.reports.usage import FileUsage, OwnerUsage, read_usage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),

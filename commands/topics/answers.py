@@ -12,12 +12,12 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
-from store.counted import counted
+from store.db.environment import Txn
 from store.errors import SourceChanged, StoreError
-from store.ledgers import EntryReader, open_reader
-from store.meta import Txn
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import expand_topic, read_topic, select_topics
 from store.names import TopicName
-from store.topics import expand_topic, read_topic, select_topics
+from store.wording import counted
 
 PROBLEMS_SHOWN = 5
 TOPIC_COLUMN = Column("TOPIC", "topic")
@@ -56,7 +56,7 @@ def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
 
 def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
     """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``."""
-    from store.partitions import check_partitioned, select_partitioned
+    from store.model.partitions import check_partitioned, select_partitioned
 
     if not selection.topics:
         return Chosen(select_partitioned(txn, selection.pattern), True)
@@ -108,10 +108,10 @@ def emit_answers(
 ) -> None:
     """Emit the answers FOUND: one as it is, SEVERAL (and CSV, which knows nothing else) as rows of COLUMNS.
 
-    REDACT: what ``store.redaction.redact_metadata`` leaves of them.
+    REDACT: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
     if redact:
-        from store.redaction import redact_metadata
+        from store.model.redaction import redact_metadata
 
         found = [(name, redact_metadata(to_json(value))) for name, value in found]
     if not several and not (columns and app.settings.output == "csv"):

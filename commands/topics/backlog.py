@@ -8,13 +8,13 @@ from commands.topics.answers import TOPIC_COLUMN, answer, choose
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
-from store.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
-from store.counted import counted, plural
-from store.cursors import backlog_size_bytes, read_cursor
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.cursors import backlog_size_bytes, read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
 from store.names import EARLIEST, Position, TopicName
-from store.topics import read_topic
+from store.reports.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
+from store.wording import counted, plural
 
 _SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "number"))
 

@@ -6,11 +6,11 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION_OR_MINUS
-from store.broker_search import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
-from store.counted import counted
-from store.ledgers import EntryReader
-from store.search import count_without_broker_time
-from store.topics import Topic
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.search.broker import BROKER_VERSIONS, MAX_CLOCK_SKEW_MS
+from store.search.by_time import count_without_broker_time
+from store.wording import counted
 
 BROKER_VERSION = click.option(
     "--broker-version",

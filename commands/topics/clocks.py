@@ -14,18 +14,18 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.visible import clean_document
-from store.counted import counted
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic, select_topics
 from store.names import TopicName
-from store.search import Clock, check_clock
+from store.search.by_time import Clock, check_clock
 from store.timespec import format_duration_ms, format_time_ms
-from store.topics import read_topic, select_topics
+from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from store.skew import ProducerSkew, SkewOptions, TopicSkew
-    from store.timeline import Timeline
+    from store.reports.skew import ProducerSkew, SkewOptions, TopicSkew
+    from store.reports.timeline import Timeline
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -85,14 +85,14 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
 
 
 def _skew_options(app: App, tolerance_ms: int) -> SkewOptions:
-    from store.skew import SkewOptions
+    from store.reports.skew import SkewOptions
 
     clock = check_clock(app.settings.clock)
     return SkewOptions("publish" if clock == "auto" else clock, tolerance_ms, app.now_ms)
 
 
 def _skew_document(app: App, reader: EntryReader, name: TopicName, options: SkewOptions) -> Json:
-    from store.skew import read_skew
+    from store.reports.skew import read_skew
 
     found = read_skew(reader, read_topic(reader.txn, name), options)
     _warn(app, name, found.missing, found.unreadable)
@@ -207,7 +207,7 @@ def _usual(
     reader: EntryReader, topics: Sequence[TopicName], clock: Clock, options: PlotOptions
 ) -> tuple[int, int] | None:
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
-    from store.timeline import usual_range
+    from store.reports.timeline import usual_range
 
     found = (usual_range(reader, read_topic(reader.txn, name), clock) for name in topics)
     ranges = [times for times in found if times is not None]
@@ -222,7 +222,7 @@ def _usual(
 def _timeline(
     app: App, reader: EntryReader, name: TopicName, clock: Clock, usual: tuple[int, int] | None, options: PlotOptions
 ) -> Json:
-    from store.timeline import TimelineOptions, choose_bucket_ms, read_timeline
+    from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline
 
     bucket_ms = options.bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
     found = read_timeline(

@@ -8,6 +8,9 @@ from commands.topics.moving import apply_moves, iter_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
+from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
+from store.changes.resets import check_position
+from store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
 from store.errors import (
     AlreadyExists,
     EntryNotFound,
@@ -18,11 +21,8 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.ledgers import open_reader
+from store.model.ledgers import open_reader
 from store.names import EARLIEST, LATEST, Position
-from store.plans.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
-from store.plans.resets import check_position
-from store.plans.subscriptions import NewSubscription, plan_create, plan_unsubscribe
 
 _MOVED = "The change: position before and after, what is skipped, what a broker may then delete, and its undo command."
 _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")

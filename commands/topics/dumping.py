@@ -24,10 +24,10 @@ from pulsar_admin.options import (
     pass_app,
     topics_argument,
 )
-from store.counted import counted
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
-from store.ledgers import open_reader
+from store.model.ledgers import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.dump.job import DumpOptions
@@ -116,8 +116,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
 
 def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     from store.dump.job import DumpOptions
-    from store.reading import Window
-    from store.search import check_clock
+    from store.search.by_time import check_clock
+    from store.search.window import Window
 
     first = EARLIEST if options.first is None else options.first
     last = LATEST if options.last is None else options.last

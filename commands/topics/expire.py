@@ -23,8 +23,9 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from store.broker_search import BrokerSetup, BrokerVersion
-from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
+from store.changes.cursors import CursorMove, extent_json, plan_moves
+from store.changes.expiry import ExpiryRequest
+from store.changes.plan import Plan
 from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
 from store.delayed.not_due import forecast_warnings
 from store.errors import (
@@ -37,15 +38,14 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
-from store.ledgers import EntryReader, open_reader
+from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
-from store.plans.base import Plan
-from store.plans.cursors import CursorMove, extent_json, plan_moves
-from store.plans.expiry import ExpiryRequest
-from store.policies_in_force import MessageTtl
-from store.search import check_clock
-from store.topics import Topic
+from store.policies.in_force import MessageTtl
+from store.search.broker import BrokerSetup, BrokerVersion
+from store.search.by_time import check_clock
+from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
 
 Cursors = list[tuple[Topic, Cursor]]
 FORECAST_INTERVALS = 24

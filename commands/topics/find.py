@@ -15,8 +15,6 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
-from store.broker_search import READ_FROM, BrokerSetup, BrokerVersion
-from store.counted import counted, plural
 from store.dump.finding import (
     BEFORE,
     BROKER,
@@ -30,13 +28,15 @@ from store.dump.finding import (
 )
 from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic, select_topics
 from store.names import Position, TopicName
-from store.search import Found
-from store.topics import Topic, read_topic, select_topics
+from store.search.broker import READ_FROM, BrokerSetup, BrokerVersion
+from store.search.by_time import Found
+from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.broker_search import Probe
+    from store.search.broker import Probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from pulsar_admin.jsonify import position_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import InvalidValue, NothingMatches, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
 from store.names import TopicName
-from store.topics import read_topic
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -58,7 +58,7 @@ def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
 
 
 def _find(app: App, reader: EntryReader, name: TopicName, index: int) -> Json:
-    from store.indexsearch import find_by_index as find
+    from store.search.by_index import find_by_index as find
 
     found = find(reader, read_topic(reader.txn, name), index)
     if not found.indexed:

@@ -7,8 +7,8 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.internalinfo import read_internal_info
-from store.ledgers import open_reader
+from store.model.ledgers import open_reader
+from store.reports.internal_info import read_internal_info
 
 _COLUMNS = (
     Column("VERSION", "version", "number", drop=1),

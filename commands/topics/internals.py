@@ -9,9 +9,9 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.internalstats import InternalStats, read_internal_stats
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
 from store.names import TopicName
+from store.reports.internal_stats import InternalStats, read_internal_stats
 
 _STATS_COLUMNS = (
     Column("ENTRIES", "numberOfEntries", "number"),
@@ -72,7 +72,7 @@ def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bo
 
 
 def _partitions(reader: EntryReader, name: TopicName, metadata: bool, problems: list[StoreError]) -> dict[str, object]:
-    from store.partitions import existing_partitions, read_partitioned
+    from store.model.partitions import existing_partitions, read_partitioned
 
     parts = {
         str(part): read_internal_stats(reader, part, metadata=metadata, problems=problems)

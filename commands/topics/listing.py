@@ -13,13 +13,13 @@ from commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
-from store.cursors import is_subscription, iter_cursor_names
+from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
-from store.ledgers import open_reader
-from store.meta import Txn
+from store.model.cursors import is_subscription, iter_cursor_names
+from store.model.ledgers import open_reader
+from store.model.partitions import iter_partitioned, read_partitioned, select_partitioned
+from store.model.topics import check_namespace, iter_topics
 from store.names import NamespaceName, TopicName
-from store.partitions import iter_partitioned, read_partitioned, select_partitioned
-from store.topics import check_namespace, iter_topics
 
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _LAST_HASH = 0xFFFFFFFF

@@ -17,17 +17,17 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
-from store.cursors import Cursor, iter_backlog, read_cursor
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
-from store.ledgers import EntryReader, open_reader
-from store.messagerow import message_row
-from store.messages import Message, MessageReader, ReadOptions
+from store.model.cursors import Cursor, iter_backlog, read_cursor
+from store.model.entries import find_topic_of, nth_position, read_last_id, read_message
+from store.model.ledgers import EntryReader, open_reader
+from store.model.message_row import message_row
+from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
-from store.singles import find_topic_of, nth_position, read_last_id, read_message
-from store.topics import Topic, read_topic
 
 if TYPE_CHECKING:
-    from store.schemas import Decoded
+    from store.model.schemas import Decoded
 
 Found = tuple[TopicName, Message]
 

@@ -12,11 +12,11 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
-from store.cursors import Cursor, iter_cursor_names, read_cursor
+from store.changes.plan import Plan
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
-from store.ledgers import EntryReader
-from store.plans.base import Plan
-from store.topics import Topic, read_topic, select_topics
+from store.model.cursors import Cursor, iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic, select_topics
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 

@@ -21,13 +21,13 @@ from commands.policies import (
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TopicSelection, command, pass_app, topics_argument
+from store.changes.namespaces import check_ttl, quotas_json, retention_or_null_json, ttl_json, without_quota
+from store.changes.policies import PolicyJob
 from store.codec.policies import JsonObject, Policies
+from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, TopicNotFound
-from store.meta import Txn
+from store.model.topics import select_topics
 from store.names import TopicName
-from store.plans.namespaces import check_ttl, quotas_json, retention_or_null_json, ttl_json, without_quota
-from store.plans.policies import PolicyJob
-from store.topics import select_topics
 
 _CHANGE = "The change: the policy before and after, the event's position in __change_events, and the undo command."
 _VALUE = "One object a topic with upstream's keys, null where it is not set; with --applied also where it is set."
@@ -51,7 +51,7 @@ def _applied_option(function: Any) -> Any:  # Any: click's
 
 def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
     """Preview or apply JOB on the topics meant."""
-    from store.topicpolicies import apply_changes, read_changes
+    from store.changes.topic_policies import apply_changes, read_changes
 
     with app.store.read() as txn:
         names = _names(txn, selection)
@@ -87,7 +87,7 @@ def _get(
 
 
 def _own(txn: Txn, name: TopicName) -> Policies:
-    from store.policies_in_force import find_topic_policies
+    from store.policies.in_force import find_topic_policies
 
     return find_topic_policies(txn, name) or Policies()
 
@@ -153,7 +153,7 @@ def _own_delivery(txn: Txn, name: TopicName) -> Value:
 
 
 def _delivery_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies_in_force import BROKER_DELIVERY, find_delivery
+    from store.policies.in_force import BROKER_DELIVERY, find_delivery
 
     found = find_delivery(txn, name)
     if found is None:
@@ -209,7 +209,7 @@ def _own_ttl(txn: Txn, name: TopicName) -> Value:
 
 
 def _ttl_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies_in_force import find_message_ttl
+    from store.policies.in_force import find_message_ttl
 
     found = find_message_ttl(txn, name)
     return (ttl_json(0), _BROKER) if found is None else (ttl_json(found.seconds), found.source)
@@ -258,7 +258,7 @@ def _own_retention(txn: Txn, name: TopicName) -> Value:
 
 
 def _retention_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies_in_force import BROKER_RETENTION, find_retention
+    from store.policies.in_force import BROKER_RETENTION, find_retention
 
     found = find_retention(txn, name)
     if found is None:
@@ -314,7 +314,7 @@ def _own_quotas(txn: Txn, name: TopicName) -> Value:
 
 
 def _quotas_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies_in_force import find_quotas
+    from store.policies.in_force import find_quotas
 
     found = find_quotas(txn, name)
     policies = Policies(backlog_quotas={kind: one.quota for kind, one in found.items()})

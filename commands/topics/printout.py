@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pulsar_admin.columns import Column
 from pulsar_admin.visible import clean_text
-from store.messagerow import marker_name
-from store.messages import Message
-from store.redaction import redact
+from store.model.message_row import marker_name
+from store.model.messages import Message
+from store.model.redaction import redact
 
 SEPARATOR = "-" * 73 + "\n\n"
 

@@ -14,8 +14,8 @@ from commands.topics.resets_file import ResetRow, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
-from store.broker_search import BrokerSetup, BrokerVersion
-from store.cursors import Cursor, read_cursor
+from store.changes.cursors import CursorMove, plan_moves
+from store.changes.resetting import BROKER, EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -27,12 +27,12 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.ledgers import EntryReader, open_reader
+from store.model.cursors import Cursor, read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.plans.cursors import CursorMove, plan_moves
-from store.plans.resetting import BROKER, EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
-from store.search import check_clock
-from store.topics import Topic, expand_topic, read_topic
+from store.search.broker import BrokerSetup, BrokerVersion
+from store.search.by_time import check_clock
 
 
 @dataclass(frozen=True, slots=True)

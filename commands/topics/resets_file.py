@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from store.changes.resetting import ResetTarget
+from store.codec.given import integer, json_value
 from store.errors import InvalidValue, StoreError, reason_of
-from store.given import integer, json_value
 from store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
-from store.plans.resetting import ResetTarget
 
 _TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
 _KEYS = {"topic", "subscription", "exclude", *_TARGETS}

@@ -11,10 +11,10 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
-from store.ledgers import EntryReader, open_reader
+from store.model.ledgers import EntryReader, open_reader
+from store.model.partitions import existing_partitions, read_partitioned
 from store.names import TopicName
-from store.partitions import existing_partitions, read_partitioned
-from store.stats import PartitionedTopicStats, StatsOptions, TopicStats, read_topic_stats, sum_stats
+from store.reports.stats import PartitionedTopicStats, StatsOptions, TopicStats, read_topic_stats, sum_stats
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "number"),

@@ -10,13 +10,13 @@ import click
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, StoreError
-from store.ledgers import EntryReader
-from store.messages import Message
+from store.model.ledgers import EntryReader
+from store.model.messages import Message
+from store.model.redaction import redact_value
 from store.names import TopicName
-from store.redaction import redact_value
 
 if TYPE_CHECKING:
-    from store.schemas import Decoded
+    from store.model.schemas import Decoded
 
 redact_option = click.option(
     "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
@@ -49,7 +49,7 @@ class Decoders:
         return self._decode(message)
 
     def _decoder(self, topic: TopicName) -> Callable[[Message], Decoded]:
-        from store.schemas import PlainValues, ValueReader, encoded, read_schemas
+        from store.model.schemas import PlainValues, ValueReader, encoded, read_schemas
 
         values = ValueReader(read_schemas(self._reader, topic), PlainValues().value)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.session import Session, Time, warn_partial
 from store.compaction.last_id import LastId, find_last_id
 from store.errors import StoreError
+from store.model.topics import read_topic
 from store.names import TopicName
-from store.topics import read_topic
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of, warn_partial
 from pulsar_admin.api.topic import Clock
-from store.broker_search import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
-from store.counted import counted
-from store.cursors import Cursor as CursorModel
-from store.cursors import backlog_entries, backlog_size_bytes, read_cursor
+from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
+from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
 from store.errors import InvalidValue
-from store.expiry import ALL_BEFORE, BROKER, ExpiryRule
-from store.extent import Extent, extent_of, pending_intervals
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor as CursorModel
+from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
+from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic as TopicModel
+from store.model.topics import expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.plans.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
-from store.plans.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
-from store.search import check_clock
-from store.topics import Topic as TopicModel
-from store.topics import expand_topic, read_topic
+from store.search.broker import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+from store.search.by_time import check_clock
+from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule
+from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
@@ -188,8 +188,8 @@ class Cursor:
         RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker. The preview warns of delayed
         messages that go before they are due. Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound.
         """
+        from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
-        from store.plans.expiry import ExpiryRequest
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
@@ -219,7 +219,7 @@ class Cursor:
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
-        from store.plans.subscriptions import plan_unsubscribe
+        from store.changes.subscriptions import plan_unsubscribe
 
         with self._session.reader() as reader:
             cursors = list(self._cursors(reader))

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_admin.api.session import Session, Time, warn_partial
-from store.codec.delayedindex import join_rows
-from store.cursors import Cursor, read_cursor
+from store.db.delayed_entries import join_rows
 from store.delayed.backlog import cursor_of_nobody, read_due_times
 from store.delayed.runs import open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic
 from store.names import LONG_MAX, TopicName
 from store.scan.message_rows import timestamps
-from store.topics import Topic, read_topic
 
 
 class Delayed:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.session import Session
 
 if TYPE_CHECKING:
-    from store.ledgerfacts import LedgerFacts
-    from store.verify import EntryRow, LedgerVerdict
+    from store.reports.ledger_facts import LedgerFacts
+    from store.reports.verify import EntryRow, LedgerVerdict
 
 
 class Ledger:
@@ -32,7 +32,7 @@ class Ledger:
 
         Raises MetadataCorrupt.
         """
-        from store.ledgerfacts import read_ledger_facts
+        from store.reports.ledger_facts import read_ledger_facts
 
         with self._session.read() as txn:
             return read_ledger_facts(txn, self._ledger_id)
@@ -42,7 +42,7 @@ class Ledger:
 
         ``state`` is ``ok``, ``missing`` (no file holds it), or what is wrong with it.
         """
-        from store.verify import iter_entry_rows
+        from store.reports.verify import iter_entry_rows
 
         with self._session.reader() as reader:
             yield from iter_entry_rows(reader, self._ledger_id, first, last)
@@ -54,7 +54,7 @@ class Ledger:
 
     def verify(self) -> LedgerVerdict:
         """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
-        from store.verify import verify_ledger
+        from store.reports.verify import verify_ledger
 
         with self._session.reader() as reader:
             return verify_ledger(reader, self._ledger_id)

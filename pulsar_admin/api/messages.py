@@ -11,22 +11,22 @@ import pyarrow as pa
 
 from pulsar_admin.api.session import Session, warn_partial
 from pulsar_admin.jsonify import camel_case
-from store.codec.delayedindex import DelayedRows
 from store.compaction.view import open_view
-from store.cursors import read_cursor
+from store.db.delayed_entries import DelayedRows
 from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
 from store.dump.reading import iter_columns, iter_view_columns
 from store.errors import InvalidValue, StoreError
-from store.extent import Intervals, pending_intervals
-from store.ledgers import EntryReader
+from store.model.cursors import read_cursor
+from store.model.extent import Intervals, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, TopicName
-from store.reading import EVENT, Window
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
 from store.scan.operations import TIME
-from store.search import check_clock
-from store.topics import Topic, expand_topic, read_topic
+from store.search.by_time import check_clock
+from store.search.window import EVENT, Window
 
 if TYPE_CHECKING:
     import pandas as pd

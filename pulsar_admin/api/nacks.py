@@ -8,18 +8,18 @@ from datetime import datetime, timedelta
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Place, Session, moment, position_of
-from store.cursors import read_cursor
+from store.changes.nacks import Nacks as NackedRows
+from store.changes.nacks import plan_add, plan_pop
+from store.db.environment import Txn
 from store.errors import InvalidValue
-from store.ledgers import EntryReader
-from store.meta import Txn
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, expand_topic, read_topic
 from store.nacks.buckets import due_time
 from store.nacks.holes import NackedEntries, hole_intervals
 from store.nacks.kept import KeptGroup, KeptStats, find_tracker, iter_due, read_stats
 from store.names import Position, TopicName
-from store.plans.nacks import Nacks as NackedRows
-from store.plans.nacks import plan_add, plan_pop
 from store.timespec import parse_duration_ms
-from store.topics import Topic, expand_topic, read_topic
 
 Delay = timedelta | str | int
 """So long: a timedelta, ``10m`` and whatever else the command line takes, or milliseconds as an int."""

@@ -9,11 +9,7 @@ from typing import Any, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Session, check_choice
-from store.codec.delayedpolicy import IndexRules, default_tick_ms, parse_width_ms
-from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_json_object
-from store.errors import NamespaceNotFound
-from store.names import NamespaceName
-from store.plans.delayed import (
+from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
     plan_disable,
@@ -21,7 +17,7 @@ from store.plans.delayed import (
     plan_remove_delivery,
     plan_set_delivery,
 )
-from store.plans.namespaces import (
+from store.changes.namespaces import (
     check_ttl,
     plan_job,
     quotas_json,
@@ -31,10 +27,14 @@ from store.plans.namespaces import (
     with_quota,
     without_quota,
 )
-from store.plans.policies import PolicyJob, find_policies
+from store.changes.policies import PolicyJob, find_policies
+from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_json_object
+from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
+from store.db.tree import find_node
+from store.errors import NamespaceNotFound
+from store.model.topics import iter_topics
+from store.names import NamespaceName
 from store.timespec import parse_duration_ms, parse_size_bytes
-from store.topics import iter_topics
-from store.tree import find_node
 
 Duration = timedelta | str
 """A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_admin.api.session import moment
-from store.extent import Extent
+from store.changes.plan import Change as ChangeRow
+from store.changes.plan import Plan as StorePlan
+from store.model.extent import Extent
 from store.names import Position, parse_position
-from store.plans.base import Change as ChangeRow
-from store.plans.base import Plan as StorePlan
 
 Json = Mapping[str, Any]  # Any: JSON values
 
@@ -145,7 +145,7 @@ class Plan:
 
     def save(self, path: Path | str) -> None:
         """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``; raises AlreadyExists."""
-        from store.atomic import write_new_file
+        from store.files import write_new_file
 
         write_new_file(Path(path), self._plan.dump())
 
@@ -181,7 +181,7 @@ def steps_of(plan: Plan) -> StorePlan:
 
 
 def report_of(shown: object) -> ChangeReport:
-    """Return the report that ``store.plans.base`` shows: a JSON object, or several."""
+    """Return the report that ``store.changes.plan`` shows: a JSON object, or several."""
     documents: list[Any] = shown if isinstance(shown, list) else [shown]  # Any: JSON
     number = next((one["change"] for one in documents if one.get("change") is not None), None)
     is_preview = any(one.get("dryRun") for one in documents)

@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Lock
 from typing import get_args
 
+from store.db.environment import Store as StoreFile
+from store.db.environment import Txn
 from store.errors import InvalidValue, Refused, StoreError
-from store.ledgers import EntryReader, open_reader
-from store.meta import Store as StoreFile
-from store.meta import Txn
+from store.model.ledgers import EntryReader, open_reader
 from store.names import Position, parse_position
 from store.timespec import MAX_TIME_MS, parse_time_or_ago
 

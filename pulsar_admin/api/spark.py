@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import Session, Time
-from store.catalog import iter_logs
+from store.db.files import iter_logs
 from store.scan.datasource import register
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time
 from pulsar_admin.api.topic import Topic
+from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
+from store.db.environment import open_store as open_store_file
+from store.db.tree import iter_children
 from store.errors import NotWritable, TopicNotFound
-from store.meta import open_store as open_store_file
+from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, select_topics
 from store.names import parse_namespace, parse_topic
-from store.plans.base import apply_plan, check_current, iter_changes, plan_undo
-from store.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, select_topics
-from store.tree import iter_children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +111,7 @@ class Store:
 
     def ledgers(self) -> tuple[int, ...]:
         """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
-        from store.inventory import iter_all_ledger_ids
+        from store.reports.ledgers import iter_all_ledger_ids
 
         with self._session.read() as txn:
             return tuple(iter_all_ledger_ids(txn))
@@ -160,7 +160,7 @@ class Store:
 
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in the file PATH, its report worked out anew from its steps; raises InvalidValue, StalePlan."""
-        from store.plans.files import derive_plan, read_plan
+        from store.changes.files import derive_plan, read_plan
 
         plan = read_plan(Path(path))
         with self._session.opened() as store:

@@ -8,9 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import Place, Session, Time, check_choice, moment, position_of, warn_partial
-from store.broker_search import BrokerSetup, BrokerVersion, Probe
-from store.counted import counted
-from store.cursors import is_subscription, iter_cursor_names
 from store.dump.finding import (
     BROKER,
     FindRule,
@@ -20,11 +17,14 @@ from store.dump.finding import (
     find_by_time,
 )
 from store.errors import InvalidValue, StoreError
-from store.ledgers import EntryReader
+from store.model.cursors import is_subscription, iter_cursor_names
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic as TopicModel
+from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.reading import Window
-from store.topics import Topic as TopicModel
-from store.topics import expand_topic, partition_count, read_topic
+from store.search.broker import BrokerSetup, BrokerVersion, Probe
+from store.search.window import Window
+from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
-    from store.explain import BrokerAnswer, Explanation, LedgerVerdict, Neighbour
-    from store.internalstats import InternalStats
-    from store.stats import PartitionedTopicStats, TopicStats
+    from store.reports.internal_stats import InternalStats
+    from store.reports.stats import PartitionedTopicStats, TopicStats
+    from store.search.explain import BrokerAnswer, Explanation, LedgerVerdict, Neighbour
 
 Clock = Literal["auto", "publish", "broker", "event"]
 """Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
@@ -157,7 +157,7 @@ class Topic:
 
         EARLIEST_TIME: also the publish time of the oldest entry of each backlog. Sizes are bytes. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.stats import StatsOptions, read_topic_stats
+        from store.reports.stats import StatsOptions, read_topic_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -171,7 +171,7 @@ class Topic:
 
         The last entry counts whatever it is, also a marker. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.singles import read_last_id
+        from store.model.entries import read_last_id
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -181,8 +181,8 @@ class Topic:
 
     def partitioned_stats(self, *, per_partition: bool = False) -> PartitionedTopicStats:
         """Return the stats of a partitioned topic, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""
-        from store.partitions import existing_partitions, read_partitioned
-        from store.stats import StatsOptions, read_topic_stats, sum_stats
+        from store.model.partitions import existing_partitions, read_partitioned
+        from store.reports.stats import StatsOptions, read_topic_stats, sum_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -199,7 +199,7 @@ class Topic:
 
         METADATA: also each ledger's metadata in BookKeeper. Raises TopicNotFound, MetadataCorrupt.
         """
-        from store.internalstats import read_internal_stats
+        from store.reports.internal_stats import read_internal_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
@@ -254,8 +254,8 @@ class Topic:
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
         from pulsar_admin.api.plan import plan_of
-        from store.plans.resets import check_position
-        from store.plans.subscriptions import NewSubscription, plan_create
+        from store.changes.resets import check_position
+        from store.changes.subscriptions import NewSubscription, plan_create
 
         first = position_of(start)
         with self._session.reader() as reader:

@@ -14,11 +14,11 @@ from store.check.deep import check_files_deep, check_lengths
 from store.check.finding import Finding
 from store.check.nacks import check_nacks
 from store.check.rows import check_catalogue, check_changes, check_index, check_owners, check_pages
-from store.ledgers import open_reader
-from store.meta import Store
+from store.db.environment import Store
+from store.model.ledgers import open_reader
 
 if TYPE_CHECKING:
-    from store.scan.engine_scan import Engine
+    from store.index.scan import Engine
 
 __all__ = ["Finding", "check_store"]
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from store.annotate import wrong_times
-from store.catalog import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
 from store.check.finding import Finding, data_problem, note, problem_of
-from store.codec.index import decode_times, ledger_of_key
 from store.codec.ledgermetadata import LedgerState, ledger_path
-from store.counted import counted, plural
-from store.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
-from store.delayedindexes import find_index_ledgers
+from store.db.blocks import decode_times, ledger_of_key
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Store, Txn
+from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
+from store.db.owners import find_owners
+from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
-from store.journals import find_absent_journals
-from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, find_times, iter_ledger_ids, read_ledger
-from store.meta import Store, Txn
+from store.model.absent_journals import find_absent_journals
+from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
+from store.model.ledgers import (
+    EntryReader,
+    Ledger,
+    count_missing,
+    find_metadata,
+    find_times,
+    iter_ledger_ids,
+    read_ledger,
+)
+from store.model.publish_times import wrong_times
+from store.model.references import COMPACTED_LEDGER
+from store.model.structures import decode_structure, structure_of
+from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import topic_of_path
-from store.owners import find_owners
-from store.references import COMPACTED_LEDGER
-from store.structures import decode_structure, structure_of
-from store.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.tree import decode_node, find_node
+from store.wording import counted, plural
 
 
 def check_nodes(txn: Txn) -> Iterator[Finding]:

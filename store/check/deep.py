@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.catalog import Damage, LogFile, iter_damage, iter_logs
 from store.check.finding import Finding, data_problem, note, store_problem
 from store.codec.ledgermetadata import LedgerState
-from store.counted import counted
-from store.entrylogs import file_state
+from store.db.entry_files import file_state
+from store.db.environment import Store, Txn
+from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError
-from store.ledgers import EntryReader, iter_ledger_ids, read_ledger
-from store.meta import Store, Txn
+from store.model.ledgers import EntryReader, iter_ledger_ids, read_ledger
+from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.scan.engine_scan import Engine
+    from store.index.scan import Engine
 
 
 def check_lengths(reader: EntryReader) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def check_files_deep(
 ) -> Iterator[Finding]:
     """Read every file again with every digest verified, and compare index and known damage of TXN with what is found."""
     # numpy and numba: only a deep check pays for them.
-    from store.reindex import build_index, differences, open_scratch
+    from store.index.rebuild import build_index, differences, open_scratch
 
     logs = list(iter_logs(txn))
     stopped = sum(log.unfinished for log in logs)

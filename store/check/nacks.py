@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from store.check.finding import Finding, note, problem_of
-from store.cursors import iter_cursor_names
+from store.db.environment import Txn
 from store.errors import IndexCorrupt, InvalidValue, Unsupported
-from store.meta import Txn
+from store.model.cursors import iter_cursor_names
 from store.nacks.kept import iter_trackers, iter_wrong_rows
 from store.names import parse_topic, shell_word
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from operator import add
 
-from store.backups import keep_hint
-from store.catalog import DIFFERS, LogFile, iter_damage, iter_logs
+from store.changes.chain import iter_breaks
+from store.changes.plan import iter_changes
 from store.check.finding import Finding, data_problem, note, problem_of, store_problem
-from store.codec.index import (
+from store.db.backups import keep_hint
+from store.db.blocks import (
     BLOCK_BITS,
     NO_MAX,
     NO_MIN,
@@ -22,17 +23,16 @@ from store.codec.index import (
     decode_times,
     ledger_of_key,
 )
-from store.counted import counted, plural
-from store.entrylogs import file_state
+from store.db.entry_files import file_state
+from store.db.environment import Store, Txn
+from store.db.file import check_file
+from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
+from store.db.owners import iter_owners
+from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
-from store.meta import Store, Txn
-from store.metafile import check_file
+from store.model.references import find_references
 from store.names import shell_word
-from store.owners import iter_owners
-from store.plans.base import iter_changes
-from store.plans.chain import iter_breaks
-from store.references import find_references
-from store.tree import decode_node
+from store.wording import counted, plural
 
 _LOST = {
     "missing": "is gone",

@@ -24,9 +24,9 @@ import re
 import struct
 from dataclasses import dataclass
 
+from store.codec.given import parse_integer
 from store.codec.prototext import parse_text, render_text
 from store.errors import MetadataCorrupt, Unsupported
-from store.given import parse_integer
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import CookieFormat
 

@@ -14,10 +14,10 @@ from store.codec.compactedentry import decode_compacted_to
 from store.compaction.heads import read_compacted_head
 from store.compaction.view import COMPACTED_TO, CompactedView
 from store.errors import EntryCorrupt, EntryNotFound
-from store.ledgers import EntryReader, find_metadata
-from store.messages import Message, MessageReader, ReadOptions
+from store.model.ledgers import EntryReader, find_metadata
+from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.topics import Topic
 from store.names import Position
-from store.topics import Topic
 
 
 def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:

@@ -15,10 +15,10 @@ from store.compaction.heads import EntryHead, read_compacted_head
 from store.compaction.tail import TopicEnd, find_topic_end
 from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.ledgers import EntryReader
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.topics import Topic
 
 BY_INDEXES, BY_FLAGS = "compacted-batch-indexes", "compacted-out-flags"
 SINGLE, ENCRYPTED, OPAQUE = "single-message", "encrypted-batch", "opaque-payload"

@@ -16,13 +16,13 @@ from store.codec.message import EntryHeader, decode_message_entry
 from store.compaction.heads import read_compacted_head
 from store.compaction.tail import find_topic_end, rank_behind
 from store.compaction.view import CompactedView, read_compacted_entry
+from store.db.environment import Txn
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.extent import Extent, extent_of
-from store.ledgers import EntryReader, find_times
-from store.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
-from store.meta import Txn
+from store.model.extent import Extent, extent_of
+from store.model.ledgers import EntryReader, find_times
+from store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions
+from store.model.topics import Topic
 from store.names import Position
-from store.topics import Topic
 
 
 class CompactedReader(MessageReader):

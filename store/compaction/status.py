@@ -24,16 +24,16 @@ from store.compaction.view import (
     read_compacted_entry,
     stranger_text,
 )
-from store.counted import counted
-from store.cursors import Cursor
+from store.db.environment import Txn
+from store.db.owners import find_owners
 from store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt
-from store.extent import Extent, extent_of
-from store.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
-from store.messages import ENTRY_ERRORS
-from store.meta import Txn
+from store.model.cursors import Cursor
+from store.model.extent import Extent, extent_of
+from store.model.ledgers import EntryReader, Ledger, count_missing, find_metadata, iter_ledger_ids, read_ledger
+from store.model.messages import ENTRY_ERRORS
+from store.model.topics import Topic
 from store.names import Position
-from store.owners import find_owners
-from store.topics import Topic
+from store.wording import counted
 
 _LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from store.codec.message import is_marker, transaction_id
 from store.compaction.heads import EntryHead, read_entry_head
 from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
-from store.ledgers import EntryReader
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
-from store.topics import Topic, read_topic
 
 _TXN_COMMIT = 21  # MarkerType; named here because reading messages costs a command that reads heads only 7 ms
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
-from store.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from store.db.environment import Txn
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
-from store.ledgers import EntryReader, find_metadata, read_ledger
-from store.meta import Txn
+from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
+from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.topics import Topic
 from store.names import Position, TopicName
-from store.topics import Topic
 
 COMPACTED_LEDGER = "CompactedTopicLedger"
-"""The cursor's property; the same as in ``store.references``, which costs a cold command 10 ms to import."""
+"""The cursor's property; the same as in ``store.model.references``, which costs a cold command 10 ms to import."""
 COMPONENT, COMPACTED_COMPONENT = "component", b"compacted-ledger"
 COMPACTED_TOPIC, COMPACTED_TO = "pulsar/compactedTopic", "pulsar/compactedTo"
 """Keys of a compacted ledger's custom metadata (upstream ``LedgerMetadataUtils``)."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from store.codec.cursor import CursorInfo, CursorState
-from store.codec.delayedindex import Array, DelayedRows, join_rows
 from store.codec.message import decode_message_entry, deliver_at_ms
 from store.codec.rocksvalue import NodeStat
-from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription
-from store.delayedindexes import Part
+from store.db.delayed import Part
+from store.db.delayed_entries import Array, DelayedRows, join_rows
 from store.errors import Corrupt, NotFound
-from store.extent import Intervals, iter_ledger_parts
-from store.ledgers import EntryReader
+from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
+from store.model.extent import Intervals, iter_ledger_parts
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import Position
-from store.topics import Topic
 
 if TYPE_CHECKING:
     from store.scan.entries import Places

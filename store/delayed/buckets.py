@@ -13,13 +13,13 @@ from store.codec.delayedbucket import (
     decode_snapshot_segment,
     parse_bucket_key,
 )
-from store.codec.delayedindex import DelayedRows, join_rows, sorted_rows
-from store.cursors import Cursor
+from store.codec.given import parse_integer
+from store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
+from store.db.owners import custom_text, find_owners
 from store.errors import EntryCorrupt, StoreError
-from store.given import parse_integer
-from store.ledgers import EntryReader, find_metadata, find_times, iter_ledger_ids
+from store.model.cursors import Cursor
+from store.model.ledgers import EntryReader, find_metadata, find_times, iter_ledger_ids
 from store.names import TopicName
-from store.owners import custom_text, find_owners
 
 COMPONENT = "delayed-index-bucket"
 TOPIC_CLAIM = "pulsar/delayedIndexTopic"

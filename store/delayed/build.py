@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from store.codec.delayedindex import iter_encoded
-from store.codec.delayedpolicy import DEFAULT_RULES, IndexRules
+from store.changes.delayed import find_rules
+from store.changes.log_writer import LedgerSpec, WrittenLedger, write_ledgers
 from store.codec.digest import DigestType
-from store.cursors import Cursor, read_cursor
+from store.db.delayed import Index, Partition, find_index, put_index
+from store.db.delayed_entries import iter_encoded
+from store.db.delayed_rules import DEFAULT_RULES, IndexRules
+from store.db.environment import Store, Txn
 from store.delayed.backlog import DelayScan, intervals_of, is_within, parts_of, read_delayed
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
-from store.delayedindexes import Index, Partition, find_index, put_index
 from store.errors import StalePlan
-from store.extent import Intervals, pending_intervals, subtract
-from store.ledgers import EntryReader
-from store.logwriter import LedgerSpec, WrittenLedger, write_ledgers
-from store.meta import Store, Txn
+from store.model.cursors import Cursor, read_cursor
+from store.model.extent import Intervals, pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
-from store.plans.delayed import find_rules
-from store.topics import Topic, read_topic
 
 COMPONENT = "delayed-message-index"
 LEDGERS_MAX = 4

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from store.cursors import COMPACTION_CURSOR, Cursor, is_subscription
+from store.changes.cursors import CursorMove
+from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
 from store.delayed.not_due import with_not_due
 from store.errors import NothingMatches, Refused
-from store.ledgers import EntryReader
-from store.plans.cursors import CursorMove
-from store.plans.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.policies_in_force import MessageTtl, find_message_ttl
-from store.topics import Topic
+from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.policies.in_force import MessageTtl, find_message_ttl
 
 
 def check_expirable(name: str) -> None:

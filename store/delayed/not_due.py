@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from store.counted import counted
-from store.cursors import Cursor
+from store.changes.cursors import CursorMove
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
-from store.extent import Intervals, pending_intervals, subtract
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor
+from store.model.extent import Intervals, pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import TopicName, shell_word
-from store.plans.cursors import CursorMove
 from store.timespec import format_time_ms
-from store.topics import Topic
+from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.delayexpiry import TooEarly
-    from store.meta import Txn
+    from store.db.environment import Txn
+    from store.delayed.expiry import TooEarly
 
 Json = dict[str, Any]  # Any: JSON values
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
@@ -36,7 +36,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
     facts: Json = {"notDue": None}
     warnings: list[str] = []
     if may_delay(reader.txn, move.topic.name):
-        from store.delayexpiry import dropped_before_due
+        from store.delayed.expiry import dropped_before_due
 
         try:
             too_many = _too_many(reader.txn, move.topic, move.cursor, dropped)
@@ -71,7 +71,7 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
 
 def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[Json | None, list[str]]:
     """Return what a TTL drops of CURSOR's backlog before it is due, as JSON (None: nothing) and as texts of warnings."""
-    from store.delayexpiry import expiring_before_due
+    from store.delayed.expiry import expiring_before_due
 
     too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
     if too_many:
@@ -95,7 +95,7 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
 
 def may_delay(txn: Txn, topic: TopicName) -> bool:
     """Whether messages of TOPIC may be delayed: unless a policy says no, a broker does."""
-    from store.policies_in_force import find_delivery
+    from store.policies.in_force import find_delivery
 
     try:
         found = find_delivery(txn, topic)
@@ -106,7 +106,7 @@ def may_delay(txn: Txn, topic: TopicName) -> bool:
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:
     """Whether a policy, not the broker's default, delays messages of TOPIC, or may: one that is damaged."""
-    from store.policies_in_force import find_delivery
+    from store.policies.in_force import find_delivery
 
     try:
         return find_delivery(txn, topic) is not None
@@ -119,7 +119,7 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
 
     Empty when policies are damaged.
     """
-    from store.policies_in_force import find_delivery, find_quotas
+    from store.policies.in_force import find_delivery, find_quotas
 
     try:
         if not assumed and find_delivery(txn, topic) is None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from store.codec.delayedindex import DelayedRows, decode_entry_rows, join_rows
-from store.delayedindexes import Index, Partition
+from store.db.delayed import Index, Partition
+from store.db.delayed_entries import DelayedRows, decode_entry_rows, join_rows
 from store.errors import Corrupt, IndexCorrupt, NotFound
-from store.ledgers import EntryReader, find_times, iter_entry_ids
+from store.model.ledgers import EntryReader, find_times, iter_entry_ids
 from store.names import LONG_MAX, LONG_MIN, shell_word
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.codec.delayedindex import Array, DelayedRows
+from store.db.delayed_entries import Array, DelayedRows
 
 Place = tuple[int, int]
 """(ledger, entry)."""

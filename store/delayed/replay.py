@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from store.codec.delayedindex import DelayedRows
+from store.db.delayed_entries import DelayedRows
 from store.delayed.waiting import Waiting
 from store.delayed.wheel import Dispatch, Source, TimeWheel
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from store.atomic import raise_write_error
-from store.codec.delayedindex import ENTRY_MESSAGES_MAX, Array, DelayedRows, join_rows, no_rows, sorted_rows
-from store.codec.delayedpolicy import IndexRules
+from store.db.delayed_entries import ENTRY_MESSAGES_MAX, Array, DelayedRows, join_rows, no_rows, sorted_rows
+from store.db.delayed_rules import IndexRules
+from store.files import raise_write_error
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk

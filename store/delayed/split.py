@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from store.codec.delayedpolicy import IndexRules
+from store.changes.log_writer import apply_written, write_ledgers
+from store.changes.plan import Plan, Report, Step
+from store.db.delayed import Index, encode_index, index_key
+from store.db.delayed_rules import IndexRules
+from store.db.environment import Store
 from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, ledgers_of, written_index
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
-from store.delayedindexes import Index, encode_index, index_key
-from store.ledgers import EntryReader
-from store.logwriter import apply_written, write_ledgers
-from store.meta import Store
-from store.plans.base import Plan, Report, Step
+from store.model.ledgers import EntryReader
 
 
 def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.cursors import Cursor
+from store.changes.delayed import EVICTION
+from store.delayed.expiry import expiring_before_due
 from store.delayed.waiting import Waiting
-from store.delayexpiry import expiring_before_due
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import Position
-from store.plans.delayed import EVICTION
-from store.policies_in_force import QuotaInForce, find_message_ttl
-from store.topics import Topic
+from store.policies.in_force import QuotaInForce, find_message_ttl
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from store.counted import counted
-from store.cursors import Cursor
+from store.changes.delayed import DelayedPolicy, find_rules
+from store.db.delayed import find_index
 from store.delayed.backlog import intervals_of
 from store.delayed.runs import RunFile
 from store.delayed.status import TtlConflict, due_counts, evicting_quotas, find_ttl_conflict
 from store.delayed.trackers import Tracker, estimate_trackers
 from store.delayed.waiting import Waiting, open_waiting, without_delay
-from store.delayedindexes import find_index
-from store.extent import pending_intervals, subtract
-from store.ledgers import EntryReader
-from store.plans.delayed import DelayedPolicy, find_rules
-from store.policies_in_force import DeliveryInForce, find_delivery, find_quotas
-from store.topics import Topic
+from store.model.cursors import Cursor
+from store.model.extent import pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.policies.in_force import DeliveryInForce, find_delivery, find_quotas
+from store.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from store.codec.delayedindex import DelayedRows
-from store.cursors import Cursor
+from store.db.delayed_entries import DelayedRows
 from store.delayed.backlog import is_within
 from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.waiting import Waiting
-from store.extent import extent_of, pending_intervals
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor
+from store.model.extent import extent_of, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
-from store.topics import Topic
 
 ENTRIES_PER_SECOND = 50_000
 _TRIPLE_BYTES, _FIRST_BYTES, _DOUBLED_BYTES, _SEGMENT_BYTES = 24, 16 * 24, 256 * 8, 16 << 20

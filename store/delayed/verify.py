@@ -9,20 +9,20 @@ from typing import Literal
 
 import numpy as np
 
-from store.codec.delayedindex import Array, DelayedRows
-from store.counted import counted
-from store.cursors import Cursor
+from store.db.delayed import find_index
+from store.db.delayed_entries import Array, DelayedRows
 from store.delayed.backlog import DelayScan, parts_of, read_delayed
 from store.delayed.buckets import Bucket, iter_buckets
 from store.delayed.partitions import PartitionSource
 from store.delayed.places import Place, Places, distinct
 from store.delayed.waiting import is_current
-from store.delayedindexes import find_index
 from store.errors import StoreError
-from store.extent import pending_intervals
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor
+from store.model.extent import pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import shell_word
-from store.topics import Topic
+from store.wording import counted
 
 _SHOWN = 3
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from store.codec.delayedindex import DelayedRows, join_rows, no_rows, sorted_rows
-from store.codec.delayedpolicy import IndexRules
-from store.cursors import Cursor
+from store.db.delayed import Index, find_index
+from store.db.delayed_entries import DelayedRows, join_rows, no_rows, sorted_rows
+from store.db.delayed_rules import IndexRules
 from store.delayed.backlog import DelayScan, intervals_of, parts_of, read_delayed
 from store.delayed.build import rules_of
 from store.delayed.partitions import PartitionSource
 from store.delayed.runs import RunFile, SortedRuns
 from store.delayed.wheel import Source
-from store.delayedindexes import Index, find_index
-from store.extent import pending_intervals, subtract
-from store.ledgers import EntryReader
+from store.model.cursors import Cursor
+from store.model.extent import pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
-from store.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)

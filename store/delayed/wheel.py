@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from store.codec.delayedindex import DelayedRows
-from store.codec.delayedpolicy import IndexRules
+from store.db.delayed_entries import DelayedRows
+from store.db.delayed_rules import IndexRules
 from store.names import LONG_MIN
 
 

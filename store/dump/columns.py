@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from store.model.schemas import TopicSchemas
 from store.scan.entries import EntryBatch
 from store.scan.messages import message_schema, schema_of
-from store.schemas import TopicSchemas
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
 Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -52,7 +52,7 @@ class DumpColumns:
         """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
         if not self.compacted:
             return entries
-        from store.compactor.unwrap import unwrapped
+        from store.compaction.unwrap import unwrapped
 
         return unwrapped(entries)
 

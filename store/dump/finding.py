@@ -7,16 +7,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from store.broker_search import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
-from store.catalog import catalogued_bytes
-from store.ledgers import EntryReader
+from store.db.files import catalogued_bytes
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
 from store.names import Position
-from store.search import Found, check_clock, find_by_event_time, find_first_at_or_after
-from store.topics import Topic
+from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
+from store.search.by_time import Found, check_clock, find_by_event_time, find_first_at_or_after
 
 if TYPE_CHECKING:
-    from store.explain import Explanation
-    from store.scan.unindexed import ScanFound
+    from store.search.explain import Explanation
+    from store.search.unindexed import ScanFound
 
 EVENT = "event"
 FindRule = Literal["first-at-or-after", "all-before", "broker"]
@@ -103,7 +103,7 @@ def find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) ->
 
 def explain_answer(reader: EntryReader, topic: Topic, question: TimeQuestion, found: Found) -> Explanation:
     """Return why FOUND answers QUESTION, and the answer of its broker."""
-    from store.explain import explain
+    from store.search.explain import explain
 
     # Event times are not indexed: the proof then speaks of the broker's own clock.
     clock = check_clock("auto" if question.clock == EVENT else question.clock)
@@ -125,7 +125,7 @@ def _search(
 
 
 def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    from store.reading import Window, is_small
+    from store.search.window import Window, is_small
 
     if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
         return find_by_event_time(reader, topic, time_ms)
@@ -136,7 +136,7 @@ def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
 
 def _scan_too(reader: EntryReader, found: Found, question: TimeQuestion, progress: OpenProgress) -> ScanFound:
     """Look for the entries of ledgers without an index in the files themselves."""
-    from store.scan.unindexed import find_unindexed
+    from store.search.unindexed import find_unindexed
 
     assert reader.engine is not None
     with progress(catalogued_bytes(reader.txn)) as advance:

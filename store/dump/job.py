@@ -12,23 +12,23 @@ import pyarrow as pa
 
 from store.compaction.reading import CompactedReader
 from store.compaction.view import CompactedView, parts_of_view
-from store.counted import counted
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
 from store.dump.tables import EntryColumns, entry_batch, json_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
-from store.extent import Extent, extent_of, iter_ledger_parts
-from store.ledgers import EntryReader, iter_gaps
-from store.messages import MessageReader, ReadOptions
+from store.model.extent import Extent, extent_of, iter_ledger_parts
+from store.model.ledgers import EntryReader, iter_gaps
+from store.model.messages import MessageReader, ReadOptions
+from store.model.schemas import read_schemas
+from store.model.topics import Topic
 from store.names import EARLIEST, LATEST
-from store.reading import Window
 from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
-from store.schemas import read_schemas
-from store.search import check_clock
-from store.topics import Topic
+from store.search.by_time import check_clock
+from store.search.window import Window
+from store.wording import counted
 
 Level = Literal["messages", "entries"]
 Advance = Callable[[int], None]  # told how many more entries are done
@@ -38,7 +38,7 @@ Advance = Callable[[int], None]  # told how many more entries are done
 class DumpOptions:
     """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
 
-    ``redact``: messages as ``store.redaction`` shows them.
+    ``redact``: messages as ``store.model.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
     ``ReadOptions``, ``only`` that of ``DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
     chunk without the ones before it is damage, wherever the window begins.

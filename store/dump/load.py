@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from store.appending import append_payload, closed_ledgers, recover_chain
+from store.changes.appending import append_payload, closed_ledgers, recover_chain
+from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
+from store.changes.plan import Plan, Step, put_value_step
+from store.codec.interceptors import InterceptorChain, open_chain
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
-from store.counted import counted
+from store.db.environment import Store, Txn
+from store.db.tree import find_node
 from store.dump.rows import EntryRows, ledger_runs
 from store.dump.source import Source
 from store.errors import InvalidValue, Refused
-from store.interceptors import InterceptorChain, open_chain
-from store.ledgers import EntryReader, open_reader
-from store.logwriter import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
-from store.meta import Store, Txn
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import partition_count, read_topic
 from store.names import Position, TopicName, parse_topic
-from store.plans.base import Plan, Step, put_value_step
-from store.topics import partition_count, read_topic
-from store.tree import find_node
+from store.wording import counted
 
 Advance = Callable[[int], None]  # told how many more entries are done
 

@@ -16,14 +16,14 @@ from store.compaction.reading import behind_view, last_of_view
 from store.dump.job import Dumped, DumpOptions, iter_window_rows
 from store.dump.tables import json_columns
 from store.errors import EntryCorrupt, StoreError
-from store.ledgers import EntryReader
-from store.messagerow import MessageRow, redacted
+from store.model.ledgers import EntryReader
+from store.model.message_row import MessageRow, redacted
+from store.model.topics import Topic
 from store.names import EARLIEST, Position, TopicName
-from store.reading import EVENT, Window
 from store.scan.arrow import numbers_of
 from store.scan.messages import message_schema
-from store.search import Found
-from store.topics import Topic
+from store.search.by_time import Found
+from store.search.window import EVENT, Window
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
 """The columns of a ``MessageRow`` behind its topic, in its order."""
@@ -97,7 +97,7 @@ def _limited(
 
 
 def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    """Return what ``store.search.find_by_event_time`` finds, by columns and the reader's engine."""
+    """Return what ``store.search.by_time.find_by_event_time`` finds, by columns and the reader's engine."""
     options = DumpOptions(committed=False, only=("ledgerId", "entryId", "batchIndex", "eventTime"))
     dumped = Dumped()
     read, last = 0, (-1, -1)
@@ -152,7 +152,7 @@ def _undecoded(topic: TopicName, batch: pa.RecordBatch) -> Iterator[StoreError]:
 
 
 def iter_rows(topic: TopicName, batch: pa.RecordBatch, *, redact: bool) -> Iterator[MessageRow]:
-    """Yield the messages of BATCH as ``store.messagerow.message_row`` makes them."""
+    """Yield the messages of BATCH as ``store.model.message_row.message_row`` makes them."""
     columns = json_columns(batch)
     values = (columns.get(name, repeat(None, len(batch))) for name in _ROW)
     for row in map(MessageRow, repeat(str(topic), len(batch)), *values):

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from store.dump.columns import DumpColumns, Finish
 from store.dump.tables import ENTRY_SCHEMA, EntryColumns, entry_batch
+from store.engine.memory import give_back
+from store.engine.slices import FileRange
 from store.names import Position
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
-from store.scan.memory import give_back
 from store.scan.messages import MessageColumns, message_runs, schema_of
-from store.scan.slices import FileRange
 from store.scan.spread import PIECE_BYTES, ROUND_ENTRIES, PlainFiles, iter_batches, run_places
 from store.scan.window import TimeRange, WindowScan, within
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store.dump.json_lines import json_lines
+from store.kernels.messages import HEAD, read_heads
+from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
+from store.kernels.sha1 import sha1_spans
 from store.names import LONG_MIN
 from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
-from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
-from store.scan.message_kernel import HEAD, read_heads
-from store.scan.sha1 import sha1_spans
-from store.search import Clock
+from store.search.by_time import Clock
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -10,7 +10,7 @@ from numba import njit
 
 from store.generate import draws
 from store.generate.compiled import between, copy, draw, log_between, put_32, put_64, put_key, put_varint
-from store.scan.crc import START, crc32c
+from store.kernels.crc import START, crc32c
 
 BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = (
     1,

@@ -24,7 +24,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from store.atomic import create_file
+from store.files import create_file
 from store.sources.rocksdb import create_database
 
 _PUT = np.dtype(

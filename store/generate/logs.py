@@ -11,7 +11,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from store.atomic import create_file
 from store.codec.entrylog import (
     CURRENT_VERSION,
     HEADER_BYTES,
@@ -20,6 +19,7 @@ from store.codec.entrylog import (
     encode_ledgers_map,
     log_file_name,
 )
+from store.files import create_file
 from store.generate.locations import Locations
 
 BUFFER_BYTES = 8 << 20

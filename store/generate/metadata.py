@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from store.atomic import create_file
 from store.codec.bookie import (
     COOKIE_FILE,
     LAST_ID_FILE,
@@ -21,16 +20,17 @@ from store.codec.bookie import (
 from store.codec.cursor import encode_cursor_info
 from store.codec.dbledger import LedgerData, LedgerRow, encode_ledgers_row
 from store.codec.digest import DigestType, master_key
+from store.codec.interceptors import INDEX_PROPERTY
 from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
+from store.files import create_file
 from store.generate import draws
 from store.generate.cursors import cursors_of
 from store.generate.spec import ClusterSpec
 from store.generate.topic import TopicWriter, WrittenLedger
-from store.interceptors import INDEX_PROPERTY
 from store.names import NamespaceName, TopicName
 from store.sources.rocksdb import create_database
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from store.codec.given import json_value
 from store.errors import InvalidValue, NotFound, reason_of
 from store.generate.spec import (
     CLOCKS,
@@ -31,7 +32,6 @@ from store.generate.spec import (
     parse_sizes,
     parse_start,
 )
-from store.given import json_value
 from store.names import TopicName, parse_topic
 
 DEFAULT_TOPIC = "public/default/generated"

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from store.codec.brokerentry import encode_broker_entry
-from store.generate import draws, kernel
-from store.generate.logs import BUFFER_BYTES, EntryLogs
-from store.generate.pool import VARIANTS, bodies_of
-from store.generate.spec import TopicSpec
-from store.interceptors import (
+from store.codec.interceptors import (
     Append,
     AppendBrokerTimestampMetadataInterceptor,
     AppendIndexMetadataInterceptor,
     InterceptorChain,
 )
+from store.generate import draws, kernel
+from store.generate.logs import BUFFER_BYTES, EntryLogs
+from store.generate.pool import VARIANTS, bodies_of
+from store.generate.spec import TopicSpec
 
 _GIVEN_ENTRIES = 4096
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store.codec.nackrow import MAX_PRECISION_BITS
+from store.db.nacks import MAX_PRECISION_BITS
 from store.errors import InvalidValue
 from store.nacks.backoff import check_delay
 from store.names import LONG_MAX

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from pyroaring import BitMap64
 
-from store.codec.nack_bitmaps import Int64s, decode_bitmap, decode_groups
+from store.nacks.bitmaps import Int64s, decode_bitmap, decode_groups
 from store.nacks.segments import Block, join_blocks
 from store.names import Position
 

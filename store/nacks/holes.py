@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from store.codec.cursor import CursorState
-from store.cursors import normal_ranges
 from store.errors import EntryNotFound, InvalidValue
-from store.extent import Intervals, iter_ledger_parts, subtract
+from store.model.cursors import normal_ranges
+from store.model.extent import Intervals, iter_ledger_parts, subtract
+from store.model.topics import Topic
 from store.names import LONG_MAX, Position
-from store.topics import Topic
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from store.codec.nackrow import (
+from store.db.environment import Txn
+from store.db.nacks import (
     TRACKER,
     TrackerRow,
     bucket_of_key,
@@ -23,7 +24,6 @@ from store.codec.nackrow import (
     tracker_key,
 )
 from store.errors import IndexCorrupt
-from store.meta import Txn
 from store.names import Position
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from store.codec.nack_bitmaps import Int64s
 from store.errors import InvalidValue
+from store.nacks.bitmaps import Int64s
 from store.nacks.rows import add_times, check_column
 
 

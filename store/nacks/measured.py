@@ -13,15 +13,15 @@ from itertools import takewhile
 
 import numpy as np
 
-from store.codec.index import Block
-from store.codec.nack_bitmaps import Int64s
-from store.cursors import Cursor
+from store.db.blocks import Block
+from store.db.environment import Txn
 from store.errors import InvalidValue
-from store.extent import Intervals, extent_of, iter_ledger_parts
-from store.ledgers import iter_blocks
-from store.meta import Txn
+from store.model.cursors import Cursor
+from store.model.extent import Intervals, extent_of, iter_ledger_parts
+from store.model.ledgers import iter_blocks
+from store.model.topics import Topic
+from store.nacks.bitmaps import Int64s
 from store.nacks.holes import hole_intervals
-from store.topics import Topic
 
 SAMPLE_LIMIT = 500_000
 """Entries looked at; of a longer topic the first ones."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from store.codec.nack_bitmaps import Int64s
 from store.errors import InvalidValue
+from store.nacks.bitmaps import Int64s
 from store.names import LONG_MAX
 
 

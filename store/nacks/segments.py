@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.codec.nack_bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
+from store.nacks.bitmaps import Bytes, Int64s, Uint32s, decode_groups, encode_groups, ranges
 from store.nacks.rows import group_rows
 
 BLOCK_ROWS = 4096

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from store.codec.nack_bitmaps import ARRAY_LIMIT, Int64s
-from store.codec.nacks import HEADER_SIZE_BYTES
 from store.errors import InvalidValue
+from store.nacks.bitmaps import ARRAY_LIMIT, Int64s
 from store.nacks.buckets import check_precision_bits
+from store.nacks.codec import HEADER_SIZE_BYTES
 from store.nacks.rows import check_column
 from store.nacks.segments import join_blocks
 from store.nacks.tracker import NegativeAcksTracker

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from store.atomic import read_file
-from store.codec.nack_bitmaps import Int64s, decode_groups
-from store.codec.nacks import NackColumns, decode_tracker, encode_tracker
 from store.errors import Corrupt, InvalidValue, NotFound
+from store.files import read_file
 from store.nacks.backoff import RedeliveryBackoff
+from store.nacks.bitmaps import Int64s, decode_groups
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
+from store.nacks.codec import NackColumns, decode_tracker, encode_tracker
 from store.nacks.due import DueGroup, DueNacks
 from store.nacks.rows import add_times, check_column, group_rows
 from store.nacks.segments import NO_BUCKET, Block, Segment, cut_blocks, encode_blocks, join_blocks, merge_blocks

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from store.scan.message_kernel import gather
+from store.kernels.messages import gather
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from store.given import parse_integer
+from store.codec.given import parse_integer
+from store.engine.slices import Cut, FileRange, plan_slices
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
-from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
 from store.scan.value_columns import Values
 from store.timespec import MAX_TIME_MS, parse_time

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from store.engine.slices import FileRange
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryScan, doubtful
-from store.scan.slices import FileRange
 from store.scan.spread import iter_batches
 
 _SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "due_ms", "doubtful")])

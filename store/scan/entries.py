@@ -1,7 +1,7 @@
 """Entries of a topic as columns: places from the location index, bytes read in large runs, headers decoded by the kernel.
 
 Nothing here makes an object an entry. Whoever needs more than the kernel knows works on ``EntryBatch.data`` with the offsets of
-the batch (``store.scan.message_kernel``), and asks the ordinary readers about the few entries that are out of the ordinary.
+the batch (``store.kernels.messages``), and asks the ordinary readers about the few entries that are out of the ordinary.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.index import Block
+from store.db.blocks import Block
+from store.engine.memory import give_back
 from store.errors import EntryCorrupt, EntryLogCorrupt, NotWritable, SourceChanged, StoreError
-from store.ledgers import EntryReader, iter_blocks
-from store.scan import kernel
+from store.kernels import records as kernel
+from store.kernels.records import BAD_DIGEST, UNFRAMED
+from store.model.ledgers import EntryReader, iter_blocks
 from store.scan.files import LedgerDigests
-from store.scan.kernel import BAD_DIGEST, UNFRAMED
-from store.scan.memory import give_back
 
 if TYPE_CHECKING:
-    from store.scan.local import FailedSlice
+    from store.engine.local import FailedSlice
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Part = tuple[int, int, int]
@@ -237,8 +237,8 @@ class EntryScan:
 
 def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
     """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
-    from store.scan.local import FailedSlice
-    from store.scan.slices import FileRange, kind_of
+    from store.engine.local import FailedSlice
+    from store.engine.slices import FileRange, kind_of
 
     file_id = int(places.files[0])
     start = int(places.offsets.min())

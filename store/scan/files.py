@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from store.atomic import open_file
 from store.codec import journal
 from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
@@ -26,7 +25,8 @@ from store.codec.entry import find_digest_type
 from store.codec.entrylog import HEADER_BYTES, RECORD_MAX_BYTES, decode_header
 from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
-from store.scan import kernel
+from store.files import open_file
+from store.kernels import records as kernel
 from store.scan.filewindow import FileWindow, close_together
 from store.scan.wholefile import WholeFile
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.ledgers import open_reader
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.model.ledgers import open_reader
+from store.model.schemas import TopicSchemas, read_schemas
+from store.model.topics import read_topic, select_topics
 from store.names import TopicName, parse_topic
-from store.schemas import TopicSchemas, read_schemas
-from store.topics import read_topic, select_topics
 
 
 def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str | None = None) -> str:

@@ -18,15 +18,15 @@ import pyarrow.compute as pc
 from store.codec.digest import DIGEST_SIZE
 from store.codec.entry import Entry, decode_entry
 from store.codec.message import is_chunk, is_marker
-from store.ledgers import EntryReader
-from store.messages import ENTRY_ERRORS, Message, MessageReader, explode
+from store.engine.slices import FileRange
+from store.kernels.records import BAD_DIGEST, UNFRAMED
+from store.model.ledgers import EntryReader
+from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
 from store.names import Position
 from store.scan.entries import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, EntryScan, Places
-from store.scan.kernel import BAD_DIGEST, UNFRAMED
 from store.scan.messages import MessageColumns
 from store.scan.operations import TIME, ScanOptions, scan_records
 from store.scan.redacted import redact_batch, redact_schema
-from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
 from store.scan.spread import PlainFiles
 from store.scan.value_columns import NEEDS, ValueColumns, Values

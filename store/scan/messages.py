@@ -1,6 +1,6 @@
 """Messages of a topic as Arrow batches: entries taken apart by the kernel, the unusual ones by the ordinary reader.
 
-Columns are those of ``store.messagerow``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
+Columns are those of ``store.model.message_row``, in upstream's spelling; keys of JSON that are base64 or hex there are bytes here, and
 what is left out there is null, false or 1 here.
 """
 
@@ -16,14 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from store.codec.compression import decompress
-from store.messagerow import marker_name, signed
-from store.messages import ENTRY_ERRORS, Message, MessageReader
-from store.names import Position
-from store.scan.arrow import column, constant, nullable, spans_array
-from store.scan.clock_kernel import number_spans
-from store.scan.entries import EntryBatch
-from store.scan.kernel import HAS_BROKER_TIME
-from store.scan.message_kernel import (
+from store.kernels.messages import (
     BATCHED,
     HEAD,
     MESSAGE,
@@ -35,7 +28,14 @@ from store.scan.message_kernel import (
     explode,
     read_heads,
 )
-from store.scan.sha1 import sha1_spans
+from store.kernels.producers import number_spans
+from store.kernels.records import HAS_BROKER_TIME
+from store.kernels.sha1 import sha1_spans
+from store.model.message_row import marker_name, signed
+from store.model.messages import ENTRY_ERRORS, Message, MessageReader
+from store.names import Position
+from store.scan.arrow import column, constant, nullable, spans_array
+from store.scan.entries import EntryBatch
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Make = Callable[[], pa.Array]

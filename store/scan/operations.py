@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from store.scan import kernel
+from store.engine.slices import FileRange
+from store.kernels import records as kernel
 from store.scan.arrow import column, nullable
 from store.scan.files import FileScan, LedgerDigests, Problem, Slice
-from store.scan.slices import FileRange
 from store.scan.sources import Source, open_source
 from store.timespec import MAX_TIME_MS
 

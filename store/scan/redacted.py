@@ -1,4 +1,4 @@
-"""``--redact`` of rows as Arrow batches; see ``store.redaction``."""
+"""``--redact`` of rows as Arrow batches; see ``store.model.redaction``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from store.redaction import redact, redact_value
+from store.model.redaction import redact, redact_value
 
 _HIDE: Mapping[str, Callable[[Any], object]] = {  # Any: a value of the column
     "key": redact,

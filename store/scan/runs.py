@@ -1,6 +1,6 @@
 """Records → runs: what the location and time index needs of them, and no more. Executors send runs, not records.
 
-A run is the records of one batch that lie in one location block (``store.codec.index``), in ascending order: where each lies,
+A run is the records of one batch that lie in one location block (``store.db.blocks``), in ascending order: where each lies,
 and the sums and time bounds of all. Of a block of 1,024 entries that is about 8 KiB: an offset and a size each, a message count
 only where an entry does not hold exactly one, a slot only where entries are missing between, a kind only where entries with and
 without a broker time or a message header are mixed.
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.codec.index import BLOCK_ENTRIES
-from store.scan.blocks import RUN, sum_blocks
-from store.scan.kernel import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.db.blocks import BLOCK_ENTRIES
+from store.kernels.blocks import RUN, sum_blocks
+from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 
-Records = np.ndarray[Any, np.dtype[np.void]]  # of store.scan.kernel.RECORD
+Records = np.ndarray[Any, np.dtype[np.void]]  # of store.kernels.records.RECORD
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
 IS_UNFRAMED, HAS_BROKER = 1, 2  # bits of a kind

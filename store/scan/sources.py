@@ -25,7 +25,7 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
-    from store.scan.slices import FileRange
+    from store.engine.slices import FileRange
 
 READ_AHEAD_BYTES = 1 << 20  # behind a slice's end: its last record may reach over it
 _REQUEST_BYTES = 8 << 20

@@ -18,7 +18,7 @@ import pyarrow as pa
 from store.codec.avro import Schema, avro_decoder, named_schemas, parse_definition
 from store.codec.value import Decode, Value, ValueSchema, decoder_of, json_text, plain
 from store.errors import Unsupported
-from store.schemas import Encoded, key_and_value_bytes
+from store.model.schemas import Encoded, key_and_value_bytes
 
 STAMP = pa.timestamp("us", tz="UTC")
 LOCAL_STAMP = pa.timestamp("us")

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from store.codec.value import ValueSchema
 from store.errors import Unsupported
+from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
 from store.scan.typed_values import TypedValues
-from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
 
 NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypted", "chunks")
 """Columns of ``store.scan.messages`` that a value is made of, in the order of ``Encoded``."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from store.codec.digest import DIGEST_SIZE
-from store.codec.index import Block
+from store.db.blocks import Block
 from store.errors import StoreError
-from store.ledgers import EntryReader, Ledger, find_metadata, iter_blocks
-from store.scan.engine_scan import Engine
+from store.index.scan import Engine
+from store.kernels.records import BAD_DIGEST, UNVERIFIED
+from store.model.ledgers import EntryReader, Ledger, find_metadata, iter_blocks
 from store.scan.entries import BATCH_BYTES, Array, Places, split_places
 from store.scan.files import LedgerDigests
-from store.scan.kernel import BAD_DIGEST, UNVERIFIED
 from store.scan.spread import iter_rows
 
 Rows = list[tuple[int, int] | None]

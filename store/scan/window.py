@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.codec.index import Block
+from store.db.blocks import Block
 from store.errors import InvalidValue
-from store.extent import iter_ledger_parts
-from store.ledgers import EntryReader, iter_blocks
+from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
+from store.model.extent import iter_ledger_parts
+from store.model.ledgers import EntryReader, iter_blocks
+from store.model.topics import Topic
 from store.names import LATEST
-from store.reading import Window
 from store.scan.entries import EntryBatch, EntryScan, Part
-from store.scan.kernel import HAS_BROKER_TIME, UNFRAMED
-from store.search import Clock, block_max, block_min, check_clock
-from store.topics import Topic
+from store.search.by_time import Clock, block_max, block_min, check_clock
+from store.search.window import Window
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from store.codec.bookie import COOKIE_FILE, Cookie, decode_cookie
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.meta import Txn
 from store.sources.layout import StandaloneLayout
-from store.tree import find_node, iter_nodes
 
 _COOKIES, _INSTANCE_ID = "/ledgers/cookies/", "/ledgers/INSTANCEID"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from store.catalog import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.codec.rocksvalue import NodeStat, decode_value
+from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
+from store.db.tree import PATH_MAX_BYTES, Node
 from store.errors import MetadataCorrupt, StoreError
 from store.sources.layout import is_rocksdb
 from store.sources.rocksdb import open_for_reading
 from store.sources.zookeeper import read_zookeeper_nodes
-from store.tree import PATH_MAX_BYTES, Node
 
 
 def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:

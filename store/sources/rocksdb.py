@@ -25,7 +25,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.atomic import (
+from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
+from store.files import (
     copy_file,
     keep_owner,
     open_lock_file,
@@ -35,7 +36,6 @@ from store.atomic import (
     rename,
     replace_like,
 )
-from store.errors import MetadataCorrupt, NotWritable, Refused, SourceBusy
 from store.sources.rocksopen import (
     CONFIG_FILE,
     Pairs,

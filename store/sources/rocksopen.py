@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from store.atomic import copy_file, create_file, link_by_name, raise_read_error, raise_write_error, remove_file
 from store.codec.rockslog import Flaw, encode_log, encode_put, is_plain_log, iter_log_records
-from store.counted import counted
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.files import copy_file, create_file, link_by_name, raise_read_error, raise_write_error, remove_file
+from store.wording import counted
 
 Pairs = Iterator[tuple[bytes, bytes]]
 

@@ -19,8 +19,8 @@ from store.codec.zookeeper import (
     decompress_snapshot,
     iter_transactions,
 )
-from store.counted import counted, plural
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
+from store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32

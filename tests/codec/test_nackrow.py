@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from store.codec.nackrow import (
+from store.db.nacks import (
     TrackerRow,
     bucket_key,
     bucket_of_key,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.index import ledger_key
-from store.meta import open_store
-from store.tree import tree_key
+from store.db.blocks import ledger_key
+from store.db.environment import open_store
+from store.db.tree import tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import oracle, scratch_copy
@@ -23,15 +23,24 @@ _NOT_NEEDED = {
         "google_crc32c",
         "store.codec.cursor",
         "store.codec.schema",
-        "store.cursors",
-        "store.delayedindexes",
-        "store.inventory",
-        "store.references",
+        "store.model.cursors",
+        "store.db.delayed",
+        "store.reports.ledgers",
+        "store.model.references",
         "store.timespec",
-        "store.verify",
+        "store.reports.verify",
     },
-    "topics stats-internal plain": {"store.inventory", "store.owners", "store.references", "store.timespec"},
-    "topics find-by-time plain --time @1700000000000": {"store.cursors", "store.owners", "store.references"},
+    "topics stats-internal plain": {
+        "store.reports.ledgers",
+        "store.db.owners",
+        "store.model.references",
+        "store.timespec",
+    },
+    "topics find-by-time plain --time @1700000000000": {
+        "store.model.cursors",
+        "store.db.owners",
+        "store.model.references",
+    },
 }
 
 
@@ -44,7 +53,7 @@ def test_a_cold_question_imports_what_it_needs(words: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert "store.meta" in loaded
+    assert "store.db.environment" in loaded
     assert loaded.isdisjoint(_NOT_NEEDED[words] | {"pulsar_admin.narrow", "rich", "numpy"})
 
 

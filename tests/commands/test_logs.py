@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from store import logfiles
 from store.codec.digest import DigestType
 from store.codec.entrylog import (
     HEADER_BYTES,
@@ -20,7 +19,8 @@ from store.codec.entrylog import (
     encode_header,
     encode_ledgers_map,
 )
-from store.scan.slices import Cut
+from store.engine.slices import Cut
+from store.reports import log_files as logfiles
 from tests.conftest import Cli
 from tests.scan.test_files import entry_record
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, world
@@ -182,7 +182,7 @@ def test_slices_say_what_one_scan_says(
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("store.scan.engine_scan.cut_for", lambda memory_bytes: Cut(90_000))
+    monkeypatch.setattr("store.index.scan.cut_for", lambda memory_bytes: Cut(90_000))
     for name in files:
         command = ("logs", words[0], tmp_path / name, *words[1:])
         here, sliced = cli(*command), cli(*command, "--jobs", "2")

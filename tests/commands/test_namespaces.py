@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from store.db.environment import open_store
+from store.db.tree import tree_key
 from store.errors import NamespaceNotFound
-from store.meta import open_store
 from store.names import parse_namespace
-from store.tree import tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, oracle

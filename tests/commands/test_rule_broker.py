@@ -8,9 +8,9 @@ import pytest
 
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import ledger_path
-from store.meta import open_store
+from store.db.environment import open_store
+from store.db.tree import tree_key
 from store.names import Position
-from store.tree import tree_key
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeTopic, make_store
 

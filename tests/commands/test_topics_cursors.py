@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from store.codec.cursor import CursorInfo, decode_cursor_info
-from store.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.db.owners import find_owners
+from store.db.tree import read_node
+from store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.owners import find_owners
-from store.topics import read_topic
-from store.tree import read_node
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied

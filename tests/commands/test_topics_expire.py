@@ -88,10 +88,10 @@ def test_alias_and_text(cli: Cli, store: Path) -> None:
 
 def _bytes(topic: str, entries: int) -> int:
     """Payload bytes of the first entries, from the entry logs by way of the raw reader."""
-    from store.ledgers import open_reader
-    from store.meta import open_store
+    from store.db.environment import open_store
+    from store.model.ledgers import open_reader
+    from store.model.topics import read_topic
     from store.names import parse_topic
-    from store.topics import read_topic
 
     with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
         found = read_topic(reader.txn, parse_topic(topic))

@@ -11,11 +11,11 @@ from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
-from store.ledgers import open_reader
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_node, read_node, tree_key
+from store.model.ledgers import open_reader
+from store.model.references import index_owners
 from store.names import Position, parse_topic
-from store.references import index_owners
-from store.tree import Node, put_node, read_node, tree_key
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, oracle

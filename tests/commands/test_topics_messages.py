@@ -12,10 +12,10 @@ import pytest
 
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.rocksvalue import NodeStat
-from store.ledgers import find_place, open_reader
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_node
+from store.model.ledgers import find_place, open_reader
 from store.names import Position, parse_topic
-from store.tree import Node, put_node
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store

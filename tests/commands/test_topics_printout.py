@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from commands.topics.printout import Printing, hex_dump, render_message
-from store.messages import Message
+from store.model.messages import Message
 from store.names import Position
 
 HEAD = """\

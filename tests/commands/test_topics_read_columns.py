@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from store.scan.local import LocalEngine
+from store.engine.local import LocalEngine
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import imported
@@ -35,7 +35,7 @@ PARTS: list[tuple[str, ...]] = [
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to read, it is read as columns."""
-    monkeypatch.setattr("store.reading.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
 
 
 def read(cli: Cli, store: Path, *words: str) -> tuple[int, str]:
@@ -118,7 +118,7 @@ def test_a_large_window_of_times_is_read_as_columns(tmp_path: Path, cli: Cli, mo
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
     """Count the entries that are read one by one, and those read as columns."""
-    from store.ledgers import EntryReader
+    from store.model.ledgers import EntryReader
     from store.scan.entries import EntryScan
 
     alone: list[int] = []

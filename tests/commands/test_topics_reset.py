@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from store.changes.resets import bit_words
 from store.codec.cursor import CursorInfo, CursorState
-from store.cursors import COMPACTION_CURSOR, read_cursor
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.cursors import COMPACTION_CURSOR, read_cursor
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.plans.resets import bit_words
-from store.topics import read_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json

@@ -12,11 +12,11 @@ from commands.topics.answers import size_of
 from store.codec.cursor import CursorInfo
 from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import NodeStat
-from store.ledgers import open_reader
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, find_node, put_node
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_namespace, parse_topic
-from store.topics import read_topic
-from store.tree import Node, find_node, put_node
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import Made, MadeTopic, make_store

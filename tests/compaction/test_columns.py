@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from store.ledgers import EntryReader
+from store.model.ledgers import EntryReader
 from store.names import Position
 from tests import shapes
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to read, it is read as columns."""
-    monkeypatch.setattr("store.reading.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
 
 
 def read(cli: Cli, store: Path, *words: str) -> tuple[int, str]:
@@ -137,7 +137,7 @@ def test_a_large_view_is_not_read_one_by_one(tmp_path: Path, cli: Cli, monkeypat
     ]
     view = MadeCompacted(77, kept, Position(10, 5000))
     store = make_store(tmp_path / "store", {T: MadeTopic([[Made(PUBLISH_MS)]], compacted=view)})
-    monkeypatch.setattr("store.reading.SMALL_MESSAGES", 2500)
+    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", 2500)
     alone: list[int] = []
     plain = EntryReader.read
 

@@ -9,12 +9,12 @@ import pytest
 
 from store.compaction import last_id as rules
 from store.compaction.last_id import LastId, find_last_id
-from store.entrylogs import EntryFiles
+from store.db.entry_files import EntryFiles
+from store.db.environment import open_store
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.topics import read_topic
 from tests.compaction.entries import LZ4, NONE, PUBLISH_MS, SNAPPY, ZLIB, ZSTD, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _PROGRAM = """
 import hashlib, json, resource, sys
 from pathlib import Path
-from store.compactor.phases import Compaction, CompactionRules
-from store.compactor.prepare import SourceOptions, prepare
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.compaction.phases import Compaction, CompactionRules
+from store.compaction.prepare import SourceOptions, prepare
+from store.model.ledgers import open_reader
+from store.db.environment import open_store
 from store.names import parse_topic
-from store.topics import read_topic
+from store.model.topics import read_topic
 
 def run(limit_keys):
     with open_store(Path(sys.argv[1])) as store, open_reader(store) as reader:

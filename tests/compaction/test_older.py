@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from store.compaction.status import read_status
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import parse_topic
-from store.topics import read_topic
 from tests.compaction.test_recorded import read_rows
 from tests.conftest import Cli
 from tests.stores import imported

@@ -10,12 +10,12 @@ import pytest
 from store.compaction.last_id import ENCRYPTED, find_last_id
 from store.compaction.reading import bisect_view, find_in_view, iter_view
 from store.compaction.view import open_view, read_compacted_entry
+from store.db.environment import open_store
 from store.errors import StoreError
-from store.ledgers import EntryReader, open_reader
-from store.messagerow import message_row
-from store.meta import open_store
+from store.model.ledgers import EntryReader, open_reader
+from store.model.message_row import message_row
+from store.model.topics import Topic, read_topic
 from store.names import parse_topic
-from store.topics import Topic, read_topic
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.worlds import oracle

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from store.compaction.phases import Compaction, CompactionRules
+from store.compaction.prepare import SourceOptions, prepare
 from store.compaction.reading import iter_view
 from store.compaction.view import find_compacted_view, open_view
-from store.compactor.phases import Compaction, CompactionRules
-from store.compactor.prepare import SourceOptions, prepare
+from store.db.environment import open_store
 from store.errors import StoreError
-from store.extent import iter_ledger_parts
-from store.ledgers import EntryReader, find_metadata, open_reader
-from store.messages import Message
-from store.meta import open_store
+from store.model.extent import iter_ledger_parts
+from store.model.ledgers import EntryReader, find_metadata, open_reader
+from store.model.messages import Message
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.topics import read_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli

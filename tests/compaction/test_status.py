@@ -9,11 +9,11 @@ import pytest
 from store.codec.cursor import CursorInfo
 from store.codec.digest import DigestType
 from store.compaction.status import CompactionStatus, read_status
-from store.ledgers import open_reader
-from store.meta import Store, open_store
+from store.db.environment import Store, open_store
+from store.db.tree import put_node
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.topics import read_topic
-from store.tree import put_node
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.synthetic import Made, MadeCompacted, MadeTopic, ledger_node, make_store

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from store.codec.cursor import CursorInfo
-from store.compactor import verification as kinds
-from store.compactor.verification import Verification
-from store.compactor.verify import verify_view
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.compaction import verification as kinds
+from store.compaction.verification import Verification
+from store.compaction.verify import verify_view
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.topics import read_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli

@@ -52,7 +52,7 @@ def forking_server() -> Iterator[KillAt]:
 
 def _serve() -> None:
 
-    import store.exporter  # noqa: F401
+    import store.transfer.exports  # noqa: F401
     from pulsar_admin.cli import run
 
     for line in sys.stdin:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pulsar_admin.cli import run
-from store.catalog import iter_logs
+from store.changes.log_writer import LogWriter, WrittenLedgers
+from store.db.environment import open_store
+from store.db.files import iter_logs
 from store.delayed import build as building
-from store.logwriter import LogWriter, WrittenLedgers
-from store.meta import open_store
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.crash.killing import killing

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from store.catalog import LogFile, delete_log, iter_logs
-from store.importer import ImportOptions, import_standalone
-from store.meta import Txn, open_store
+from store.db.environment import Txn, open_store
+from store.db.files import LogFile, delete_log, iter_logs
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.reference_index import assert_index_is_right
 from tests.test_refresh import become, contents_of, rows_of

@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 from pyroaring import BitMap
 
-from store.codec.delayedindex import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
-from store.codec.delayedpolicy import (
-    IndexRules,
-    check_growth,
-    check_rules,
-    decode_rules,
-    encode_rules,
-    parse_width_ms,
-)
+from store.db.delayed_entries import DelayedRows, decode_entry_rows, iter_encoded, sorted_rows
+from store.db.delayed_rules import IndexRules, check_growth, check_rules, decode_rules, encode_rules, parse_width_ms
 from store.errors import EntryCorrupt, IndexCorrupt, InvalidValue, LimitExceeded, Refused, StoreError, Unsupported
 
 TICK_MS = 1000

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from store.changes.plan import Plan, apply_plan, put_value_step
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.cursors import read_cursor
+from store.db.environment import open_store
+from store.db.tree import find_node
 from store.delayed.buckets import iter_buckets
 from store.delayed.runs import open_runs
 from store.delayed.waiting import open_waiting
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.model.cursors import read_cursor
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import parse_topic
-from store.plans.base import Plan, apply_plan, put_value_step
-from store.topics import read_topic
-from store.tree import find_node
 from tests.conftest import Cli
 from tests.delayed.test_build import message
 from tests.delayed.world import TOPIC, held, sent, waiting
@@ -262,9 +262,9 @@ def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
 def set_ttl(path: Path, seconds: int) -> None:
     from dataclasses import replace
 
+    from store.changes.policies import change_policies
     from store.codec.policies import BacklogQuota
     from store.names import parse_namespace
-    from store.plans.policies import change_policies
 
     quota = BacklogQuota(10**12, -1, "consumer_backlog_eviction")
     with open_store(path, writable=True) as store:

@@ -12,14 +12,14 @@ import pytest
 from store.codec.brokerentry import BrokerEntry
 from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
-from store.cursors import read_cursor
-from store.delayexpiry import FIRST, dropped_before_due, expiring_before_due
-from store.ledgers import open_reader
-from store.messages import MessageReader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.delayed.expiry import FIRST, dropped_before_due, expiring_before_due
+from store.model.cursors import read_cursor
+from store.model.ledgers import open_reader
+from store.model.messages import MessageReader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
-from store.topics import read_topic
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
 from tests.stores import copied

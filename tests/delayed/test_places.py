@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from store.codec.delayedindex import DelayedRows
+from store.db.delayed_entries import DelayedRows
 from store.delayed.places import Places, distinct
 
 Row = tuple[int, int, int]

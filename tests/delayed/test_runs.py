@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.codec.delayedindex import DelayedRows
-from store.codec.delayedpolicy import IndexRules
+from store.db.delayed_entries import DelayedRows
+from store.db.delayed_rules import IndexRules
 from store.delayed import runs as module
 from store.delayed.runs import SortedRuns, open_runs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from store.codec.delayedindex import sorted_rows
+from store.db.delayed_entries import sorted_rows
 from store.delayed.trackers import bitmap_bytes, queue_bytes
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC

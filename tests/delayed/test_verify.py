@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.codec.delayedindex import DelayedRows
+from store.db.delayed_entries import DelayedRows
+from store.db.environment import open_store
 from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, apply_draft
 from store.delayed.runs import SortedRuns, open_runs
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.model.ledgers import open_reader
 from tests.conftest import Cli
 from tests.delayed.world import TOPIC, Message, build, held, index_of
 from tests.stores import copied

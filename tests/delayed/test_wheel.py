@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from store.codec.delayedindex import DelayedRows, sorted_rows
-from store.codec.delayedpolicy import IndexRules
+from store.db.delayed_entries import DelayedRows, sorted_rows
+from store.db.delayed_rules import IndexRules
 from store.delayed.wheel import TimeWheel
 
 Key = tuple[int, int]

@@ -160,7 +160,7 @@ def _warm() -> None:
     for rows in table.COMMANDS.values():
         for row in rows.values():
             import_module(row.target.partition(":")[0])
-    for name in ("rocksdict", "tests.faults.states", "store.check", "store.importer", "store.refresh"):
+    for name in ("rocksdict", "tests.faults.states", "store.check", "store.transfer.imports", "store.transfer.refresh"):
         import_module(name)
 
 

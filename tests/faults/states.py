@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from store.catalog import iter_logs
+from store.db.environment import DATABASES, Txn, open_store
+from store.db.files import iter_logs
+from store.db.storeinfo import read_store_info
 from store.errors import StoreError
-from store.meta import DATABASES, Txn, open_store
-from store.storeinfo import read_store_info
 
 
 def store_state(path: str) -> dict[str, str]:

@@ -14,14 +14,14 @@ from typing import Any
 _MOST_BYTES = 8192
 _INSTRUMENTED = [
     "store.codec",
-    "store.plans.files",
-    "store.plans.base",
+    "store.changes.files",
+    "store.changes.plan",
     "store.dump.source",
     "store.sources.zookeeper",
     "store.names",
     "store.timespec",
 ]
-_INSTRUMENTED += ["store.tree", "store.given", "commands.topics.resets_file", "pulsar_admin.config"]
+_INSTRUMENTED += ["store.db.tree", "store.codec.given", "commands.topics.resets_file", "pulsar_admin.config"]
 
 
 def main() -> None:

@@ -23,7 +23,9 @@ import numpy as np
 from commands.topics.moving import read_lines
 from commands.topics.resets_file import iter_reset_rows
 from pulsar_admin.config import build_settings
-from store import catalog, delayedindexes, names, owners, storeinfo, timespec
+from store import names, timespec
+from store.changes import plan as plans
+from store.changes.files import load_plan
 from store.codec import (
     batch,
     bookie,
@@ -33,19 +35,13 @@ from store.codec import (
     cursor,
     dbledger,
     delayedbucket,
-    delayedindex,
-    delayedpolicy,
     entry,
     entrylog,
-    index,
     journal,
     ledgermetadata,
     logscan,
     managedledger,
     message,
-    nack_bitmaps,
-    nackrow,
-    nacks,
     policies,
     policyevent,
     prototext,
@@ -57,19 +53,27 @@ from store.codec import (
     zookeeper,
 )
 from store.codec.digest import DigestType
+from store.db import blocks as index
+from store.db import delayed as delayedindexes
+from store.db import delayed_entries as delayedindex
+from store.db import delayed_rules as delayedpolicy
+from store.db import files as catalog
+from store.db import nacks as nackrow
+from store.db import owners, storeinfo
+from store.db.tree import decode_node
 from store.dump.source import Source
 from store.errors import StoreError
+from store.kernels import records as kernel
+from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
+from store.nacks import bitmaps as nack_bitmaps
+from store.nacks import codec as nacks
 from store.nacks.tracker import NegativeAcksTracker
-from store.plans import base as plans
-from store.plans.files import load_plan
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from store.scan import files, filewindow, kernel
+from store.scan import files, filewindow
 from store.scan.entries import EntryBatch
 from store.scan.messages import message_runs, message_schema
 from store.scan.typed_values import TypedValues
-from store.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
 from store.sources.zookeeper import read_zookeeper_nodes
-from store.tree import decode_node
 from tests.fuzz.mutators import (
     Mutate,
     Seal,

@@ -11,7 +11,7 @@ import pytest
 
 from store.generate.cluster import GenerateResult, apply_generate, plan_generate
 from store.generate.spec import ClusterSpec
-from store.importer import ImportOptions, ImportResult, import_standalone
+from store.transfer.imports import ImportOptions, ImportResult, import_standalone
 
 
 class Made(NamedTuple):

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from store.codec import compression
-from store.cursors import read_cursor
-from store.entrylogs import EntryFiles
+from store.codec.interceptors import parse_interceptors
+from store.db.entry_files import EntryFiles
+from store.db.environment import open_store
 from store.generate.spec import CLOCKS, Clock, ClusterSpec, Span, TopicSpec
-from store.interceptors import parse_interceptors
-from store.ledgers import EntryReader
-from store.messages import MessageReader
-from store.meta import open_store
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader
+from store.model.messages import MessageReader
+from store.model.topics import read_topic
 from store.names import Position, TopicName, parse_topic
-from store.topics import read_topic
 from tests.generate import model
 from tests.generate.conftest import Make
 

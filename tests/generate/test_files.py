@@ -12,13 +12,13 @@ import pytest
 from store.codec.bookie import decode_cookie, decode_last_id, decode_last_mark
 from store.codec.dbledger import LedgerRow, decode_ledgers_row, decode_location_row
 from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
+from store.codec.interceptors import parse_interceptors
 from store.codec.journal import decode_header as decode_journal_header
 from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.rocksvalue import COUNTER_KEYS, decode_counter, decode_value
 from store.generate.cluster import apply_generate, plan_generate
 from store.generate.spec import ClusterSpec, Span, TopicSpec
-from store.interceptors import parse_interceptors
 from store.names import parse_topic
 from store.sources.rocksdb import open_for_reading
 from tests.generate.conftest import Make
@@ -186,7 +186,7 @@ def test_interceptors_of_others_write_the_same_bytes(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel makes the metadata of the two known interceptors; others are asked entry by entry."""
-    from store import interceptors
+    from store.codec import interceptors
 
     class Both:
         def __init__(self) -> None:

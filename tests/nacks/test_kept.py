@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyroaring import BitMap64
 
+from store.changes.nacks import Nacks, plan_add, plan_pop, popped_groups
+from store.changes.plan import apply_plan, plan_undo, read_change
 from store.check.nacks import check_nacks
-from store.meta import Store, create_store, open_store
+from store.db.environment import Store, create_store, open_store
 from store.nacks.kept import find_tracker, iter_due, iter_trackers, next_deadline_ms, pending_entries, read_stats
-from store.plans.base import apply_plan, plan_undo, read_change
-from store.plans.nacks import Nacks, plan_add, plan_pop, popped_groups
 
 OWNERS = [(f"persistent://a/b/{topic}", name) for topic in ("t", "t2") for name in ("s", "x" * 600)]
 Row = tuple[int, tuple[str, str], int, int]  # bucket, owner, ledger, entry

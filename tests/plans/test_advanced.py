@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.changes.cursors import advanced, cleared, skipped
+from store.changes.resets import bit_words, shifted_state
 from store.codec.cursor import CursorInfo, CursorState
 from store.codec.managedledger import LedgerInfo, ManagedLedger
 from store.codec.rocksvalue import NodeStat
-from store.cursors import Cursor, backlog_entries
+from store.model.cursors import Cursor, backlog_entries
+from store.model.topics import Topic, TopicLedger
 from store.names import Position, parse_topic
-from store.plans.cursors import advanced, cleared, skipped
-from store.plans.resets import bit_words, shifted_state
-from store.topics import Topic, TopicLedger
 
 NAME = parse_topic("public/default/made")
 STAT = NodeStat(0, 1, 0, 0, False)

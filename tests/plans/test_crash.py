@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from store.cursors import read_cursor
+from store.changes.cursors import CursorMove, cleared, plan_moves, skipped
+from store.changes.expiry import ExpiryRequest, expiry_move
+from store.changes.plan import Plan, apply_plan, plan_undo
+from store.changes.resets import reset_state
+from store.changes.subscriptions import NewSubscription, plan_create, plan_unsubscribe
+from store.db.environment import Txn, open_store
 from store.errors import UndoConflict
-from store.ledgers import EntryReader, open_reader
-from store.meta import Txn, open_store
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
-from store.plans.base import Plan, apply_plan, plan_undo
-from store.plans.cursors import CursorMove, cleared, plan_moves, skipped
-from store.plans.expiry import ExpiryRequest, expiry_move
-from store.plans.resets import reset_state
-from store.plans.subscriptions import NewSubscription, plan_create, plan_unsubscribe
-from store.topics import read_topic
 from tests.commands.changing import rows_of
 from tests.stores import copied
 

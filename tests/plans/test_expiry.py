@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
+from store.changes.cursors import plan_moves
+from store.changes.expiry import ExpiryRequest, expiry_move
+from store.changes.resets import bit_words, ttl_warnings
+from store.changes.trim import freed_ledgers
 from store.codec.cursor import CursorInfo, CursorState
-from store.cursors import Cursor, read_cursor
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_node
 from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
-from store.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, expire_by_time, iter_forecast
-from store.ledgers import EntryReader, open_reader
-from store.meta import Txn, open_store
+from store.model.cursors import Cursor, read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, LATEST, Position, parse_topic
-from store.pending import PendingSearch, read_future_dated
-from store.plans.cursors import plan_moves
-from store.plans.expiry import ExpiryRequest, expiry_move
-from store.plans.resets import bit_words, ttl_warnings
-from store.policies_in_force import MessageTtl, find_message_ttl, find_retention
-from store.topics import Topic, read_topic
-from store.tree import Node, put_node
-from store.trim import freed_ledgers
+from store.policies.in_force import MessageTtl, find_message_ttl, find_retention
+from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, expire_by_time, iter_forecast
+from store.search.pending import PendingSearch, read_future_dated
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NOW_MS = CREATED_MS + 1_000_000

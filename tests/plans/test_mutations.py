@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from store.broker_search import BrokerSearch
+from store.changes.cursors import cleared, skipped
+from store.changes.expiry import ExpiryRequest, expiry_move
+from store.changes.resets import reset_state, reset_to_time
 from store.codec.cursor import CursorState
-from store.cursors import Cursor, range_text, read_cursor
-from store.expiry import ALL_BEFORE, BROKER
-from store.extent import pending_intervals
-from store.ledgers import EntryReader, open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.model.cursors import Cursor, range_text, read_cursor
+from store.model.extent import pending_intervals
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic
 from store.names import Position, parse_position, parse_topic
-from store.plans.cursors import cleared, skipped
-from store.plans.expiry import ExpiryRequest, expiry_move
-from store.plans.resets import reset_state, reset_to_time
-from store.search import read_entry_time
-from store.topics import Topic, read_topic
+from store.search.broker import BrokerSearch
+from store.search.by_time import read_entry_time
+from store.search.expiry import ALL_BEFORE, BROKER
 from tests.stores import imported
 from tests.worlds import WORLD_NAMES, oracle
 

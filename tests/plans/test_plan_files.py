@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from store.changes.plan import read_change
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
-from store.meta import Txn, open_store
-from store.plans.base import read_change
-from store.tree import Node, decode_node, encode_node, tree_key
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, decode_node, encode_node, tree_key
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied

@@ -25,7 +25,8 @@ from store.codec.entry import Entry, encode_entry, find_digest_type
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.logscan import Record, iter_records
 from store.errors import SourceChanged
-from store.scan import files, filewindow, kernel, wholefile
+from store.kernels import records as kernel
+from store.scan import files, filewindow, wholefile
 from store.scan.files import FileScan, Slice
 from store.scan.filewindow import FileWindow
 from tests.worlds import STATES, WORLD_NAMES, world

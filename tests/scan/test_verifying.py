@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from store.ledgers import iter_blocks, iter_ledger_ids, open_reader, read_ledger
-from store.meta import open_store
-from store.scan.local import Finished, LocalEngine
+from store.db.environment import open_store
+from store.engine.local import Finished, LocalEngine
+from store.engine.slices import FileRange
+from store.model.ledgers import iter_blocks, iter_ledger_ids, open_reader, read_ledger
 from store.scan.operations import Operation
-from store.scan.slices import FileRange
 from store.scan.verifying import EngineRows
 from tests.stores import imported
 

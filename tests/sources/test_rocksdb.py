@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from store.atomic import copy_file
 from store.codec.rockslog import Flaw, encode_log, iter_log_records
 from store.errors import DiskFailed, DiskFull, MetadataCorrupt, Refused, StoreError
+from store.files import copy_file
 from store.sources import rocksdb
 from store.sources.rocksdb import apply_values, open_for_reading
 from tests.conftest import Cli

@@ -18,8 +18,8 @@ from store.codec.entrylog import EntryLogHeader, encode_header
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.zookeeper import BadRecord, Transaction, ZooKeeperNode, decode_snapshot, iter_transactions
+from store.db.environment import open_store
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from store.meta import open_store
 from store.names import topic_of_path
 from store.sources.zookeeper import find_zookeeper, read_zookeeper_nodes
 from tests.conftest import Cli

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on this machine, opened as the tool opens it."""
-    from store.scan.spark_session import SparkOptions, open_session
+    from store.engine.spark_session import SparkOptions, open_session
 
     with open_session(SparkOptions(master="local[2]")) as session:
         yield session

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import distribution
 from pathlib import Path
 
-from store.scan.spark_workers import NEEDED
+from store.engine.spark_workers import NEEDED
 
 
 def free_port() -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pulsar_admin.without_spark import WITHOUT_SPARK
-from store.entrylogs import EntryFiles
-from store.scan.local import LocalEngine
+from store.db.entry_files import EntryFiles
+from store.engine.local import LocalEngine
 from tests.conftest import Cli
 from tests.test_docs import COMMANDS
 from tests.worlds import oracle, world
@@ -67,7 +67,7 @@ COMPARED_ELSEWHERE = {
 @pytest.fixture
 def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Make ``--spark`` use the session of the run; holds one number for each time that Spark was opened."""
-    from store.scan.spark import SparkEngine
+    from store.engine.spark import SparkEngine
 
     opened = []
 
@@ -83,13 +83,13 @@ def on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture(autouse=True)
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """However little there is to scan, it is scanned."""
-    monkeypatch.setattr("store.reading.SMALL_MESSAGES", -1)
+    monkeypatch.setattr("store.search.window.SMALL_MESSAGES", -1)
 
 
 @pytest.fixture(scope="module")
 def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of the directory with every kind of damage."""
-    from store.importer import ImportOptions, import_standalone
+    from store.transfer.imports import ImportOptions, import_standalone
 
     path = tmp_path_factory.mktemp("damaged") / "store"
     import_standalone(world("nometa") / "mutated", path, ImportOptions(), lambda _: None)
@@ -197,8 +197,8 @@ SKEWED = ("topics", "find-by-time", "acme/iot/skewed", "--time", "@1795253000000
 
 def forget_index_of_skewed(path: Path) -> None:
     """Delete what the store at PATH, of the demo, has of the ledgers of acme/iot/skewed in its indexes."""
-    from store.codec.index import ledger_of_key
-    from store.meta import Txn, open_store
+    from store.db.blocks import ledger_of_key
+    from store.db.environment import Txn, open_store
 
     ledgers = {
         ledger["ledgerId"] for ledger in oracle("small")["topics"]["acme/iot/skewed"]["internal_stats"]["ledgers"]
@@ -244,7 +244,7 @@ def test_refresh_and_rebuild(cli: Cli, demo_copy: Path, tmp_path: Path, on_spark
 
 
 def _rows(path: Path) -> list[tuple[bytes, bytes]]:
-    from store.meta import open_store
+    from store.db.environment import open_store
 
     with open_store(path) as store, store.read() as txn:
         return [(key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store.compaction.batches import MessageSource
+from store.compaction.keys import Latest
+from store.compaction.phases import Compaction, CompactionRules
+from store.compaction.prepare import SourceOptions, prepare
+from store.compaction.verify import verify_view
 from store.compaction.view import find_compacted_view
-from store.compactor.batches import MessageSource
-from store.compactor.keys import Latest
-from store.compactor.phases import Compaction, CompactionRules
-from store.compactor.prepare import SourceOptions, prepare
-from store.compactor.verify import verify_view
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.db.environment import open_store
+from store.engine.local import LocalEngine
+from store.index.scan import Engine
+from store.model.ledgers import open_reader
+from store.model.topics import read_topic
 from store.names import Position, parse_topic
 from store.scan import spread
-from store.scan.engine_scan import Engine
 from store.scan.entries import EntryBatch, EntryScan
-from store.scan.local import LocalEngine
-from store.topics import read_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import copied
@@ -110,8 +110,8 @@ class EngineContract:
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Many slices of several batches each, and keys handed over in the middle of a slice."""
         monkeypatch.setattr(spread, "PIECE_BYTES", self.piece_bytes)
-        monkeypatch.setattr("store.compactor.batches.EntryScan", partial(EntryScan, batch_bytes=self.batch_bytes))
-        monkeypatch.setattr("store.compactor.spread._KEYS_A_ROW", 20)
+        monkeypatch.setattr("store.compaction.batches.EntryScan", partial(EntryScan, batch_bytes=self.batch_bytes))
+        monkeypatch.setattr("store.compaction.spread._KEYS_A_ROW", 20)
 
     @pytest.mark.parametrize("known", [False, True])
     @pytest.mark.parametrize("retain", [False, True])
@@ -204,7 +204,7 @@ class TestOnSpark(EngineContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 
@@ -236,7 +236,7 @@ def test_commands_in_processes(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_commands_on_spark(cli: Cli, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    from store.scan.spark import SparkEngine
+    from store.engine.spark import SparkEngine
 
     opened = []
 

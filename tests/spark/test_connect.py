@@ -16,8 +16,8 @@ from typing import IO
 
 import pytest
 
+from store.engine import spark_session
 from store.errors import Refused
-from store.scan import spark_session
 from tests.conftest import Cli
 from tests.spark.servers import ConnectServer, libraries_alone
 from tests.spark.test_commands import SKEWED, forget_index_of_skewed
@@ -44,7 +44,7 @@ def _run(store: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 def _rows(path: Path) -> list[tuple[str, bytes, bytes]]:
-    from store.meta import open_store
+    from store.db.environment import open_store
 
     with open_store(path) as store, store.read() as txn:
         return [(name, key, bytes(row)) for name in ("entries", "times") for key, row in txn.items(name)]
@@ -80,8 +80,8 @@ def test_import_and_find_without_an_index(cli: Cli, server: ConnectServer, demo_
 _NOTEBOOK = """
 import sys
 from store.scan.ledgertopics import topics_option
-from store.scan.spark import register
-from store.scan.spark_session import SparkOptions, open_session
+from store.engine.spark import register
+from store.engine.spark_session import SparkOptions, open_session
 
 with open_session(SparkOptions(remote=sys.argv[1])) as spark:
     register(spark)

@@ -13,9 +13,9 @@ import pytest
 
 from store.codec.cursor import CursorInfo
 from store.codec.message import encode_message_entry
+from store.db.environment import open_store
 from store.delayed.backlog import DelayScan
-from store.ledgers import open_reader
-from store.meta import open_store
+from store.model.ledgers import open_reader
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
@@ -42,7 +42,7 @@ def on_engine(request: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     @contextmanager
     def open_engine(settings: Any) -> Iterator[Any]:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         session: SparkSession = request.getfixturevalue("spark")
         opened.append(1)

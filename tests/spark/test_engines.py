@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from store.importer import ImportOptions, import_standalone
-from store.meta import DATABASES, open_store
-from store.scan.engine_scan import Engine
-from store.scan.local import LocalEngine
+from store.db.environment import DATABASES, open_store
+from store.engine.local import LocalEngine
+from store.engine.slices import Cut, FileRange, local_files, plan_slices
+from store.index.scan import Engine
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
-from store.scan.slices import Cut, FileRange, local_files, plan_slices
+from store.transfer.imports import ImportOptions, import_standalone
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class TestSparkEngine(EngineContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 
@@ -135,7 +135,7 @@ def test_spark_does_not_look_through_loaded_packages_after_every_task(spark: Spa
     """Its workers collect garbage after each task, which would take longer than a small slice."""
     from pyspark import cloudpickle
 
-    from store.scan.spark import SparkEngine
+    from store.engine.spark import SparkEngine
 
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # executors cannot import tests
@@ -205,7 +205,7 @@ def _ms(time: datetime | None) -> int:
 class TestDataSource:
     @pytest.fixture
     def read(self, spark: SparkSession) -> Callable[..., Any]:
-        from store.scan.spark import register
+        from store.engine.spark import register
 
         register(spark)
 
@@ -252,7 +252,7 @@ def test_a_stray_module_in_the_working_directory_does_not_break_executors(
 
     (tmp_path / "store.py").write_text("raise ImportError('the wrong store')\n")
     program = (
-        "from store.scan.spark_session import SparkOptions, open_session\n"
+        "from store.engine.spark_session import SparkOptions, open_session\n"
         "with open_session(SparkOptions(master='local[1]')) as spark:\n"
         "    def work(batches):\n"
         "        import store.scan.operations\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from store.engine.spark_errors import cause_of, check_address, check_form, job_error
 from store.errors import LimitExceeded, MissingComponent, Refused, StoreError
-from store.scan.spark_errors import cause_of, check_address, check_form, job_error
 from tests.conftest import Cli
 
 _LOST = """An error occurred while calling o85.count.
@@ -63,7 +63,7 @@ _NO_ROOM = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
 ImportError: libarrow_substrait.so.2600: failed to map segment from shared object
 """
 _BUG = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
-  File "store/scan/packed.py", line 41, in pack_slice
+  File "store/engine/packed.py", line 41, in pack_slice
     except MemoryError as error:
 RuntimeError: odd
 """

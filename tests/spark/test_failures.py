@@ -17,12 +17,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from store.engine.local import LocalEngine
+from store.engine.memory import bounded, check_memory, slice_bytes
+from store.engine.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
 from store.errors import LimitExceeded
-from store.scan.engine_scan import Engine
-from store.scan.local import LocalEngine
-from store.scan.memory import bounded, check_memory, slice_bytes
+from store.index.scan import Engine
 from store.scan.operations import ReadEntries
-from store.scan.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import world
@@ -94,7 +94,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         return
     from pyspark import cloudpickle
 
-    from store.scan.spark import SparkEngine
+    from store.engine.spark import SparkEngine
 
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # executors cannot import tests

@@ -21,7 +21,7 @@ def test_the_blocks_of_the_page_run(
     spark: SparkSession, demo_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(demo_folder)
-    monkeypatch.setattr("store.scan.spark_session.open_session", contextmanager(lambda options: iter([spark])))
+    monkeypatch.setattr("store.engine.spark_session.open_session", contextmanager(lambda options: iter([spark])))
     capsys.readouterr()
     names: dict[str, Any] = {}  # Any: what the page defines
     blocks = _BLOCK.findall(PAGE.read_text())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.scan.engine_scan import Engine
+from store.index.scan import Engine
 from tests.test_indexing import MIB, IndexContract
 
 if TYPE_CHECKING:
@@ -19,6 +19,6 @@ class TestSpark(IndexContract):
 
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         return SparkEngine(spark)

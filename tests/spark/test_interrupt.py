@@ -17,7 +17,7 @@ SLOWLY = """
 import sys
 if "pulsar-admin" in sys.argv[0] or "forkserver" in " ".join(sys.argv) or "pyspark" in " ".join(sys.orig_argv):
     import time
-    import store.scan.packed as packed
+    import store.engine.packed as packed
     pack = packed.pack_slice
     def pack_slowly(*arguments):
         time.sleep(0.7)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from store.engine.local import LocalEngine
+from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
+from store.index.scan import Engine
 from store.scan import sources
-from store.scan.engine_scan import Engine
-from store.scan.local import LocalEngine
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import Operation, ReadEntries
-from store.scan.slices import Cut, FileRange, plan_slices
 from store.scan.sources import source_files
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import world

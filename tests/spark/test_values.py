@@ -13,16 +13,16 @@ import pytest
 
 from store.codec.compression import decompress
 from store.codec.value import ValueSchema
+from store.engine.local import LocalEngine
+from store.engine.slices import Cut, local_files, plan_slices
 from store.errors import StoreError, Unsupported
-from store.scan.engine_scan import Engine
+from store.index.scan import Engine
+from store.model.schemas import Encoded, TopicSchemas, ValueReader
 from store.scan.ledgertopics import read_topics
-from store.scan.local import LocalEngine
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ScanOptions
-from store.scan.slices import Cut, local_files, plan_slices
 from store.scan.typed_values import TypedValues
 from store.scan.value_columns import Values
-from store.schemas import Encoded, TopicSchemas, ValueReader
 from tests.shapes import PREFIX, TOPICS, logs, sent, store
 from tests.worlds import oracle, world
 
@@ -83,7 +83,7 @@ class TestLocalEngineAlone(ValuesContract):
 class TestSparkEngine(ValuesContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Engine:
-        from store.scan.spark import SparkEngine
+        from store.engine.spark import SparkEngine
 
         return SparkEngine(spark)
 

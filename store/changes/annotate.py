@@ -1,0 +1,47 @@
+"""``store annotate``: publish times of ledgers (PIP-345) into their topics' metadata, as a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from store.changes.plan import Plan, Report, Step, put_value_step
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from store.db.environment import Txn
+from store.db.tree import read_node
+from store.model.publish_times import BEGIN, Form, annotated_value
+from store.names import TopicName
+
+
+def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
+    """Plan writing begin and end publish time in FORM on every closed ledger of the topics NAMES whose entries are all here.
+
+    Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
+    """
+    steps: list[Step] = []
+    reports: list[Report] = []
+    untouched: set[int] = set()
+    for name in names:
+        node = read_node(txn, name.path)
+        value = annotated_value(txn, node.path, node.value, form)
+        before, after = (decode_managed_ledger(one, node.path).ledgers for one in (node.value, value))
+        changed = [info for info, old in zip(after, before, strict=True) if info != old]
+        if changed:
+            steps.append(put_value_step(txn, name.path, value, now_ms))
+        else:
+            untouched.add(len(reports))
+        reports.append(
+            {
+                "topic": str(name),
+                "form": form,
+                "before": {"annotatedLedgers": _count(before, form)},
+                "after": {"annotatedLedgers": _count(after, form)},
+                "annotated": [info.ledger_id for info in changed],
+            }
+        )
+    return Plan("store annotate", txn.id, tuple(steps), tuple(reports), untouched=frozenset(untouched))
+
+
+def _count(infos: Iterable[LedgerInfo], form: Form) -> int:
+    return sum(
+        (info.begin_publish_ms is not None) if form == "fields" else (BEGIN in info.properties) for info in infos
+    )

@@ -1,0 +1,86 @@
+"""The change that a compaction is: the ``__compaction`` cursor and its property move to a new ledger, the old one is deleted.
+
+Upstream moves both with one acknowledgement and then deletes the old ledger (``CompactedTopicImpl``, ``AbstractTwoPhaseCompactor``).
+Here all of it is one transaction; the old ledger's entries stay where they are, so that undo brings its metadata back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from store.changes.plan import Plan, Report, Step, delete_step, put_value_step
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.ledgermetadata import ledger_path
+from store.db.environment import Txn
+from store.db.owners import find_owners
+from store.db.tree import find_node
+from store.model.cursors import COMPACTION_CURSOR, Cursor
+from store.model.references import COMPACTED_LEDGER
+from store.model.topics import Topic
+from store.names import Position
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSwap:
+    """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``facts``: more for the report."""
+
+    topic: Topic
+    cursor: Cursor | None
+    horizon: Position
+    ledger_id: int | None
+    old_ledger_id: int | None
+    facts: dict[str, Any]  # Any: JSON
+    warnings: tuple[str, ...] = ()
+
+
+def plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
+    """Return the plan of SWAP; NEW_LEDGER: the steps that create the new ledger's metadata. A dry run has no steps."""
+    report = swap_report(swap)
+    if swap.ledger_id is None:
+        return Plan(command, txn.id, (), (report,), warnings=swap.warnings)
+    steps = [*new_ledger, _cursor_step(txn, swap, now_ms)]
+    old = swap.old_ledger_id
+    warnings = swap.warnings
+    if old is not None and find_node(txn, ledger_path(old)) is not None:
+        others = [owner for owner in find_owners(txn, old) if (owner.kind, owner.topic) != _owner(swap.topic)]
+        if others:
+            warnings += (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
+        else:
+            steps.append(delete_step(txn, ledger_path(old)))
+    return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)
+
+
+def _owner(topic: Topic) -> tuple[str, str]:
+    return "compacted", str(topic.name)
+
+
+def swap_report(swap: LedgerSwap) -> Report:
+    """Return the report of SWAP."""
+    return {
+        "topic": str(swap.topic.name),
+        "subscription": COMPACTION_CURSOR,
+        "before": {
+            "markDeletePosition": None if swap.cursor is None else str(swap.cursor.mark_delete),
+            "compactedLedger": swap.old_ledger_id,
+        },
+        "after": {"markDeletePosition": str(swap.horizon), "compactedLedger": swap.ledger_id},
+        **swap.facts,
+    }
+
+
+def _cursor_step(txn: Txn, swap: LedgerSwap, now_ms: int) -> Step:
+    """Acknowledge everything up to the horizon, with the property: what the broker's cumulative acknowledgement leaves."""
+    path = swap.topic.name.cursor_path(COMPACTION_CURSOR)
+    node = find_node(txn, path)
+    properties = {} if swap.cursor is None else dict(swap.cursor.state.properties)
+    assert swap.ledger_id is not None
+    properties[COMPACTED_LEDGER] = swap.ledger_id
+    info = CursorInfo(
+        cursors_ledger_id=-1,
+        mark_delete=swap.horizon,
+        properties=properties,
+        cursor_properties={} if swap.cursor is None else swap.cursor.info.cursor_properties,
+        last_active_ms=now_ms if swap.cursor is None else swap.cursor.info.last_active_ms,
+    )
+    return put_value_step(txn, path, encode_cursor_info(info, b"" if node is None else node.value), now_ms)

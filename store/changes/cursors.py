@@ -1,0 +1,229 @@
+"""Moving cursors: the state a broker would leave behind, as steps and reports (pulsar.md §3.4–3.6).
+
+Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.setAcknowledgedPosition``, 4.0.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.trim import Freed, freed_ledgers, read_mark_deletes
+from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from store.db.environment import Txn
+from store.db.tree import read_node
+from store.errors import Refused
+from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, backlog_entries, normal_ranges, range_text
+from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+from store.wording import counted
+
+Facts = tuple[tuple[str, Any], ...]  # Any: JSON; more for a report
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMove:
+    """One cursor and the state it is to have; FACTS go into the report, WARNINGS too."""
+
+    topic: Topic
+    cursor: Cursor
+    state: CursorState
+    facts: Facts = ()
+    warnings: tuple[str, ...] = ()
+
+
+def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:
+    """Return one plan for MOVES: all of them or none. A cursor that stands there already is reported and not written."""
+    listed = list(moves)
+    steps = tuple(_move_step(reader.txn, move, now_ms) for move in listed if _moves(move))
+    after = {(move.topic.name, move.cursor.name): move.state.mark_delete for move in listed}
+    topics = {move.topic.name: move.topic for move in listed}
+    freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
+    reports = tuple(_move_report(reader.txn, move, freed[move.topic.name]) for move in listed)
+    untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
+    return Plan(command, reader.txn.id, steps, reports, untouched=untouched)
+
+
+def _moves(move: CursorMove) -> bool:
+    return move.state != move.cursor.state
+
+
+def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Position], now_ms: int) -> Freed:
+    before = read_mark_deletes(reader, topic)
+    moved = {name: after.get((topic.name, name), position) for name, position in before.items()}
+    return freed_ledgers(reader, topic, before, moved, now_ms)
+
+
+def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
+    """The whole state goes into ManagedCursorInfo, with no cursor ledger: what a broker reads when it loads the cursor."""
+    path = move.topic.name.cursor_path(move.cursor.name)
+    node = read_node(txn, path)
+    before = move.cursor.info
+    info = info_of_state(move.state, before.cursor_properties, before.last_active_ms)
+    return put_value_step(txn, path, encode_cursor_info(info, node.value), now_ms)
+
+
+def info_of_state(
+    state: CursorState, cursor_properties: Mapping[str, str], last_active_ms: int | None = None
+) -> CursorInfo:
+    """Return the ManagedCursorInfo that holds STATE itself."""
+    return CursorInfo(
+        cursors_ledger_id=-1,
+        mark_delete=state.mark_delete,
+        ranges=state.ranges,
+        batch_deletes=state.batch_deletes,
+        properties=state.properties,
+        cursor_properties=cursor_properties,
+        last_active_ms=last_active_ms,
+    )
+
+
+def check_movable(cursor: Cursor, *, force: bool) -> None:
+    """Raise Refused for the broker's own cursors unless FORCE, with the reason."""
+    reasons = {
+        COMPACTION_CURSOR: "marks how far the topic is compacted; moved, readers see other messages",
+        DEDUP_CURSOR: "marks up to where the broker knows its producers' sequence ids; moved, it drops or doubles messages",
+    }
+    if cursor.name in reasons and not force:
+        raise Refused(
+            f"{cursor.name} of {cursor.topic} {reasons[cursor.name]}",
+            hint="add --force to move it all the same; its properties (CompactedTopicLedger) stay",
+            topic=str(cursor.topic),
+            subscription=cursor.name,
+        )
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def _move_report(txn: Txn, move: CursorMove, freed: Freed) -> Report:
+    before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
+    replayed = extent_of(txn, move.topic, subtract(after, before))
+    skipped = extent_of(txn, move.topic, subtract(before, after))
+    total = replayed + skipped
+    report: dict[str, Any] = {  # Any: JSON
+        "topic": str(move.topic.name),
+        "subscription": move.cursor.name,
+        "before": state_json(move.topic, move.cursor.state),
+        "after": state_json(move.topic, move.state),
+        "entries": total.entries,
+        "messages": total.messages,
+        "bytes": total.bytes,
+        "replayed": extent_json(replayed),
+        "skipped": extent_json(skipped),
+        "deletable": freed_json(freed),
+        **dict(move.facts),
+    }
+    warnings = (*_source_warnings(move), *move.warnings)
+    return report | ({"warnings": list(warnings)} if warnings else {})
+
+
+def _source_warnings(move: CursorMove) -> list[str]:
+    cursor = move.cursor
+    warnings = []
+    if cursor.recoverable is not None:
+        warnings.append(
+            f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "
+            f"at {cursor.mark_delete}; the ledger's entries still say {cursor.recoverable.mark_delete}"
+        )
+    elif cursor.source == "metadata-fallback":
+        warnings.append(
+            f"the cursor ledger {cursor.info.cursors_ledger_id} is gone or empty: where {cursor.name} stood is only known "
+            "from when that ledger was made"
+        )
+    if cursor.skipped_entries:
+        warnings.append(f"the newest {counted(cursor.skipped_entries, 'entry')} of the cursor ledger cannot be read")
+    if set(move.state.batch_deletes) - set(cursor.state.batch_deletes):
+        warnings.append(
+            "a 4.0 broker does not read acknowledgements inside a batch from metadata: it gives that whole batch again"
+        )
+    return warnings
+
+
+def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
+    """Return where a cursor stands, in a report's terms."""
+    return {
+        "markDeletePosition": str(state.mark_delete),
+        "individuallyDeletedMessages": range_text(state.ranges),
+        "batchIndexAcks": len(state.batch_deletes),
+        "backlogEntries": backlog_entries(topic, state),
+    }
+
+
+def extent_json(extent: Extent) -> dict[str, int]:
+    """Return EXTENT in a report's terms."""
+    return {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes}
+
+
+def freed_json(freed: Freed) -> dict[str, Any]:  # Any: JSON
+    """Return what a broker may delete after the change, and what holds back the rest."""
+    blocker = None
+    if freed.blocker is not None:
+        blocker = {"subscription": freed.blocker[0], "markDeletePosition": str(freed.blocker[1])}
+    return {
+        "ledgers": [ledger.ledger_id for ledger in freed.ledgers],
+        "entries": sum(ledger.entries for ledger in freed.ledgers),
+        "bytes": sum(ledger.size_bytes for ledger in freed.ledgers),
+        "keptByRetention": [ledger.ledger_id for ledger in freed.kept_by_retention],
+        "blockedBy": blocker,
+    }
+
+
+def ledger_rows(txn: Txn, topic: Topic, intervals: Intervals) -> list[dict[str, int]]:
+    """Return what INTERVALS hold, a row a ledger."""
+    parts: dict[int, Extent] = {}
+    for start, end in intervals:
+        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            rank = topic.rank(Position(ledger_id, first))
+            here = extent_of(txn, topic, ((rank, rank + last - first + 1),))
+            parts[ledger_id] = parts.get(ledger_id, Extent()) + here
+    return [{"ledgerId": ledger_id, **extent_json(extent)} for ledger_id, extent in parts.items()]
+
+
+# -- forward ----------------------------------------------------------------------------------------------------------
+
+
+def advanced(topic: Topic, state: CursorState, position: Position) -> CursorState:
+    """Return STATE after a mark-delete at POSITION (an entry of TOPIC, or a place between two); never backwards.
+
+    Individually deleted entries right behind it are swallowed, other ranges and LongProperties stay, batch acknowledgements at or
+    before it go. Behind the last entry, the last entry is meant.
+    """
+    target = min(position.entry, topic.last_confirmed)
+    if target <= state.mark_delete:
+        return state
+    next_rank = topic.place(target)
+    for start, end in normal_ranges(topic, state):
+        if start <= next_rank < end:
+            target, next_rank = topic.at_rank(end - 1), end
+            break
+    ranges = tuple(
+        (max(lower, target), upper) for lower, upper in state.ranges if _rank_behind(topic, upper) > next_rank
+    )
+    batches = {entry: words for entry, words in state.batch_deletes.items() if entry > target}
+    return replace(state, mark_delete=target, ranges=ranges, batch_deletes=batches)
+
+
+def _rank_behind(topic: Topic, position: Position) -> int:
+    return topic.place(position)
+
+
+def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:
+    """Return STATE after COUNT more entries that were not deleted; behind the last one, at the end."""
+    left = count
+    for start, end in pending_intervals(topic, state):
+        if left <= 0:
+            return state
+        if left <= end - start:
+            return advanced(topic, state, topic.at_rank(start + left - 1))
+        left -= end - start
+    return state if left == count else advanced(topic, state, topic.last_confirmed)
+
+
+def cleared(topic: Topic, state: CursorState) -> CursorState:
+    """Return STATE with nothing left to be given."""
+    return advanced(topic, state, topic.last_confirmed)

@@ -1,0 +1,191 @@
+"""Expiring messages: the cursor after an age limit or a position, with what goes, what the broker would do, and what never goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from store.changes.cursors import CursorMove, Facts, advanced, cleared, ledger_rows
+from store.changes.resets import batch_size, bit_words, check_position, start_position
+from store.codec.cursor import CursorState
+from store.errors import InvalidValue, Refused
+from store.model.cursors import Cursor
+from store.model.extent import extent_of, pending_intervals, subtract
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import EARLIEST, LATEST, Position
+from store.policies.in_force import MessageTtl
+from store.search.broker import DEFAULT_BROKER, BrokerSetup
+from store.search.by_time import Clock
+from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
+from store.search.pending import PendingSearch, read_future_dated
+from store.timespec import format_time_ms
+from store.wording import counted
+
+_OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRequest:
+    """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
+
+    BROKER: whom rule ``broker`` asks, and the comparison of the other one.
+    """
+
+    now_ms: int
+    limit_ms: int | None = None
+    position: Position | None = None
+    exclude: bool = False
+    rule: ExpiryRule = ALL_BEFORE
+    clock: Clock = "auto"
+    ttl: MessageTtl | None = None
+    broker: BrokerSetup = DEFAULT_BROKER
+
+
+def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
+    """Return the move that expires what REQUEST says; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
+    if request.position is not None:
+        state, facts, warnings = _by_position(reader, topic, cursor, request)
+    else:
+        state, facts, warnings = _by_time(reader, topic, cursor, request)
+    dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
+    future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
+    held = None
+    if future.first is not None:
+        held = {
+            "entries": future.entries,
+            "messages": future.messages,
+            "first": str(future.first),
+            "latestTime": future.latest_ms,
+            "producers": sorted(future.producers),
+        }
+    more: Facts = (("ledgers", ledger_rows(reader.txn, topic, dropped)), ("futureDated", held))
+    return CursorMove(topic, cursor, state, (("rule", request.rule), *facts, *more), tuple(warnings))
+
+
+def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
+    """Return a move that stays where it is and says why."""
+    return CursorMove(topic, cursor, cursor.state, (), (reason,))
+
+
+# -- by age -----------------------------------------------------------------------------------------------------------
+
+
+def _by_time(
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+) -> tuple[CursorState, Facts, list[str]]:
+    assert request.limit_ms is not None
+    in_broker_terms = request.limit_ms < request.now_ms
+    if request.rule == BROKER and not in_broker_terms:
+        raise InvalidValue(
+            "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
+        )
+    search = PendingSearch(reader, topic, cursor.state, request.clock)
+    expired = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
+    state = cursor.state if expired.through is None else advanced(topic, cursor.state, expired.through)
+    facts: Facts = (("limit", request.limit_ms),)
+    if request.ttl is not None:
+        facts += (("ttl", request.ttl.seconds), ("ttlSource", request.ttl.source))
+    if request.rule == BROKER:
+        warnings = _younger_warnings(search, state, request.limit_ms)
+    else:
+        through = None
+        if in_broker_terms:
+            through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
+        theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
+        facts += (("broker", _broker_json(reader, topic, state, theirs)),)
+        warnings = []
+    return state, facts, [*warnings, *_search_warnings(search)]
+
+
+def _younger_warnings(search: PendingSearch, state: CursorState, limit_ms: int) -> list[str]:
+    young = search.find_first(limit_ms)
+    if young is None or young.position > state.mark_delete:
+        return []
+    return [
+        f"the broker's search drops {young.position} of {format_time_ms(young.time_ms)}, which is younger than the limit "
+        f"{format_time_ms(limit_ms)}: clocks run backwards here"
+    ]
+
+
+def _search_warnings(search: PendingSearch) -> list[str]:
+    warnings = []
+    if search.ledgers_without_index:
+        ledgers = ", ".join(map(str, search.ledgers_without_index))
+        warnings.append(f"no entry of ledgers {ledgers} is here: their times are unknown and hold nothing back")
+    if search.unreadable:
+        warnings.append(
+            counted(search.unreadable, "damaged entry holds nothing back", "damaged entries hold nothing back")
+        )
+    return warnings
+
+
+def _broker_json(reader: EntryReader, topic: Topic, ours: CursorState, theirs: CursorState) -> dict[str, Any]:  # JSON
+    """Return the broker's answer; ``entries``: how many more it drops than we do (below 0: fewer)."""
+    left, left_by_broker = pending_intervals(topic, ours), pending_intervals(topic, theirs)
+    more = extent_of(reader.txn, topic, subtract(left, left_by_broker)).entries
+    fewer = extent_of(reader.txn, topic, subtract(left_by_broker, left)).entries
+    return {
+        "markDeletePosition": str(theirs.mark_delete),
+        "agrees": ours == theirs,
+        "entries": more - fewer,
+    }
+
+
+# -- by position ------------------------------------------------------------------------------------------------------
+
+
+def _by_position(
+    reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
+) -> tuple[CursorState, Facts, list[str]]:
+    position = request.position
+    assert position is not None
+    facts: Facts = (("position", str(position)),)
+    if position == EARLIEST:
+        return cursor.state, facts, []
+    if position == LATEST:
+        return cleared(topic, cursor.state), facts, []
+    if request.rule == BROKER:
+        return _broker_state(reader, topic, cursor, request), facts, []
+    check_position(topic, position, _OR_BROKER)
+    start, unacknowledged = start_position(reader, topic, position, exclude=not request.exclude)
+    state = advanced(topic, cursor.state, topic.previous(start))
+    if unacknowledged:
+        state = with_batch(topic, state, start, unacknowledged)
+    try:
+        theirs = _broker_state(reader, topic, cursor, request)
+    except Refused:
+        theirs = cursor.state
+    return state, (*facts, ("broker", _broker_json(reader, topic, state, theirs))), []
+
+
+def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:
+    """Return what upstream's ``calculatePositionAckSet`` and mark-delete make of a position (4.0.8).
+
+    Its exclusion is that of a reset: the entry's successor goes too, of a batch with an index only what is up to that.
+    """
+    position = request.position
+    assert position is not None
+    entry, index = position.entry, position.batch_index
+    size = batch_size(reader, position) if index >= 0 and topic.is_entry(entry) else 0
+    first = index + 1 if request.exclude else index
+    inside = 0 < first < size
+    if not inside:
+        behind = Position(entry.ledger_id, entry.entry_id + 1)
+        through = broker_through_position(topic, cursor, behind if request.exclude else entry)
+        return cursor.state if through is None else advanced(topic, cursor.state, through)
+    state = advanced(topic, cursor.state, topic.previous(entry))
+    return with_batch(topic, state, entry, bit_words(range(first, size)))
+
+
+def with_batch(topic: Topic, state: CursorState, entry: Position, unacknowledged: tuple[int, ...]) -> CursorState:
+    """Return STATE with all but the UNACKNOWLEDGED messages (words of a bit set) of the batch at ENTRY acknowledged too."""
+    rank = topic.rank(entry)
+    if not any(start <= rank < end for start, end in pending_intervals(topic, state)):
+        return state
+    known = state.batch_deletes.get(entry)
+    if known is not None:
+        unacknowledged = tuple(mine & theirs for mine, theirs in zip(unacknowledged, known, strict=False))
+    if not any(unacknowledged):
+        return advanced(topic, state, entry)
+    return replace(state, batch_deletes={**state.batch_deletes, entry: unacknowledged})

@@ -1,0 +1,374 @@
+"""Writing ledgers: new entry logs in BookKeeper's own format under ``entries/``, and what makes them part of the store.
+
+Order: the logs' bytes are durable first (``write_ledgers``); then one transaction catalogues and indexes them, keeps their ids
+taken and applies the change that points at them (``apply_written``). A process killed in between leaves a file under
+``entries/`` that no catalogue row names: ``store check`` does. Undoing the change takes the pointers away and leaves
+the entries in the index, so that the undo can itself be undone.
+
+Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1. Log format: docs/formats/entry-log.md.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from store.changes.plan import Plan, Step, apply_plan, put_value_step
+from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
+from store.codec.ledgermetadata import (
+    LEDGERS_ROOT,
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, fingerprint, iter_logs, next_file_id, put_log
+from store.db.own_ledgers import OwnLedgers, next_own_ledgers, put_own_ledgers
+from store.db.owners import find_owners
+from store.db.tree import iter_children
+from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError
+from store.files import create_file, mode_below, open_regular, remove_file
+from store.model.ledgers import find_metadata, find_times
+
+LOG_SIZE_LIMIT_BYTES = 1 << 30  # BookKeeper's logSizeLimit: a log rolls before a record that would pass it
+ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
+DEFAULT_BOOKIE = "127.0.0.1:3181"
+_BUFFER_BYTES = 1 << 20
+_RECORD_HEAD = struct.Struct(
+    ">i"  # size of what follows
+    "q"  # ledgerId
+    "q"  # entryId
+    "q"  # lastAddConfirmed
+    "q"  # length: payload bytes up to and including this entry
+)
+_APPLICATION = {"application": b"pulsar"}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSpec:
+    """A ledger to write. ``component`` and ``custom`` are its custom metadata (upstream ``LedgerMetadataUtils``).
+
+    ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
+    """
+
+    component: str
+    custom: Mapping[str, bytes] = field(default_factory=dict)
+    digest_type: DigestType = DigestType.CRC32C
+    ledger_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadColumns:
+    """Payloads of many entries: data[starts[i]:starts[i] + sizes[i]]; numpy arrays (u8, i64, i64, i64).
+
+    ``entry_ids`` ascend, None: the next ones.
+    """
+
+    data: Any  # Any: numpy is imported where it is used
+    starts: Any
+    sizes: Any
+    entry_ids: Any = None
+
+
+Payload = bytes | memoryview | PayloadColumns
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLedger:
+    """A ledger that is on disk. ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    spec: LedgerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLedgers:
+    """Durable ledgers that the store does not know yet; hand them to ``apply_written`` or ``discard`` them."""
+
+    store: Store
+    ledgers: tuple[WrittenLedger, ...]
+    files: tuple[Path, ...]
+    own: OwnLedgers
+    bookie: str
+
+    def steps(self, txn: Txn, now_ms: int) -> tuple[Step, ...]:
+        """Return the steps that create the ledgers' metadata nodes."""
+        return tuple(
+            put_value_step(txn, ledger_path(ledger.ledger_id), self._metadata(ledger), now_ms)
+            for ledger in self.ledgers
+        )
+
+    def _metadata(self, ledger: WrittenLedger) -> bytes:
+        spec = ledger.spec
+        return encode_ledger_metadata(
+            LedgerMetadata(
+                version=3,
+                write_quorum=1,
+                ensemble_size=1,
+                ack_quorum=1,
+                length=ledger.size_bytes,
+                last_entry_id=ledger.entries - 1,
+                state=LedgerState.CLOSED,
+                segments=(Segment(0, (self.bookie,)),),
+                digest_type=spec.digest_type,
+                password=b"",
+                custom={"component": spec.component.encode(), **_APPLICATION, **spec.custom},
+                ctoken=0,
+            )
+        )
+
+    def index(self, txn: Txn) -> None:
+        """Catalogue and index the files, every digest verified, and keep the ids taken; belongs in the change's transaction."""
+        for path in self.files:
+            index_own_file(self.store, txn, path, self.ledgers)
+        put_own_ledgers(txn, self.own)
+
+    def discard(self) -> None:
+        """Remove the files unless the catalogue names them, or cannot be read: an error of its own would hide the first."""
+        try:
+            with self.store.read() as txn:
+                known = {log.path for log in iter_logs(txn)}
+        except StoreError:
+            return
+        for path in self.files:
+            if str(path.relative_to(self.store.path)) not in known:
+                remove_file(path)
+
+
+def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[Payload]]]) -> WrittenLedgers:
+    """Write LEDGERS, each with the payloads of its entries 0, 1, 2 … (or columns of many), into new logs; durable on return.
+
+    STORE is open for writing. Nothing is left behind when anything raises. Raises Refused for a ledger id that is taken,
+    LimitExceeded, DiskFull, NotWritable.
+    """
+    with store.read() as txn:
+        own = next_own_ledgers(store, txn)
+        bookie = find_bookie(txn)
+        first_log_id = next_file_id(txn)
+    next_id = own.next_id
+    written: list[WrittenLedger] = []
+    kept: set[int] = set()
+    with LogWriter(store.path / "entries", first_log_id) as writer:
+        for spec, payloads in ledgers:
+            ledger_id = next_id if spec.ledger_id is None else spec.ledger_id
+            if spec.ledger_id is not None:
+                _check_free(store, ledger_id, kept)
+                kept.add(ledger_id)
+            next_id = max(next_id, ledger_id + 1)
+            entries, size_bytes = writer.write_ledger(ledger_id, spec.digest_type, payloads)
+            written.append(WrittenLedger(ledger_id, entries, size_bytes, spec))
+        files = writer.finish()
+    return WrittenLedgers(store, tuple(written), files, OwnLedgers(own.first_id, next_id), bookie)
+
+
+def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
+    with store.read() as txn:
+        taken = find_metadata(txn, ledger_id) is not None or find_times(txn, ledger_id) is not None
+        if taken or find_owners(txn, ledger_id) or ledger_id in kept:
+            raise Refused(
+                f"ledger {ledger_id} is in this store already",
+                hint="let it get a new id: leave --keep-ledger-ids away",
+                ledgerId=ledger_id,
+            )
+
+
+def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> object:
+    """Apply PLAN (which holds ``written.steps``) and make the ledgers known, in one transaction; return its report.
+
+    Any error leaves the store as it was, without the files. Raises StalePlan.
+    """
+    try:
+        return apply_plan(written.store, plan, now_ms, first=written.index)
+    except BaseException:
+        written.discard()
+        raise
+
+
+def _check_size(size_bytes: int, entry_id: int) -> None:
+    if size_bytes > ENTRY_MAX_BYTES:
+        raise LimitExceeded(
+            f"entry {entry_id} has {size_bytes} bytes with its header, a bookie takes {ENTRY_MAX_BYTES}",
+            hint="no cluster with default settings wrote it",
+        )
+
+
+class LogWriter:
+    """Writes entry logs ``own-<hex>.log`` into a directory: a new one before a record that would pass the size limit.
+
+    Use in ``with``: everything written goes away unless ``finish`` was reached.
+    """
+
+    def __init__(self, directory: Path, first_log_id: int, *, limit_bytes: int = LOG_SIZE_LIMIT_BYTES) -> None:
+        self._directory = directory
+        self._log_id = first_log_id
+        self._limit_bytes = limit_bytes
+        self._done: list[Path] = []
+        self._stack: ExitStack | None = None
+        self._file: BinaryIO
+        self._path: Path
+        self._parts: list[bytes | memoryview] = []
+        self._parts_bytes = 0
+        self._position = 0
+        self._sizes: dict[int, int] = {}
+        self._finished = False
+
+    def write_ledger(self, ledger_id: int, digest_type: DigestType, payloads: Iterable[Payload]) -> tuple[int, int]:
+        """Append a ledger's entries; return (last entry id + 1, payload bytes)."""
+        length = following = 0
+        for payload in payloads:
+            if isinstance(payload, PayloadColumns):
+                following, length = self._append_columns(ledger_id, digest_type, payload, (following, length))
+                continue
+            length += len(payload)
+            size = _RECORD_HEAD.size - 4 + DIGEST_SIZE[digest_type] + len(payload)
+            _check_size(size, following)
+            head = _RECORD_HEAD.pack(size, ledger_id, following, following - 1, length)
+            self._append(ledger_id, (head, compute_digest(digest_type, head[4:], payload), payload))
+            following += 1
+        return following, length
+
+    def _append_columns(
+        self, ledger_id: int, digest_type: DigestType, columns: PayloadColumns, state: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Append many entries behind STATE = (next entry id, length so far); return the same behind them."""
+        import numpy as np
+
+        from store.kernels.write_records import write_records
+
+        following, length = state
+        digest_bytes = DIGEST_SIZE[digest_type]
+        entry_ids = (
+            np.arange(following, following + len(columns.sizes)) if columns.entry_ids is None else columns.entry_ids
+        )
+        sizes = columns.sizes + _RECORD_HEAD.size + digest_bytes
+        if not len(sizes):
+            return state
+        _check_size(int(sizes.max()) - 4, int(entry_ids[sizes.argmax()]))
+        groups = (np.cumsum(sizes) - sizes) // _BUFFER_BYTES
+        cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+        for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(sizes)], strict=True):
+            out = np.empty(int(sizes[low:high].sum()), np.uint8)
+            part = (columns.starts[low:high], columns.sizes[low:high], ledger_id, entry_ids[low:high])
+            _, length = write_records(columns.data, *part, length, digest_bytes, out)
+            self._append(ledger_id, (memoryview(out.data),))
+        return int(entry_ids[-1]) + 1, length
+
+    def _append(self, ledger_id: int, parts: tuple[bytes | memoryview, ...]) -> None:
+        size = sum(map(len, parts))
+        if self._stack is None or self._position + size > self._limit_bytes:
+            self._roll()
+        self._parts += parts
+        self._parts_bytes += size
+        self._position += size
+        self._sizes[ledger_id] = self._sizes.get(ledger_id, 0) + size
+        if self._parts_bytes >= _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(b"".join(self._parts))
+        self._parts.clear()
+        self._parts_bytes = 0
+
+    def _roll(self) -> None:
+        self._seal()
+        path = self._directory / f"own-{self._log_id:x}.log"
+        while path.exists():  # left by a process that was killed: `store check` names it, we never overwrite
+            self._log_id += 1
+            path = self._directory / f"own-{self._log_id:x}.log"
+        self._log_id += 1
+        self._stack, self._path = ExitStack(), path
+        self._file = self._stack.enter_context(create_file(path, mode=mode_below(self._directory)))
+        header = encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0))
+        self._parts, self._parts_bytes, self._position, self._sizes = [header], len(header), len(header), {}
+
+    def _seal(self) -> None:
+        """Write the ledgers map and the header that names it, and make the log durable."""
+        if self._stack is None:
+            return
+        header = encode_header(EntryLogHeader(CURRENT_VERSION, self._position, len(self._sizes)))
+        self._parts.append(encode_ledgers_map(self._sizes))
+        self._flush()
+        self._file.seek(0)
+        self._file.write(header)
+        self._stack.close()
+        self._stack = None
+        self._done.append(self._path)
+
+    def finish(self) -> tuple[Path, ...]:
+        """Seal the last log; return the files written, all durable."""
+        self._seal()
+        self._finished = True
+        return tuple(self._done)
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._finished:
+            return
+        if self._stack is not None:
+            self._stack.__exit__(*error)  # type: ignore[arg-type]  # create_file removes its file
+        for path in self._done:
+            remove_file(path)
+
+
+def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLedger, ...]) -> LogFile:
+    """Catalogue and index one written log within TXN; raises IndexCorrupt when it does not read back whole."""
+    import numpy as np
+
+    from store.index.writer import Indexer
+    from store.scan.files import FileScan, Slice
+
+    log = _describe(path, store.path, next_file_id(txn))
+    known = sorted((ledger.ledger_id, DIGEST_SIZE[ledger.spec.digest_type]) for ledger in ledgers)
+    digests = (np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
+    scan = FileScan(Slice(str(path), "entry-log", 0, log.size_bytes), digests, True)
+    indexer = Indexer(txn)
+    for batch in scan.batches():
+        indexer.add(batch, log.file_id)
+    indexer.finish()
+    if scan.problems:
+        raise IndexCorrupt(f"{path} does not read back: {scan.problems[0].reason} @ {scan.problems[0].offset:#x}")
+    row = replace(log, next_offset=scan.next_offset, records=scan.records)
+    put_log(txn, row)
+    return row
+
+
+def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
+    descriptor = open_regular(path)
+    try:
+        status = os.fstat(descriptor)
+        mark = fingerprint(descriptor, status.st_size)
+    finally:
+        os.close(descriptor)
+    return LogFile(
+        file_id=file_id,
+        path=str(path.relative_to(store_path)),
+        kind="entry-log",
+        log_id=int(path.stem.removeprefix("own-"), 16),
+        origin="",
+        mode="own",
+        size_bytes=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        fingerprint=mark,
+        next_offset=0,
+        records=0,
+        problems=0,
+        torn=False,
+        sealed=True,
+    )
+
+
+def find_bookie(txn: Txn) -> str:
+    """Return the id of a bookie that the metadata knows: the one that will hold what is written here."""
+    return next(iter_children(txn, f"{LEDGERS_ROOT}/cookies"), DEFAULT_BOOKIE)

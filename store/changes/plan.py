@@ -1,0 +1,348 @@
+"""A change as a value: ``Plan`` and ``Step``, applying, the audit log, undo.
+
+Every change is one LMDB transaction that writes the steps, keeps the imported bytes of a node it touches for the first time
+(database ``base``, what export compares with), keeps ``owners`` in step, and appends the audit record with what undo needs.
+Row (database ``changes``): key change number u64 big-endian; value zlib-compressed JSON, the fields of ``Change`` and the link of
+``store.changes.chain``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.changes.chain import check_link, next_link, put_link
+from store.codec.rocksvalue import NodeStat
+from store.db.entry_files import EntryFiles
+from store.db.environment import DATABASES, Store, Txn
+from store.db.owners import find_owners, put_owners
+from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
+from store.errors import ChangeNotFound, IndexCorrupt, Refused, StalePlan, UndoConflict, reason_of
+from store.model.ledgers import EntryReader
+from store.model.references import references
+
+_DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
+_NUMBER = struct.Struct(">Q")
+PLAN_FORMAT = 1
+FORWARD_KEYS = {
+    *("ledgers", "skipped", "replayed", "deletable", "broker", "futureDated", "warnings"),
+    *("notDue", "ttlConflict", "evictingQuotas"),
+}
+"""What a report says of the change itself and not of its undoing."""
+Report = Mapping[
+    str, Any
+]  # Any: JSON values; keys of product.md: topic, subscription, before, after, entries, messages, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row to write: its bytes before (None: not there) and after (None: delete)."""
+
+    database: str
+    key: bytes
+    before: bytes | None
+    after: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
+
+    ``reports``: one JSON object per topic and subscription changed. ``loses``: what undo cannot bring back, in numbers.
+    """
+
+    command: str
+    txn_id: int
+    steps: tuple[Step, ...]
+    reports: tuple[Report, ...]
+    loses: str = ""
+    undoes: int | None = None
+    warnings: tuple[str, ...] = field(default=())
+    untouched: frozenset[int] = frozenset()
+    """Places in ``reports`` of what stays as it is beside what changes: shown, and no part of the change."""
+
+    def preview(self) -> object:
+        """Return what applying would report, with ``dryRun`` true."""
+        return _shown([_report(report, None, self.warnings) for report in self.reports])
+
+    def unchanged(self) -> object:
+        """Return the report of a plan without steps, which is applied by leaving everything as it is."""
+        return _shown([_unchanged(report, self.warnings) for report in self.reports])
+
+    def dump(self) -> bytes:
+        """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.changes.files``."""
+        fields: dict[str, Any] = {  # Any: JSON
+            "planFormat": PLAN_FORMAT,
+            "command": self.command,
+            "transaction": self.txn_id,
+            "steps": [_step_json(step) for step in self.steps],
+            "reports": list(self.reports),
+            "loses": self.loses,
+            "undoes": self.undoes,
+            "warnings": list(self.warnings),
+        }
+        return json.dumps(fields, indent=1).encode() + b"\n"
+
+
+def check_current(store: Store, plan: Plan) -> None:
+    """Raise StalePlan unless STORE is as it was when PLAN was made."""
+    with store.read() as txn:
+        _check_current(txn, plan, txn.id)
+
+
+def _check_current(txn: Txn, plan: Plan, found: int) -> None:
+    if found != plan.txn_id:
+        raise StalePlan(
+            f"the store changed since the plan was made: planned on transaction {plan.txn_id}, found {found}",
+            hint="make the plan again and look at it",
+            planned=plan.txn_id,
+            found=found,
+        )
+    # The same number of transactions is no proof: a plan file may come from another store.
+    written: dict[tuple[str, bytes], bytes | None] = {}
+    for step in plan.steps:
+        row = step.database, step.key
+        if (written[row] if row in written else txn.get(*row)) != step.before:
+            raise StalePlan(
+                f"the plan was made on another store: {step.database} {step.key.decode('utf-8', 'replace')} differs",
+                hint="make the plan again on this store",
+            )
+        written[row] = step.after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the audit log."""
+
+    change: int
+    time_ms: int
+    command: str
+    reports: tuple[Report, ...]
+    steps: tuple[Step, ...]
+    undoes: int | None = None
+
+
+def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> object:
+    """Apply PLAN in one transaction; return its report (one object, or a list of several). Raises StalePlan.
+
+    FIRST runs in the same transaction before the steps: what it writes is no part of the change, and undo leaves it.
+    """
+
+    def work(txn: Txn) -> int:
+        _check_current(txn, plan, txn.id - 1)
+        first(txn)
+        return _apply(store, txn, plan, now_ms)
+
+    change_number = store.write(work)
+    return _shown(
+        [
+            _unchanged(report, plan.warnings)
+            if place in plan.untouched
+            else _report(report, change_number, plan.warnings)
+            for place, report in enumerate(plan.reports)
+        ]
+    )
+
+
+def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
+    with EntryFiles(store, txn) as files:
+        reader = EntryReader(files, txn)
+        for step in plan.steps:
+            if step.database == "tree":
+                _apply_tree_step(txn, reader, step)
+            else:
+                _put(txn, step.database, step.key, step.after)
+    reports = tuple(report for place, report in enumerate(plan.reports) if place not in plan.untouched)
+    return _append(txn, Change(0, now_ms, plan.command, reports, plan.steps, plan.undoes))
+
+
+def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Report, ...]) -> int:
+    """Append a line to the audit log for what changes no row of the store (an export); return its number."""
+    return _append(txn, Change(0, now_ms, command, reports, ()))
+
+
+def _append(txn: Txn, change: Change) -> int:
+    last = txn.last("changes")
+    number = 1 if last is None else int(_NUMBER.unpack(last[0])[0]) + 1
+    key = _NUMBER.pack(number)
+    put_link(txn, key, _encode_change(replace(change, change=number), next_link(txn)))
+    return number
+
+
+def _apply_tree_step(txn: Txn, reader: EntryReader, step: Step) -> None:
+    before = None if step.before is None else decode_node(step.key, step.before)
+    after = None if step.after is None else decode_node(step.key, step.after)
+    if txn.view("base", step.key) is None:
+        txn.put("base", step.key, step.before or b"")
+    old = set(references(txn, reader, before)) if before else set()
+    _put(txn, "tree", step.key, step.after)
+    new = set(references(txn, reader, after)) if after else set()
+    for ledger_id, owner in old - new:
+        put_owners(txn, ledger_id, tuple(other for other in find_owners(txn, ledger_id) if other != owner))
+    for ledger_id, owner in new - old:
+        put_owners(txn, ledger_id, (*find_owners(txn, ledger_id), owner))
+
+
+def _put(txn: Txn, database: str, key: bytes, value: bytes | None) -> None:
+    if value is None:
+        txn.delete(database, key)
+    else:
+        txn.put(database, key, value)
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int) -> Step:
+    """Return the step that sets the metadata node at PATH to VALUE as a broker would: version + 1, modified now."""
+    key = tree_key(path)
+    node = find_node(txn, path)
+    if node is None:
+        stat = NodeStat(0, 0, now_ms, now_ms, False)
+        return Step("tree", key, None, encode_node(Node(path, stat, value)))
+    stat = node.stat._replace(version=node.stat.version + 1, modified_ms=now_ms)
+    return Step("tree", key, encode_node(node), encode_node(Node(path, stat, value)))
+
+
+def delete_step(txn: Txn, path: str) -> Step:
+    """Return the step that deletes the metadata node at PATH."""
+    key = tree_key(path)
+    return Step("tree", key, txn.get("tree", key), None)
+
+
+# -- audit log and undo -----------------------------------------------------------------------------------------------
+
+
+def iter_changes(txn: Txn) -> Iterator[Change]:
+    """Yield the audit log, oldest first."""
+    for key, row in txn.items("changes"):
+        yield _decode_change(key, bytes(row))
+
+
+def read_change(txn: Txn, number: int) -> Change:
+    """Return one change; raises ChangeNotFound."""
+    key = _NUMBER.pack(number) if 0 <= number < 2**64 else b""
+    row = txn.get("changes", key) if key else None
+    if row is None:
+        raise ChangeNotFound(f"no change {number}", hint="list them with: pulsar-admin store log", change=number)
+    return _decode_change(key, row)
+
+
+def plan_undo(txn: Txn, number: int) -> Plan:
+    """Plan bringing back the exact bytes from before change NUMBER; raises ChangeNotFound, UndoConflict, and IndexCorrupt when its
+    audit record was altered.
+    """
+    change = read_change(txn, number)
+    key = _NUMBER.pack(number)
+    check_link(txn, key, txn.get("changes", key) or b"")
+    if not change.steps:
+        raise Refused(f"change {number} ({change.command}) wrote outside the store: it cannot be undone", change=number)
+    for step in change.steps:
+        if txn.get(step.database, step.key) != step.after:
+            _raise_conflict(txn, change, step)
+    steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
+    reports = tuple(_undone(report) for report in change.reports)
+    return Plan(f"store undo {number}", txn.id, steps, reports, undoes=number)
+
+
+def _undone(report: Report) -> Report:
+    kept = {key: value for key, value in report.items() if key not in FORWARD_KEYS}
+    return {**kept, "before": report.get("after"), "after": report.get("before")}
+
+
+def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
+    touched = [
+        later
+        for later in iter_changes(txn)
+        if later.change > change.change
+        and any((other.database, other.key) == (step.database, step.key) for other in later.steps)
+    ]
+    if touched and touched[-1].undoes == change.change:
+        raise UndoConflict(
+            f"change {change.change} is undone already, by change {touched[-1].change}",
+            hint=f"do it again with: pulsar-admin store undo {touched[-1].change}",
+            change=change.change,
+        )
+    hint = ""
+    if touched:
+        by = f"change {touched[-1].change} ({touched[-1].command})"
+        hint = f"undo that first: pulsar-admin store undo {touched[-1].change}"
+    elif step.database == "delayed" and step.key.startswith(_DELAYED_INDEX):
+        by = "a delayed build"
+        hint = "the widths alone can be set as they were: pulsar-admin namespaces enable-delayed-message"
+    else:
+        by = "something outside the audit log"
+    key = step.key.decode("utf-8", "replace").replace("\0", " ")
+    raise UndoConflict(
+        f"change {change.change} cannot be undone: {by} touched {step.database} {key} since",
+        hint=hint,
+        change=change.change,
+        later=touched[-1].change if touched else None,
+    )
+
+
+def _encode_change(change: Change, previous: str) -> bytes:
+    fields = {
+        "time": change.time_ms,
+        "command": change.command,
+        "reports": list(change.reports),
+        "steps": [_step_json(step) for step in change.steps],
+        "undoes": change.undoes,
+        "previous": previous,
+    }
+    return zlib.compress(json.dumps(fields).encode())
+
+
+def _decode_change(key: bytes, row: bytes) -> Change:
+    try:
+        fields = json.loads(zlib.decompress(row))
+        return Change(
+            _NUMBER.unpack(key)[0],
+            fields["time"],
+            fields["command"],
+            tuple(fields["reports"]),
+            tuple(step_of(step) for step in fields["steps"]),
+            fields["undoes"],
+        )
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error, zlib.error) as error:
+        raise IndexCorrupt(
+            f"the audit record {key.hex()} is damaged: {reason_of(error)}",
+            hint="undo of that change is lost; the others still work",
+        ) from error
+
+
+def _step_json(step: Step) -> list[str | None]:
+    return [
+        step.database,
+        *(None if raw is None else base64.b64encode(raw).decode() for raw in (step.key, step.before, step.after)),
+    ]
+
+
+def step_of(row: list[str | None]) -> Step:
+    """Return the step that ``Plan.dump`` or an audit record spells as ROW; raises ValueError, TypeError."""
+    database, key, before, after = row
+    decoded = [None if text is None else base64.b64decode(text, validate=True) for text in (key, before, after)]
+    if database not in DATABASES or not decoded[0]:
+        raise ValueError(f"a step without a key, or in no database: {database!r}")
+    return Step(database, decoded[0], decoded[1], decoded[2])
+
+
+def _report(report: Report, change: int | None, warnings: tuple[str, ...]) -> dict[str, Any]:  # Any: JSON
+    shown: dict[str, Any] = {"change": change, **report, "dryRun": change is None}
+    shown["undo"] = None if change is None else f"pulsar-admin store undo {change}"
+    if warnings:
+        shown["warnings"] = list(warnings)
+    return shown
+
+
+def _unchanged(report: Report, warnings: tuple[str, ...]) -> dict[str, Any]:  # Any: JSON
+    return {**_report(report, None, warnings), "dryRun": False}
+
+
+def _shown(reports: list[dict[str, Any]]) -> object:  # Any: JSON
+    return reports[0] if len(reports) == 1 else reports

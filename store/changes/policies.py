@@ -1,0 +1,74 @@
+"""Changing the policies of a namespace: every key this toolkit does not know stays as it is (upstream ``Policies``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from store.changes.plan import Plan, Report, Step, put_value_step
+from store.codec.policies import JsonObject, Policies, decode_policies, encode_policies
+from store.db.environment import Txn
+from store.db.tree import Node, find_node
+from store.errors import NamespaceNotFound
+from store.model.topics import check_namespace
+from store.names import NamespaceName
+
+Change = Callable[[Policies], Policies]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyJob:
+    """What to do with policies: the command's name, the change, and the part of them that reports show."""
+
+    command: str
+    change: Change
+    shown: Callable[[Policies], JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What a namespace's policies were and become. ``steps`` is empty when they stay."""
+
+    before: Policies
+    after: Policies
+    steps: tuple[Step, ...]
+
+
+def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
+    """Return the policies of NAMESPACE, None when it has no node; raises MetadataCorrupt."""
+    node = find_node(txn, namespace.policies_path)
+    return None if node is None else decode_policies(node.value, node.path)
+
+
+def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:
+    """Return what CHANGE makes of the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
+    node = _policies_node(txn, namespace)
+    before = decode_policies(node.value, node.path)
+    after = change(before)
+    if after == before:
+        return PolicyChange(before, after, ())
+    step = put_value_step(txn, namespace.policies_path, encode_policies(after, node.value), now_ms)
+    return PolicyChange(before, after, (step,))
+
+
+def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
+    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
+    changed = change_policies(txn, namespace, job.change, now_ms)
+    report: Report = {
+        "namespace": str(namespace),
+        "before": job.shown(changed.before),
+        "after": job.shown(changed.after),
+    }
+    return Plan(job.command, txn.id, changed.steps, (report,))
+
+
+def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
+    check_namespace(txn, namespace)
+    node = find_node(txn, namespace.policies_path)
+    if node is None:
+        raise NamespaceNotFound(
+            f"namespace {namespace} has topics but no policies",
+            hint="its node is lost, or was never copied",
+            namespace=str(namespace),
+        )
+    return node

@@ -1,0 +1,118 @@
+"""Where a reset moves a cursor, with what a broker would do instead and what to be warned of.
+
+Upstream: ``PersistentTopicsBase.internalResetCursor`` and ``PersistentSubscription.resetCursor`` (pulsar.md §3.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from store.changes.cursors import CursorMove, Facts, check_movable
+from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
+from store.errors import InvalidValue, LedgerNotFound
+from store.model.cursors import Cursor, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
+from store.search.by_time import Clock, find_first_at_or_after
+
+ResetRule = Literal["exact", "broker"]
+EXACT: ResetRule = "exact"
+BROKER: ResetRule = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTarget:
+    """Where to: exactly one of the four; ``exclude``: start behind it."""
+
+    time_ms: int | None = None
+    message_id: Position | None = None
+    shift_by: int | None = None
+    to_subscription: str | None = None
+    exclude: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequest:
+    """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
+
+    ``force``: also move the cursors of compaction and deduplication.
+    """
+
+    now_ms: int
+    rule: ResetRule = EXACT
+    clock: Clock = "auto"
+    broker: BrokerSetup = DEFAULT_BROKER
+    force: bool = False
+
+
+def reset_move(
+    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
+) -> CursorMove:
+    """Return the move of CURSOR to TARGET.
+
+    Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
+    cursor of the broker's own.
+    """
+    check_movable(cursor, force=request.force)
+    move = _target_move(reader, topic, cursor, target, request)
+    if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
+        raise InvalidValue("--exclude-reset-position goes with a time or a position")
+    ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
+    return CursorMove(topic, cursor, move.state, (("rule", request.rule), *move.facts), (*move.warnings, *ttl))
+
+
+def _target_move(
+    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
+) -> CursorMove:
+    if target.message_id is not None:
+        if request.rule == EXACT:
+            check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
+        state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
+        return CursorMove(topic, cursor, state, (("position", str(target.message_id)),))
+    if target.shift_by is not None:
+        return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
+    if target.to_subscription is not None:
+        other = read_cursor(reader.txn, reader, topic, target.to_subscription)
+        return CursorMove(topic, cursor, state_of_other(cursor, other))
+    return _time_move(reader, topic, cursor, target, request)
+
+
+def _time_move(
+    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
+) -> CursorMove:
+    assert target.time_ms is not None
+    theirs: Position | None = None
+    failure = None
+    try:
+        theirs = BrokerSearch(reader, topic, request.broker).reset_read_position(target.time_ms)
+    except LedgerNotFound as error:
+        failure = f"a broker answers 500 and moves nothing: {error.message}"
+        if request.rule == BROKER:
+            raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
+    facts: Facts = (("time", target.time_ms),)
+    warnings: tuple[str, ...] = ()
+    if request.rule == BROKER:
+        first: Position | None = theirs
+    else:
+        found = find_first_at_or_after(reader, topic, target.time_ms, request.clock)
+        first = found.position
+        facts += (("broker", None if theirs is None else _broker_json(topic, cursor, first, theirs)),)
+        warnings = () if failure is None else (failure,)
+        if first is None:
+            warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
+    if target.exclude and first is not None:
+        return CursorMove(topic, cursor, reset_state(reader, topic, cursor, first, exclude=True), facts, warnings)
+    return CursorMove(topic, cursor, reset_to_time(topic, cursor, first), facts, warnings)
+
+
+def _broker_json(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> dict[str, Any]:  # Any: JSON
+    """Return where a broker would go; ``entries``: how many more than we it would give again, below 0: fewer."""
+    mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
+    return {
+        "markDeletePosition": str(other),
+        "agrees": mine == other,
+        "entries": topic.entries_after(other) - topic.entries_after(mine),
+    }

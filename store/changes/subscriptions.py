@@ -1,0 +1,138 @@
+"""Making and removing subscriptions (upstream ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic.unsubscribe``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.changes.cursors import extent_json, freed_json, info_of_state, state_json
+from store.changes.plan import Plan, Report, Step, delete_step, put_value_step
+from store.changes.resets import start_state
+from store.changes.trim import freed_ledgers, read_mark_deletes
+from store.codec.cursor import CursorState, encode_cursor_info
+from store.codec.given import parse_integer
+from store.db.tree import find_node
+from store.errors import AlreadyExists, InvalidValue, Refused
+from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
+from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from store.model.topics import Topic
+from store.names import Position, TopicName, shell_word
+
+REPLICATED_PROPERTY = "pulsar.replicated.subscription"
+PENDING_ACK_SUFFIX = "__transaction_pending_ack"
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """A subscription to make: where it starts, whether clusters share its position, its properties."""
+
+    name: str
+    start: Position
+    replicated: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def long_properties(self) -> dict[str, int]:
+        """Upstream's properties of the cursor's position."""
+        return {REPLICATED_PROPERTY: 1} if self.replicated else {}
+
+
+def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscription, now_ms: int) -> Plan:
+    """Plan making NEW on TOPICS, all or none; raises AlreadyExists, InvalidValue for a name or property a broker reserves."""
+    check_new(new)
+    steps: list[Step] = []
+    reports: list[Report] = []
+    for topic in topics:
+        path = topic.name.cursor_path(new.name)
+        if find_node(reader.txn, path) is not None:
+            raise AlreadyExists(
+                f"Subscription already exists for topic: {topic.name} has {new.name!r}",
+                hint=f"move it with: pulsar-admin topics reset-cursor {shell_word(topic.name)} -s {shell_word(new.name)} …",
+                topic=str(topic.name),
+                subscription=new.name,
+            )
+        state = start_state(reader, topic, new.start, exclude=False)
+        state = replace(state, properties=new.long_properties)
+        info = info_of_state(state, dict(new.properties), now_ms)
+        steps.append(put_value_step(reader.txn, path, encode_cursor_info(info), now_ms))
+        reports.append(creation_report(reader, topic, new, state))
+    return Plan("topics create-subscription", reader.txn.id, tuple(steps), tuple(reports))
+
+
+def creation_report(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> Report:
+    """Return the report of making NEW on TOPIC, which begins in STATE."""
+    extent = extent_of(reader.txn, topic, pending_intervals(topic, state))
+    after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
+    return _report(topic, new.name, (None, after), extent)
+
+
+def check_new(new: NewSubscription) -> None:
+    """Raise InvalidValue or Refused for a name or property that a broker reserves."""
+    if not new.name:
+        raise InvalidValue("a subscription needs a name", value=new.name)
+    if new.name in (COMPACTION_CURSOR, DEDUP_CURSOR) or new.name.startswith(REPLICATOR_PREFIX):
+        raise Refused(f"{new.name!r} is a name of the broker's own cursors", hint="choose another", value=new.name)
+    reserved = [key for key in new.properties if key.startswith(INTERNAL_PROPERTY_PREFIX)]
+    if reserved:
+        raise InvalidValue(
+            f"property {reserved[0]!r} is the broker's own: names beginning with {INTERNAL_PROPERTY_PREFIX} are reserved",
+            value=reserved[0],
+        )
+
+
+def plan_unsubscribe(
+    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int, *, force: bool = False
+) -> Plan:
+    """Plan removing CURSORS, all or none; the broker's own are refused unless FORCE."""
+    steps: list[Step] = []
+    reports: list[Report] = []
+    for topic, cursor in cursors:
+        if cursor.name in (COMPACTION_CURSOR, DEDUP_CURSOR) and not force:
+            raise Refused(
+                f"{cursor.name} of {topic.name} is the broker's own: without it "
+                + ("the compacted view is gone" if cursor.name == COMPACTION_CURSOR else "deduplication forgets"),
+                hint="add --force to remove it all the same",
+                topic=str(topic.name),
+                subscription=cursor.name,
+            )
+        steps.append(delete_step(reader.txn, topic.name.cursor_path(cursor.name)))
+        reports.append(_removal_report(reader, topic, cursor, now_ms))
+    return Plan(command, reader.txn.id, tuple(steps), tuple(reports))
+
+
+def _removal_report(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> Report:
+    before = read_mark_deletes(reader, topic)
+    after = {name: position for name, position in before.items() if name != cursor.name}
+    freed = freed_ledgers(reader, topic, before, after, now_ms)
+    extent = extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
+    report = _report(topic, cursor.name, (state_json(topic, cursor.state), None), extent)
+    more: dict[str, Any] = {"deletable": freed_json(freed), "unreferencedLedgers": _own_ledgers(cursor)}  # Any: JSON
+    pending_ack = TopicName(topic.name.namespace, f"{topic.name.local_name}-{cursor.name}{PENDING_ACK_SUFFIX}")
+    if find_node(reader.txn, pending_ack.path) is not None:
+        more["warnings"] = [f"the topic {pending_ack} of its transactions stays; a broker would delete it too"]
+    return {**report, **more}
+
+
+def _own_ledgers(cursor: Cursor) -> list[int]:
+    """Return the ledgers that nothing refers to once CURSOR is gone: its own, its delayed buckets, its compacted view."""
+    ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
+    properties = cursor.info.cursor_properties
+    buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
+    ledgers += [ledger_id for ledger_id in buckets if ledger_id is not None]
+    compacted = cursor.state.properties.get(COMPACTED_LEDGER)
+    return ledgers + ([compacted] if compacted is not None else [])
+
+
+def _report(
+    topic: Topic, subscription: str, states: tuple[dict[str, Any] | None, dict[str, Any] | None], extent: Extent
+) -> dict[str, Any]:  # Any: JSON
+    return {
+        "topic": str(topic.name),
+        "subscription": subscription,
+        "before": states[0],
+        "after": states[1],
+        **extent_json(extent),
+    }

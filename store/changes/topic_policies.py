@@ -1,0 +1,322 @@
+"""Setting the policies of topics: an event a topic at the end of its namespace's ``__change_events``, as a broker appends it.
+
+Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). The topic is made with its schema
+where it is not there. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
+from store.changes.delayed import conflict_warnings
+from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
+from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.policies import Change, PolicyJob
+from store.codec.interceptors import open_chain, parse_interceptors
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.message import encode_message_entry
+from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
+from store.codec.policyevent import (
+    NEW_POLICIES,
+    UPDATE,
+    AvroSchema,
+    PolicyEvent,
+    builtin_schema,
+    encode_policy_event,
+    event_key,
+)
+from store.codec.schema import IndexEntry, SchemaEntry, SchemaLocator, encode_schema_entry, encode_schema_locator
+from store.codec.topicpolicies import change_topic_policies, decode_topic_policies
+from store.db.environment import Store, Txn
+from store.db.tree import find_node, iter_children
+from store.errors import Refused
+from store.model.ledgers import EntryReader, open_reader
+from store.model.schemas import find_locator, find_schema
+from store.model.topics import expand_topic, partition_count, read_topic
+from store.names import NamespaceName, Position, TopicName, encode_name
+from store.policies.events import EVENTS_TOPIC, find_policy_events
+from store.policies.in_force import find_delivery, find_message_ttl, find_quotas
+from store.proto.pulsar_api_pb2 import MessageMetadata
+
+PRODUCER = "pulsar-admin-toolkit"
+_AVRO = 5
+_SCHEMA_PROPERTIES = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull": "true"}
+"""What a broker keeps with the schema: settings of its AVRO writer."""
+_NODES = "/admin/topic-policies/local"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What one topic's policies were and become. ``events``: where its event goes, None: its node is written."""
+
+    topic: TopicName
+    before: Policies
+    after: Policies
+    fields: JsonObject
+    events: TopicName | None
+    replicate_to: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything does."""
+        return self.before != self.after
+
+    def report(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> Report:
+        """Return it as JSON. POSITION: of the event, once it is written."""
+        written = {"entries": 1, "messages": 1, "bytes": size_bytes} if position is not None else {}
+        return {
+            "topic": str(self.topic),
+            "before": job.shown(self.before),
+            "after": job.shown(self.after),
+            "events": None if self.events is None else str(self.events),
+            "position": None if position is None else str(position),
+            **written,
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
+        }
+
+
+def read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
+    """Return what JOB makes of each topic, partitions of one together; raises TopicNotFound, MetadataCorrupt, Refused."""
+    return [_read_change(txn, name, job.change) for name in sorted({name.base for name in names})]
+
+
+def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
+    expand_topic(txn, name)
+    events = find_policy_events(txn, name.namespace)
+    target: TopicName | None = None
+    clusters: tuple[str, ...] = ()
+    path = f"{_NODES}/{name.namespace}/persistent/{encode_name(name.local_name)}"
+    if events is None and next(iter_children(txn, _NODES), None) is not None:
+        node = find_node(txn, path)
+        fields = {} if node is None else decode_json_object(node.value, path)
+        before = decode_topic_policies(fields, path)
+    else:
+        fields = dict(NEW_POLICIES if events is None else events.local.get(name, NEW_POLICIES))
+        before = decode_topic_policies(fields, f"topic policies of {name}")
+        target = _event_topic(txn, name)
+        clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
+    after = change(before)
+    fields = change_topic_policies(fields, before, after)
+    return TopicChange(name, before, after, fields, target, clusters, _conflicts(txn, name, before, after))
+
+
+def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> tuple[str, ...]:
+    """Return what is to be in force for NAME and drops delayed messages before they are due, where a policy delays."""
+    if before == after:
+        return ()
+    in_force = find_delivery(txn, name)
+    delivery = after.delayed_delivery or (None if in_force is None else in_force.delivery)
+    if delivery is None or not delivery.active:
+        return ()
+    seconds = after.message_ttl_seconds
+    if seconds is None and seconds == before.message_ttl_seconds:
+        ttl = find_message_ttl(txn, name)
+        seconds = None if ttl is None else ttl.seconds
+    quotas = {kind: found.quota for kind, found in find_quotas(txn, name).items() if kind not in before.backlog_quotas}
+    return conflict_warnings(Policies(message_ttl_seconds=seconds, backlog_quotas={**quotas, **after.backlog_quotas}))
+
+
+def _event_topic(txn: Txn, name: TopicName) -> TopicName:
+    """Return the topic or partition that the events of NAME go to; raises Refused when nothing can be added to it."""
+    events = TopicName(name.namespace, EVENTS_TOPIC)
+    partitions = partition_count(txn, events)
+    target = events.partition(java_hash(event_key(name)) % partitions) if partitions else events
+    node = find_node(txn, target.path)
+    if node is not None and read_topic(txn, target).managed.terminated is not None:
+        raise Refused(f"{target} is terminated: no policy can be added to it", topic=str(target))
+    return target
+
+
+def java_hash(text: str) -> int:
+    """Return upstream's ``JavaStringHash``: which partition a key goes to."""
+    units = text.encode("utf-16-be")
+    found = 0
+    for index in range(0, len(units), 2):
+        found = (31 * found + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
+    return found & 0x7FFFFFFF
+
+
+def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
+    """Return the cluster the store comes from: policies of this cluster name it, so that they are replicated to no other."""
+    clusters = [name for name in iter_children(txn, "/admin/clusters") if name != "global"]
+    if len(clusters) != 1:
+        node = find_node(txn, namespace.policies_path)
+        found = {} if node is None else decode_json_object(node.value, node.path)
+        clusters = [str(name) for name in found.get("replication_clusters") or ()]
+    if len(clusters) != 1:
+        raise Refused(
+            f"which cluster {namespace} lies in cannot be told: {len(clusters)} are known here",
+            hint="set a policy of one of its topics with a live broker once; its event tells",
+            namespace=str(namespace),
+        )
+    return clusters[0]
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def apply_changes(
+    store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
+) -> object:
+    """Write what JOB changes into STORE (open for writing), one change for all; return its report, None without a change.
+
+    INTERCEPTORS are those of the broker whose events these are; None: those that wrote the last event.
+
+    Raises what ``read_changes`` raises, EntryCorrupt for a schema that is none, StalePlan, DiskFull.
+    """
+    with open_reader(store) as reader:
+        changes = [change for change in read_changes(reader.txn, names, job) if change.changes]
+        if not changes:
+            return None
+        batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
+    written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
+    try:
+        with store.read() as txn:
+            plan = _plan(txn, written, changes, batches, job, now_ms)
+    except BaseException:
+        written.discard()
+        raise
+    return apply_written(written, plan, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The events that go to one topic. ``schema``: the definition to register, None when the topic has one.
+
+    ``properties``: what the topic's ManagedLedgerInfo is to keep for its interceptors.
+    """
+
+    events: TopicName
+    changes: list[TopicChange]
+    payloads: list[bytes]
+    schema: bytes | None
+    properties: dict[str, str]
+    now_ms: int
+
+    def ledgers(self) -> Iterator[tuple[LedgerSpec, list[Payload]]]:
+        """Yield the ledgers to write: the events', and that of a schema to register."""
+        name = self.events.managed_ledger_name.encode()
+        yield LedgerSpec("managed-ledger", {"pulsar/managed-ledger": name}), list(self.payloads)
+        if self.schema is not None:
+            schema_id = self.events.schema_path.removeprefix("/schemas/")
+            entry = SchemaEntry(
+                schema_id,
+                "",
+                _AVRO,
+                self.schema,
+                self.now_ms,
+                False,
+                _SCHEMA_PROPERTIES,
+                (IndexEntry(0, Position(-1, -1), hashlib.sha256(self.schema).digest()),),
+            )
+            yield LedgerSpec("schema", {"pulsar/schemaId": schema_id.encode()}), [encode_schema_entry(entry)]
+
+
+def _by_events(changes: list[TopicChange]) -> Iterator[tuple[TopicName, list[TopicChange]]]:
+    """Yield (events topic, the changes that go there)."""
+    told = [(change.events, change) for change in changes if change.events is not None]
+    for events, group in groupby(sorted(told, key=lambda one: one[0]), key=lambda one: one[0]):
+        yield events, [change for _, change in group]
+
+
+def _batch(
+    reader: EntryReader,
+    events: TopicName,
+    changes: list[TopicChange],
+    now_ms: int,
+    interceptors: tuple[str, ...] | None,
+) -> _Batch:
+    locator = find_locator(reader.txn, events)
+    newest = find_schema(reader, events, None)
+    version = 0 if locator is None else locator.newest.version
+    schema = AvroSchema(
+        builtin_schema() if newest is None else newest.definition, version.to_bytes(8, "big", signed=True)
+    )
+    payloads = [_message(change, schema, number, now_ms) for number, change in enumerate(changes)]
+    chain = open_chain(_interceptors(reader, events) if interceptors is None else interceptors)
+    if chain:
+        recover_chain(reader, events, chain)
+        payloads = [append_payload(payload, chain, now_ms) for payload in payloads]
+    new_schema = builtin_schema() if locator is None else None
+    return _Batch(events, changes, payloads, new_schema, chain.properties(), now_ms)
+
+
+def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
+    payload = encode_policy_event(PolicyEvent(change.topic, UPDATE, change.fields, change.replicate_to), schema)
+    metadata = MessageMetadata(
+        producer_name=PRODUCER,
+        sequence_id=sequence_id,
+        publish_time=now_ms,
+        partition_key=event_key(change.topic),
+        replicate_to=list(change.replicate_to),
+        uncompressed_size=len(payload),
+        schema_version=schema.version,
+        partition_key_b64_encoded=False,
+    )
+    return encode_message_entry(metadata, payload)
+
+
+def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
+    """Return the interceptors that wrote the last entry of EVENTS: what a broker counts on goes on."""
+    if find_node(reader.txn, events.path) is None:
+        return ()
+    broker = last_broker_entry(reader, read_topic(reader.txn, events))
+    if broker is None:
+        return ()
+    present = (broker.timestamp_ms is not None, broker.index is not None)
+    return tuple(name for name, there in zip(parse_interceptors("timestamp,index"), present, strict=True) if there)
+
+
+# -- the change -------------------------------------------------------------------------------------------------------
+
+
+def _plan(
+    txn: Txn, written: WrittenLedgers, changes: list[TopicChange], batches: list[_Batch], job: PolicyJob, now_ms: int
+) -> Plan:
+    steps = list(written.steps(txn, now_ms))
+    reports: list[Report] = []
+    rest = iter(written.ledgers)
+    for batch in batches:
+        ledger = next(rest)
+        steps.append(_topic_step(txn, batch, ledger))
+        if batch.schema is not None:
+            steps.append(_schema_step(txn, batch, next(rest)))
+        for number, (change, payload) in enumerate(zip(batch.changes, batch.payloads, strict=True)):
+            reports.append(change.report(job, Position(ledger.ledger_id, number), len(payload)))
+    for change in changes:
+        if change.events is None:
+            steps.append(_node_step(txn, change, now_ms))
+            reports.append(change.report(job))
+    return Plan(job.command, txn.id, tuple(steps), tuple(reports))
+
+
+def _topic_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
+    name = batch.events
+    managed, value = ManagedLedger(), b""
+    node = find_node(txn, name.path)
+    if node is not None:
+        managed, value = closed_ledgers(read_topic(txn, name), batch.now_ms), node.value
+    info = LedgerInfo(ledger.ledger_id, ledger.entries, ledger.size_bytes, timestamp_ms=batch.now_ms)
+    properties = {**managed.properties, **batch.properties}
+    managed = replace(managed, ledgers=(*managed.ledgers, info), properties=properties)
+    return put_value_step(txn, name.path, encode_managed_ledger(managed, value), batch.now_ms)
+
+
+def _schema_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
+    assert batch.schema is not None
+    entry = IndexEntry(0, Position(ledger.ledger_id, 0), hashlib.sha256(batch.schema).digest())
+    return put_value_step(
+        txn, batch.events.schema_path, encode_schema_locator(SchemaLocator(entry, (entry,))), batch.now_ms
+    )
+
+
+def _node_step(txn: Txn, change: TopicChange, now_ms: int) -> Step:
+    path = f"{_NODES}/{change.topic.namespace}/persistent/{encode_name(change.topic.local_name)}"
+    kept: dict[str, Any] = {key: value for key, value in change.fields.items() if value is not None}  # Any: JSON
+    return put_value_step(txn, path, encode_json_object(kept), now_ms)

@@ -1,0 +1,93 @@
+"""Which ledgers a broker may delete once cursors have moved (pulsar.md §1.9, upstream ``ManagedLedgerImpl.internalTrimLedgers``).
+
+The list of ledgers is trimmed from its head: up to the ledger the slowest durable cursor still needs, as far as retention lets go,
+and never the last one listed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from store.codec.policies import Retention
+from store.errors import Corrupt, MetadataCorrupt, Unsupported
+from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, TopicLedger
+from store.names import Position
+from store.policies.in_force import find_retention
+
+BROKER_DEFAULT = Retention(0, 0)
+"""``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""
+_MINUTE_MS = 60_000
+_MEGABYTE = 1 << 20
+
+Positions = Mapping[str, Position]
+"""Cursor name → mark-delete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What a change lets a broker delete, beyond what it could delete before.
+
+    ``kept_by_retention``: ledgers that every cursor has left and retention keeps. ``blocker``: the slowest cursor, which needs the
+    next ledger; None without cursors, and when none of them needs anything: what stays then is the last ledger, which always does.
+    """
+
+    ledgers: tuple[TopicLedger, ...]
+    kept_by_retention: tuple[TopicLedger, ...]
+    blocker: tuple[str, Position] | None
+
+
+def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
+    """Return where every durable cursor of TOPIC stands; one that cannot be read counts as standing at the beginning."""
+    found = {}
+    for name in iter_cursor_names(reader.txn, topic.name):
+        try:
+            found[name] = read_cursor(reader.txn, reader, topic, name).mark_delete
+        except (Corrupt, Unsupported):
+            found[name] = topic.first_position
+    return found
+
+
+def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: Positions, now_ms: int) -> Freed:
+    """Return what moving the cursors of TOPIC from BEFORE to AFTER (all of them, in both) lets a broker delete at NOW_MS."""
+    retention = _retention(reader, topic)
+    consumed_before, _ = _consumed(topic, before)
+    consumed, blocker = _consumed(topic, after)
+    old = _released(topic, consumed_before, retention, now_ms)
+    new = _released(topic, consumed, retention, now_ms)
+    return Freed(topic.ledgers[old:new], topic.ledgers[new:consumed], blocker)
+
+
+def _retention(reader: EntryReader, topic: Topic) -> Retention:
+    try:
+        in_force = find_retention(reader.txn, topic.name)
+    except MetadataCorrupt:
+        # Nothing is promised to be deleted on policies that cannot be read.
+        return Retention(-1, -1)
+    return BROKER_DEFAULT if in_force is None else in_force.retention
+
+
+def _consumed(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
+    """Return how many ledgers from the head on no cursor needs, and the slowest cursor that needs the rest."""
+    last = max(len(topic.ids) - 1, 0)
+    if not positions:
+        return last, None
+    ranks = {name: topic.place(position) for name, position in positions.items()}
+    slowest = min(ranks, key=lambda name: (ranks[name], name))
+    consumed = min(bisect_right(topic.ranks, ranks[slowest]) - 1, last)
+    return consumed, (slowest, positions[slowest]) if ranks[slowest] < topic.number_of_entries else None
+
+
+def _released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
+    """Return how many of the first CONSUMED ledgers retention lets go: time is over, or the rest is still the size to keep."""
+    rest = topic.total_size_bytes
+    for index, ledger in enumerate(topic.ledgers[:consumed]):
+        closed_ms = ledger.info.timestamp_ms or now_ms
+        expired = retention.time_minutes >= 0 and now_ms - closed_ms > retention.time_minutes * _MINUTE_MS
+        rest -= ledger.size_bytes
+        if not expired and not (retention.size_mb >= 0 and rest >= retention.size_mb * _MEGABYTE):
+            return index
+    return consumed

@@ -1,0 +1,326 @@
+"""The messages that compaction works on, in bounded memory: those of the compacted ledger so far, then the topic's behind it.
+
+A broker's compactor reads with read-compacted too, so what an earlier compaction kept is input again, and ledgers that were
+trimmed since are not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from store.codec.compactedentry import decode_compacted_entry
+from store.codec.compression import LIMIT_BYTES, NONE, decompress
+from store.codec.message import decode_message_entry
+from store.compaction.forms import RULE_4_0, RULE_4_2
+from store.compaction.last_id import check_indexes
+from store.compaction.tail import Transactions
+from store.compaction.view import CompactedView
+from store.errors import (
+    EntryCorrupt,
+    EntryLogCorrupt,
+    EntryNotFound,
+    LimitExceeded,
+    SourceChanged,
+    StoreError,
+    Unsupported,
+)
+from store.kernels import compaction as kernel
+from store.kernels import slots as slot_kernel
+from store.model.ledgers import EntryReader
+from store.names import Position
+from store.scan.entries import EntryBatch, EntryScan, Part
+from store.wording import counted
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+SCRATCH_BYTES = 16 << 20  # decompressed payloads held at once, one more entry at most
+_LEAST_SLOT_BYTES = 6
+_PLACE = ("ledger_id", "entry_id")
+
+
+@dataclass(slots=True)
+class MessageBatch:
+    """Some entries in order and the messages in them. Spans are offsets into ``data`` or, IN_SCRATCH, into ``scratch``.
+
+    ``rows``: kernel.ENTRY; ``slots``: slot_kernel.SLOT; ``firsts``: number of the first slot of each entry, one more for the end.
+    ``stored_ledgers``, ``stored_entries``: where the entries were read, which in a compacted ledger is not their position.
+    """
+
+    compacted: bool
+    stored_ledgers: Array  # i64
+    stored_entries: Array  # i64
+    data: Array  # u8
+    scratch: Array  # u8
+    rows: Array
+    slots: Array
+    firsts: Array  # i64
+
+    def stored(self, index: int) -> memoryview:
+        """Return the entry as a topic holds it, broker metadata included."""
+        row = self.rows[index]
+        return self.data.data[row["start"] : row["end"]]
+
+    def received(self, index: int) -> memoryview:
+        """Return the entry as a client gets it, without broker metadata."""
+        row = self.rows[index]
+        return self.data.data[row["front_end"] : row["end"]]
+
+    def plain(self, index: int) -> Array:
+        """Return the array that the spans of entry INDEX's messages are offsets into."""
+        return self.scratch if self.rows[index]["flags"] & kernel.IN_SCRATCH else self.data
+
+    def head(self, count: int) -> MessageBatch:
+        """Return the first COUNT entries and their messages."""
+        firsts = self.firsts[: count + 1]
+        places = (self.stored_ledgers[:count], self.stored_entries[:count])
+        return MessageBatch(
+            self.compacted, *places, self.data, self.scratch, self.rows[:count], self.slots[: firsts[-1]], firsts
+        )
+
+    def position(self, index: int) -> Position:
+        """Return the original position of entry INDEX."""
+        row = self.rows[index]
+        return Position(int(row["ledger_id"]), int(row["entry_id"]))
+
+
+@dataclass(slots=True)
+class MessageSource:
+    """What to compact: the entries of VIEW's ledger (None: no such part), then PARTS of the topic.
+
+    ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
+    ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
+    part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers take it. ``rule``: what a null value
+    is. ``as_is``: compacted batches whose indexes contradict them are handed out all the same.
+    """
+
+    reader: EntryReader
+    view: CompactedView | None
+    parts: tuple[Part, ...]
+    transactions: Callable[[], Transactions]
+    skip_damaged: bool = False
+    encrypted_by_key: bool = False
+    rule: str = RULE_4_2
+    transactional: bool = False
+    as_is: bool = False
+    damaged: list[StoreError] = field(default_factory=list)
+    lost: int = 0
+    _before: tuple[int, int] = (-1, -1)  # where the compacted entry was that came last
+
+    def batches(self) -> Iterator[MessageBatch]:
+        """Yield the messages in order; the same ones every time."""
+        for scan, compacted in self.scans():
+            for entries in scan.batches():
+                yield from self.exploded(entries, compacted)
+
+    def scans(self) -> Iterator[tuple[EntryScan, bool]]:
+        """Yield (scan, whether it is of the compacted ledger) in order; each is to be read before the next is asked for."""
+        self.damaged, self.lost = [], 0
+        self._before = (-1, -1)
+        if self.view is not None:
+            last = self.view.last_entry_id
+            yield from self._scan(((self.view.ledger_id, 0, last),) if last >= 0 else (), compacted=True)
+        yield from self._scan(self.parts, compacted=False)
+
+    def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
+        """Yield the messages of PARTS, all of which ``batches`` yielded; taken as they are asked for.
+
+        Raises SourceChanged when one of them can no longer be read.
+        """
+        scan = EntryScan(self.reader, parts)
+        self._before, noted = (-1, -1), len(self.damaged)
+        for entries in scan.batches():
+            if scan.unreadable:
+                raise SourceChanged(
+                    f"{scan.unreadable[0].message}: it was sound a moment ago",
+                    hint="something changed the entry logs meanwhile: run it again",
+                )
+            yield from self.exploded(entries, compacted)
+            del self.damaged[noted:]
+
+    def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
+        """Yield the messages of ENTRIES; a compacted ledger's entry that is none is left out, noted or raised."""
+        rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key, rule=self.rule)
+        if compacted:
+            entries, rows = self._without_broken(entries, rows)
+        elif transactional(rows).any():
+            drop_uncommitted(rows, self.transactions().committed)
+        for batch in explode(entries, rows, compacted=compacted):
+            if compacted and not self.as_is:
+                self._check_indexed(batch)
+            yield batch
+
+    def _scan(self, parts: tuple[Part, ...], *, compacted: bool) -> Iterator[tuple[EntryScan, bool]]:
+        scan = EntryScan(self.reader, parts)
+        yield scan, compacted
+        self.lost += scan.missing
+        self.damaged += scan.unreadable
+        if not self.skip_damaged:
+            _check_whole(self.reader, scan, parts)
+
+    def _without_broken(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
+        """Leave out entries of a compacted ledger that do not say whose they are, or which of their messages they hold."""
+        broken = rows["kind"] == kernel.BROKEN
+        if not self.as_is:
+            broken |= rows["flags"] & kernel.BAD_INDEXES != 0
+        begins, ends = _spans(entries)
+        for index in np.flatnonzero(broken).tolist():
+            where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
+            self._note(_why_broken(entries.data.data[begins[index] : ends[index]], where))
+        if broken.any():
+            entries, rows = entries.take(~broken), rows[~broken]
+        return (entries, rows) if self.as_is else self._in_order(entries, rows)
+
+    def _in_order(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
+        """Leave out compacted entries that do not come behind the one before them: which value is the latest is told by that."""
+        ledgers, ids = (np.append(first, rows[name]) for first, name in zip(self._before, _PLACE, strict=True))
+        behind = (ledgers[1:] > ledgers[:-1]) | ((ledgers[1:] == ledgers[:-1]) & (ids[1:] > ids[:-1]))
+        for index in np.flatnonzero(~behind).tolist():
+            where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
+            place, before = (Position(int(ledgers[at]), int(ids[at])) for at in (index + 1, index))
+            self._note(
+                EntryCorrupt(
+                    f"{where}: {place} comes behind {before}",
+                    hint="compact the topic from its own entries with --from-start, or without this one with --skip-damaged",
+                    where=where,
+                )
+            )
+        if len(rows):
+            self._before = (int(ledgers[-1]), int(ids[-1]))
+        return (entries, rows) if behind.all() else (entries.take(behind), rows[behind])
+
+    def _check_indexed(self, batch: MessageBatch) -> None:
+        """Note batches that do not hold the messages which they list: who listed them could read them."""
+        for index in np.flatnonzero(contradicts(batch)).tolist():
+            row = batch.rows[index]
+            where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
+            self._note(
+                EntryCorrupt(
+                    f"{where}: a batch of {row['messages']} messages that lists {row['indexes']} does not hold them",
+                    hint="compact what can be read with --skip-damaged, or from the topic's own entries with --from-start",
+                    where=where,
+                )
+            )
+
+    def _note(self, error: EntryCorrupt) -> None:
+        if not self.skip_damaged:
+            raise error
+        self.damaged.append(error)
+
+
+def contradicts(batch: MessageBatch) -> Array:
+    """Return which entries of BATCH, a compacted ledger's, list messages that they do not hold."""
+    found: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
+    return found
+
+
+def _why_broken(raw: memoryview, where: str) -> EntryCorrupt:
+    try:
+        entry = decode_compacted_entry(raw, where)
+        metadata = decode_message_entry(entry.headers_and_payload, where).metadata
+        check_indexes(metadata.compacted_batch_indexes, metadata.num_messages_in_batch, where)
+    except EntryCorrupt as error:
+        return error
+    return EntryCorrupt(f"{where}: no compacted entry", where=where)
+
+
+def _spans(entries: EntryBatch) -> tuple[Array, Array]:
+    """Return where the payload of each entry begins and ends in the data."""
+    return entries.offsets + 4 + 32 + entries.rows["digest_bytes"], entries.offsets + 4 + entries.rows["size"]
+
+
+def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
+    """Return kernel.ENTRY of ENTRIES; what is no compacted entry in a compacted ledger is BROKEN."""
+    rows = np.empty(len(entries), kernel.ENTRY)
+    rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
+    kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)
+    if rule == RULE_4_0:
+        rows["flags"] |= kernel.NULLS_AS_4_0
+    if encrypted_by_key:
+        rows["kind"][rows["kind"] == kernel.ENCRYPTED_BATCH] = kernel.SINGLE
+    return rows
+
+
+def transactional(rows: Array) -> Array:
+    """Return which of ROWS are messages of a transaction."""
+    found: Array = (rows["flags"] & kernel.HAS_TRANSACTION != 0) & (rows["kind"] != kernel.MARKER)
+    return found
+
+
+def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> None:
+    """Mark the entries of transactions that readers never get."""
+    for index in np.flatnonzero(transactional(rows)).tolist():
+        row = rows[index]
+        found = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
+        if found not in committed:
+            row["kind"] = kernel.UNCOMMITTED
+
+
+def explode(entries: EntryBatch, rows: Array, *, compacted: bool) -> Iterator[MessageBatch]:
+    """Yield the messages of ENTRIES, whose ROWS are decoded, as many at a time as memory allows."""
+    for low, high in _cuts(rows):
+        yield _explode(entries, rows, (low, high), compacted)
+
+
+def _check_whole(reader: EntryReader, scan: EntryScan, parts: tuple[Part, ...]) -> None:
+    if scan.unreadable:
+        raise scan.unreadable[0]
+    if not scan.missing:
+        return
+    for ledger_id, first, last in parts:
+        for entry_id in range(first, last + 1):
+            try:
+                reader.read(ledger_id, entry_id)
+            except (EntryNotFound, EntryCorrupt, EntryLogCorrupt) as error:
+                raise EntryCorrupt(
+                    f"{error.message} ({counted(scan.missing, 'entry')} cannot be read in all)",
+                    hint="compact what can be read with --skip-damaged: older messages of keys may come back",
+                    **error.context,
+                ) from error
+
+
+def _cuts(rows: Array) -> Iterator[tuple[int, int]]:
+    """Cut ROWS where their decompressed payloads pass SCRATCH_BYTES."""
+    packed = (rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)
+    sizes = np.where(packed, np.clip(rows["plain_bytes"], 0, LIMIT_BYTES), 0)
+    total = np.cumsum(sizes)
+    groups = (total - sizes) // SCRATCH_BYTES
+    cuts = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
+    yield from zip([0, *cuts], [*cuts, len(rows)], strict=True)
+
+
+def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compacted: bool) -> MessageBatch:
+    low, high = part
+    data, rows = entries.data, all_rows[low:high]
+    scratch = _decompress(data, rows)
+    is_batch = rows["kind"] == kernel.BATCH
+    most = (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1
+    most = np.where(is_batch, np.minimum(most, np.maximum(rows["messages"], 0) + np.int64(1)), 1)
+    slots = np.empty(int(most.sum()), slot_kernel.SLOT)
+    firsts = np.empty(len(rows) + 1, np.int64)
+    count = slot_kernel.read_slots(data, scratch, rows, slots, firsts)
+    places = (entries.ledger_ids[low:high], entries.entry_ids[low:high])
+    return MessageBatch(compacted, *places, data, scratch, rows, slots[:count], firsts)
+
+
+def _decompress(data: Array, rows: Array) -> Array:
+    """Decompress the batches of ROWS into one array, and point their spans there; what cannot be is STRANGE."""
+    view = data.data
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for index in np.flatnonzero((rows["kind"] == kernel.BATCH) & (rows["codec"] != NONE)).tolist():
+        row = rows[index]
+        stored = view[row["meta_end"] : row["end"]]
+        try:
+            plain = decompress(int(row["codec"]), stored, int(row["plain_bytes"]), where="batch")
+        except (EntryCorrupt, LimitExceeded, Unsupported):
+            row["kind"] = kernel.STRANGE
+            continue
+        parts.append(plain)
+        row["plain_start"], row["plain_end"] = at, at + len(plain)
+        row["flags"] |= kernel.IN_SCRATCH
+        at += len(plain)
+    return np.frombuffer(b"".join(parts), np.uint8)

@@ -1,0 +1,211 @@
+"""The latest message of every key, exact up to a collision of 128-bit hashes, in bounded memory.
+
+Keys are entered into a table as they come. A table that reaches its limit is written out as a run, sorted by hash, and begun
+anew; at the end the runs are merged in the table, range by range of hashes, the latest message of a key winning.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from store.compaction.batches import MessageBatch
+from store.engine.memory import BASE_BYTES
+from store.kernels import slots as slot_kernel
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+Table = tuple[Array, Array, Array]
+
+KEY_BYTES = 24
+LIMIT_KEYS = 2 << 20
+"""Keys in memory: their table, twice as large, takes 96 MiB, sorting it as much again; so does merging as many keys."""
+
+_LEAST_KEYS = 1 << 16
+_KEY_PEAK_BYTES = 4 * KEY_BYTES  # two places in the table, half of them again while it grows, sorting
+_BATCH_PEAK_BYTES = 96 << 20  # entries, their payloads decompressed, rows and slots
+_FIRST_PLACES = 1 << 16
+_RUN_ROWS = 1 << 14  # rows of a run that are read at once
+
+
+def keys_for(memory_bytes: int | None) -> int:
+    """Return how many keys a process with MEMORY_BYTES holds at once; None: the usual number."""
+    if memory_bytes is None:
+        return LIMIT_KEYS
+    room = max(memory_bytes - BASE_BYTES - _BATCH_PEAK_BYTES, 0) // _KEY_PEAK_BYTES
+    return max(1 << max(room.bit_length() - 1, 0), _LEAST_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Which messages are the latest of their keys. ``bits``: one a message, by ordinal; ``nulls``: keys whose latest is null."""
+
+    bits: Array  # u8
+    messages: int
+    keys: int
+    nulls: int
+    spilled_runs: int
+
+
+class LatestKeys:
+    """Collects the keys of messages in order. Use in ``with``: what was written out goes away at its end.
+
+    ``ordinal``: of the next message; who leaves messages out, or merges their keys, moves it on.
+    """
+
+    def __init__(self, limit_keys: int = LIMIT_KEYS) -> None:
+        self._limit_keys = max(limit_keys, 1)
+        self._table = _empty_table(min(_FIRST_PLACES, 1 << (2 * self._limit_keys).bit_length()))
+        self._keys = 0
+        self.ordinal = 0
+        self._runs: list[_Run] = []
+        self._file: IO[bytes] | None = None
+
+    def add(self, batch: MessageBatch) -> None:
+        """Enter the keyed messages of BATCH; its messages come behind all those before."""
+        progress = np.array([0, self.ordinal, self._keys], np.int64)
+        while not slot_kernel.add_keys(
+            (batch.data, batch.scratch), batch.rows, batch.slots, batch.firsts, progress, self._table
+        ):
+            self._keys = int(progress[2])
+            self._make_room(int(np.diff(batch.firsts[progress[0] : progress[0] + 2])[0]))
+            progress[2] = self._keys
+        self._keys = int(progress[2])
+        self.ordinal += len(batch.slots)
+
+    def adding(self, batches: Iterable[MessageBatch]) -> Iterator[MessageBatch]:
+        """Yield BATCHES, each once its keys are entered."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    @property
+    def held(self) -> int:
+        """Keys in memory."""
+        return self._keys
+
+    def merge(self, keys: Table) -> None:
+        """Enter KEYS, hashes and ``last``, each the latest of its key among some messages."""
+        self._merge(keys, self._make_room)
+
+    def _merge(self, keys: Table, make_room: Callable[[int], None]) -> None:
+        progress = np.array([0, self._keys], np.int64)
+        while not slot_kernel.merge_keys(keys, progress, self._table):
+            self._keys = int(progress[1])
+            make_room(1)
+            progress[1] = self._keys
+        self._keys = int(progress[1])
+
+    def take(self) -> Table:
+        """Return the keys in memory, in no order, and forget them."""
+        used = self._table[2] != slot_kernel.EMPTY
+        taken = self._table[0][used], self._table[1][used], self._table[2][used]
+        self._clear()
+        return taken
+
+    def _clear(self) -> None:
+        self._table[2][:] = slot_kernel.EMPTY
+        self._keys = 0
+
+    def _make_room(self, wanted: int) -> None:
+        """Make room for WANTED more keys: a larger table, or an empty one where that would pass the limit."""
+        if self._keys and self._keys + wanted > self._limit_keys:
+            self._spill()
+        self._grow(wanted)
+
+    def _grow(self, wanted: int) -> None:
+        places = len(self._table[2])
+        while (self._keys + wanted) * 2 > places:
+            places *= 2
+        if places > len(self._table[2]):
+            larger = _empty_table(places)
+            slot_kernel.move_keys(self._table, larger)
+            self._table = larger
+
+    def _spill(self) -> None:
+        """Write the table out as a run and begin anew."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="pulsar-admin-keys-")  # noqa: SIM115 — closed in __exit__
+        start, firsts = self._file.tell(), []
+        for places in _in_order(self._table):
+            self._file.write(np.stack([column[places] for column in self._table]).tobytes())
+            firsts.append(self._table[0][places[0]])
+        self._runs.append(_Run(start, np.array(firsts, np.uint64), self._keys))
+        self._clear()
+
+    def finish(self) -> Latest:
+        """Return which messages are the latest of their keys."""
+        bits = np.zeros(self.ordinal // 8 + 1, np.uint8)
+        kept = nulls = 0
+        for last in self._latest():
+            some_kept, some_nulls = slot_kernel.mark_last(last, bits)
+            kept, nulls = kept + some_kept, nulls + some_nulls
+        return Latest(bits, self.ordinal, kept, nulls, len(self._runs))
+
+    def _latest(self) -> Iterator[Array]:
+        """Yield the ``last`` column, one row a key."""
+        if not self._runs:
+            yield self._table[2]
+            return
+        self._spill()
+        assert self._file is not None
+        self._file.flush()
+        parts = -(-sum(run.rows for run in self._runs) // self._limit_keys)
+        edges = [np.uint64((2**64 * part) // parts) for part in range(parts)]
+        for part, edge in enumerate(edges):
+            self._clear()
+            for run in self._runs:
+                for keys in run.between(self._file.fileno(), edge, edges[part + 1] if part + 1 < parts else None):
+                    self._merge(keys, self._grow)
+            yield self._table[2]
+
+    def __enter__(self) -> LatestKeys:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _empty_table(places: int) -> Table:
+    return np.zeros(places, np.uint64), np.zeros(places, np.uint64), np.full(places, slot_kernel.EMPTY)
+
+
+def _in_order(table: Table) -> Iterator[Array]:
+    """Yield the places of the keys in TABLE in the order of their first hash, ``_RUN_ROWS`` at a time."""
+    used = np.flatnonzero(table[2] != slot_kernel.EMPTY)
+    places = used[np.argsort(table[0][used])]
+    yield from (places[start : start + _RUN_ROWS] for start in range(0, len(places), _RUN_ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Keys in a file from byte START on, in the order of their first hash: ``_RUN_ROWS`` at a time column by column.
+
+    ``firsts``: the first hash of each such part.
+    """
+
+    start: int
+    firsts: Array  # u64
+    rows: int
+
+    def between(self, descriptor: int, low: np.uint64, high: np.uint64 | None) -> Iterator[Table]:
+        """Yield the keys whose first hash is LOW or more and below HIGH (None: no end); reads little more than holds them."""
+        # The rows before one that begins with LOW may end with it.
+        begin = max(int(np.searchsorted(self.firsts, low, "left")) - 1, 0)
+        end = len(self.firsts) if high is None else int(np.searchsorted(self.firsts, high, "left"))
+        for number in range(begin, end):
+            rows = min(self.rows - number * _RUN_ROWS, _RUN_ROWS)
+            raw = os.pread(descriptor, rows * KEY_BYTES, self.start + number * _RUN_ROWS * KEY_BYTES)
+            first, second, last = np.frombuffer(raw, np.uint64).reshape(3, rows)
+            inside = slice(
+                np.searchsorted(first, low, "left"), rows if high is None else np.searchsorted(first, high, "left")
+            )
+            yield first[inside], second[inside], last[inside]

@@ -1,0 +1,76 @@
+"""The first entry of a large compacted ledger published at or after a time: the same function here, in processes and on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.compaction.reading import FoundInView, read_published
+from store.compaction.unwrap import unwrapped
+from store.compaction.view import CompactedView, parts_of_view
+from store.engine.slices import FileRange
+from store.kernels.records import UNFRAMED
+from store.model.ledgers import EntryReader
+from store.scan.arrow import packed_row
+from store.scan.entries import EntryScan, Places, doubtful
+from store.scan.spread import iter_batches, run_places
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_SCHEMA = pa.schema([("rows", pa.binary())])
+
+
+@dataclass(frozen=True)
+class FindPublished:
+    """Which of the entries at given places (i32) are published at or after ``time_ms``, or are to be read again to tell."""
+
+    time_ms: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _SCHEMA
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row a batch of places."""
+        for places, files in iter_batches(piece):
+            scan = EntryScan.of_files(files, heads=False, digests=None)
+            yield packed_row(_SCHEMA, self.rows(scan, places).tobytes())
+
+    def rows(self, scan: EntryScan, places: Places) -> Array:
+        """Return the rows of PLACES, read by SCAN."""
+        batch = scan.read_places(places)
+        found = unwrapped(batch).rows
+        published = (found["publish_ms"] >= self.time_ms) | (found["publish_ms"] < 0)
+        chosen = published | (found["flags"] & UNFRAMED != 0) | doubtful(batch, places)
+        return np.flatnonzero(chosen).astype(np.int32)
+
+
+def find_published(reader: EntryReader, view: CompactedView, time_ms: int) -> FoundInView:
+    """Return what ``store.compaction.reading.find_in_view`` finds, by columns and the reader's engine; raises EntryCorrupt."""
+    following = 0
+    for places, rows in _iter_rows(reader, view, FindPublished(time_ms)):
+        ids = places.entry_ids
+        lost = np.setdiff1d(np.arange(following, int(ids[-1])), ids)
+        for entry_id in np.union1d(ids[rows], lost).tolist():
+            position, published_ms = read_published(reader, view, entry_id)
+            if published_ms >= time_ms:
+                return FoundInView(position, published_ms, entry_id + 1)
+        following = int(ids[-1]) + 1
+    if following <= view.last_entry_id:
+        read_published(reader, view, following)  # it is in no file, which this raises
+    return FoundInView(None, None, view.last_entry_id + 1)
+
+
+def _iter_rows(reader: EntryReader, view: CompactedView, work: FindPublished) -> Iterator[tuple[Places, Array]]:
+    scan = EntryScan(reader, parts_of_view(view))
+    if reader.engine is None:
+        found: Iterator[tuple[Places, dict[str, bytes] | None]] = ((places, None) for places in scan.groups())
+    else:
+        found = run_places(reader.engine, work, reader.files, scan.groups())
+    for places, row in found:
+        yield places, work.rows(scan, places) if row is None else np.frombuffer(row["rows"], np.int32)
+        reader.advance(places.bytes)

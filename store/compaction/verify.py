@@ -1,0 +1,375 @@
+"""A compacted ledger against the log it was made from: what is missing in it, what should not be there, what differs.
+
+Both are read in order, side by side, in bounded memory. Where the first ledgers of the topic were trimmed, what the compacted
+ledger holds of them cannot be compared; it still must not hold a key that occurs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from store.codec.message import decode_message_entry
+from store.compaction.batches import MessageBatch, MessageSource
+from store.compaction.facts import iter_facts, uuid_of
+from store.compaction.floor import compacted_floor
+from store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_0
+from store.compaction.keys import LIMIT_KEYS, LatestKeys
+from store.compaction.last_id import check_indexes
+from store.compaction.tail import has_transactions, read_transactions
+from store.compaction.verification import (
+    DAMAGED,
+    DELETED,
+    DIFFERS,
+    FOREIGN,
+    INDEXES,
+    MISSING,
+    ORDER,
+    STALE,
+    Verification,
+)
+from store.compaction.view import CompactedView
+from store.errors import EntryCorrupt, StoreError
+from store.kernels import compaction as kernel
+from store.kernels import slots as slot_kernel
+from store.model.extent import iter_ledger_parts
+from store.model.ledgers import EntryReader
+from store.model.messages import explode
+from store.model.topics import Topic
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from store.wording import counted
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+def verify_view(
+    reader: EntryReader,
+    topic: Topic,
+    view: CompactedView,
+    *,
+    limit_keys: int = LIMIT_KEYS,
+    advance: Callable[[int], None] = lambda entries: None,
+) -> Verification:
+    """Compare the compacted ledger of VIEW with the entries of TOPIC that it stands for."""
+    found = Verification(view.ledger_id, view.horizon)
+    floor = _floor(reader, topic, view)
+    parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
+    transactions = cache(lambda: read_transactions(reader, topic, None))
+    known = has_transactions(reader, topic.name)
+    # By the rule of 4.0 the messages that the rules disagree on are values: either may have written them, or left them out.
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=RULE_4_0)
+    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=RULE_4_0)
+    first = Position(parts[0][0], parts[0][1]) if parts else Position(floor.ledger_id, floor.entry_id + 1)
+    with LatestKeys(limit_keys) as keys:
+        for batch in keys.adding(_batches_before(kept, first)):
+            advance(len(batch.rows))
+        for facts, _ in iter_facts(log, keys, retain_keyless=False):
+            advance(facts.entries)
+        latest = keys.finish()
+    comparison = _Comparison(found, latest.bits, floor)
+    comparison.run(kept, log, first, advance)
+    for error in kept.damaged:
+        found.add(DAMAGED, None, error.message)
+    if kept.lost:
+        found.add(
+            DAMAGED,
+            None,
+            f"of the compacted ledger {view.ledger_id} {counted(kept.lost, 'entry is', 'entries are')} lost",
+        )
+    found.lost = len(log.damaged) + log.lost
+    return found
+
+
+def _floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
+    """Return the last position that the compacted ledger stands for; the horizon where its last entry cannot be read."""
+    try:
+        return compacted_floor(reader, topic, view)
+    except EntryCorrupt:
+        return view.horizon
+
+
+def _batches_before(kept: MessageSource, first: Position) -> Iterator[MessageBatch]:
+    """Yield the compacted entries from before position FIRST, which the topic itself no longer has."""
+    for batch in kept.batches():
+        count = int(_is_before(batch, first).sum())
+        if count:
+            yield batch.head(count)
+        if count < len(batch.rows):
+            return
+
+
+def _is_before(batch: MessageBatch, first: Position) -> Array:
+    ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
+    before: Array = (ledgers < first.ledger_id) | ((ledgers == first.ledger_id) & (entries < first.entry_id))
+    return before
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of a batch of entries, and where it stands in the topic."""
+
+    batch: MessageBatch
+    index: int
+    position: Position
+
+    @classmethod
+    def of(cls, batch: MessageBatch, index: int) -> _Entry:
+        return cls(batch, index, batch.position(index))
+
+    @property
+    def row(self) -> Any:  # Any: a numpy row
+        return self.batch.rows[self.index]
+
+    @property
+    def slots(self) -> Array:
+        slots: Array = self.batch.slots[self.batch.firsts[self.index] : self.batch.firsts[self.index + 1]]
+        return slots
+
+    def indexes(self) -> list[int]:
+        """Return metadata field 31."""
+        raw = bytes(self.batch.data.data[self.row["meta_start"] : self.row["meta_end"]])
+        return list(MessageMetadata.FromString(raw).compacted_batch_indexes)
+
+    def messages(self) -> dict[int, bytes]:
+        """Return batch index → bytes (metadata and value) of the messages that a batch holds."""
+        slots = self.slots
+        numbers: Any = range(len(slots))
+        if len(slots) < int(self.row["messages"]):
+            numbers = self.indexes()
+        plain = self.batch.plain(self.index).data
+        return {
+            number: bytes(plain[slot["start"] : slot["end"]])
+            for number, slot in zip(numbers, slots, strict=True)
+            if not slot["flags"] & slot_kernel.COMPACTED_OUT
+        }
+
+    def place_of(self, number: int) -> Position:
+        """Return the position of message NUMBER."""
+        place = self.position
+        return Position(place.ledger_id, place.entry_id, number) if self.row["kind"] == kernel.BATCH else place
+
+    def key_of(self, number: int) -> str:
+        slot = self.slots[number]
+        start = int(slot["key_start"])
+        end = start + max(int(slot["key_length"]), 0)
+        return bytes(self.batch.plain(self.index).data[start:end]).decode("utf-8", "replace")
+
+
+class _Comparison:
+    """The second pass: compacted entries beside those of the topic, which BITS says to keep or not."""
+
+    def __init__(self, found: Verification, bits: Array, floor: Position) -> None:
+        self._found = found
+        self._bits = bits
+        self._floor = floor
+        self._ordinal = 0
+        self._next: _Entry | None = None
+        self._kept: Iterator[_Entry]
+        self._absent_chunks: dict[bytes, Position] = {}  # uuid → a chunk that is not in the compacted ledger
+
+    def run(self, kept: MessageSource, log: MessageSource, first: Position, advance: Callable[[int], None]) -> None:
+        """Compare everything in KEPT, the compacted ledger, with LOG, the topic; FIRST: the topic's first entry."""
+        for batch in _batches_before(kept, first):
+            self._found.trimmed_before = first
+            self._judge_trimmed(batch)
+        self._kept = self._iter_kept(kept)
+        self._next = next(self._kept, None)
+        while self._next is not None and self._next.position < first:
+            self._next = next(self._kept, None)
+        for batch in log.batches():
+            self._compare(batch)
+            advance(len(batch.rows))
+        while self._next is not None:
+            place = self._next.position
+            self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic up to {self._floor}")
+            self._next = next(self._kept, None)
+
+    def _iter_kept(self, kept: MessageSource) -> Iterator[_Entry]:
+        """Yield the compacted entries, each checked for what can be seen without the topic."""
+        before = Position(-1, -1)
+        for batch in kept.batches():
+            self._found.entries += len(batch.rows)
+            self._found.messages += int((batch.slots["flags"] & slot_kernel.COMPACTED_OUT == 0).sum())
+            self._found.nulls_kept += int((batch.slots["flags"] & slot_kernel.RULE_MATTERS != 0).sum())
+            self._count_forms(batch)
+            for index in range(len(batch.rows)):
+                place = batch.position(index)
+                if place <= before:
+                    self._found.add(ORDER, place, f"entry {place} comes behind {before}")
+                    continue
+                before = place
+                entry = _Entry(batch, index, place)
+                self._check_entry(entry)
+                yield entry
+
+    def _count_forms(self, batch: MessageBatch) -> None:
+        rows, forms = batch.rows, self._found.forms
+        is_listed, is_whole = rows["indexes"] > 0, np.diff(batch.firsts) == rows["messages"]
+        for form, chosen in ((LEGACY, ~is_listed), (INDEXED, is_listed & is_whole), (REDUCED, is_listed & ~is_whole)):
+            count = int((chosen & (rows["kind"] == kernel.BATCH)).sum())
+            if count:
+                forms[form] = forms.get(form, 0) + count
+
+    def _check_entry(self, entry: _Entry) -> None:
+        if entry.row["kind"] == kernel.MARKER:
+            self._found.add(FOREIGN, entry.position, f"entry {entry.position}: a marker, which no reader gets")
+        elif entry.row["indexes"]:
+            self._check_indexes(entry)
+
+    def _check_indexes(self, entry: _Entry) -> None:
+        """Field 31: ascending, in range, and what the payload says too where it has placeholders."""
+        row, place = entry.row, entry.position
+        listed = entry.indexes()
+        try:
+            check_indexes(listed, int(row["messages"]), f"entry {place}")
+        except EntryCorrupt as error:
+            self._found.add(INDEXES, place, error.message)
+            return
+        slots = entry.slots
+        left = np.flatnonzero(slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
+        if row["kind"] == kernel.BATCH and len(slots) == row["messages"] and left.tolist() != listed:
+            self._found.add(
+                INDEXES,
+                place,
+                f"entry {place}: compacted_batch_indexes {listed[:16]}, the payload keeps {left[:16].tolist()}",
+            )
+
+    # -- side by side -------------------------------------------------------------------------------------------------
+
+    def _fates(self, batch: MessageBatch) -> Array:
+        fates = np.empty(len(batch.slots), np.uint8)
+        slot_kernel.judge(batch.slots, batch.firsts, self._ordinal + batch.firsts[:-1], self._bits, False, fates)
+        self._ordinal += len(batch.slots)
+        return fates
+
+    def _judge_trimmed(self, batch: MessageBatch) -> None:
+        """Compacted messages whose own entries are trimmed: no later message may have their keys."""
+        fates = self._fates(batch)
+        entries = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
+        for number in np.flatnonzero((fates == slot_kernel.SUPERSEDED) | (fates == slot_kernel.NULLED)).tolist():
+            index = int(entries[number])
+            self._unwanted(_Entry.of(batch, index), number - int(batch.firsts[index]), int(fates[number]))
+
+    def _compare(self, batch: MessageBatch) -> None:
+        """Compare one batch of the topic with the compacted entries of the same positions."""
+        rows, firsts = batch.rows, batch.firsts
+        fates = self._fates(batch)
+        self._found.topic_entries += len(rows)
+        self._found.topic_messages += len(batch.slots)
+        totals = np.concatenate([[0], np.cumsum(fates == slot_kernel.RETAINED)])
+        wanted = (totals[firsts[1:]] > totals[firsts[:-1]]) | (rows["kind"] == kernel.STRANGE)
+        places = {
+            place: index
+            for index, place in enumerate(zip(rows["ledger_id"].tolist(), rows["entry_id"].tolist(), strict=True))
+        }
+        visited: set[int] = set()
+        last = batch.position(len(rows) - 1) if len(rows) else Position(-1, -1)
+        while self._next is not None and self._next.position <= last:
+            place = self._next.position
+            found = places.get((place.ledger_id, place.entry_id))
+            if found is None:
+                self._found.add(FOREIGN, place, f"entry {place}: compacted, but no entry of the topic")
+            else:
+                wanted[found] = False
+                visited.add(found)
+                self._compare_entry(_Entry.of(batch, found), fates[firsts[found] : firsts[found + 1]], self._next)
+            self._next = next(self._kept, None)
+        self._found.unchecked += int((rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
+        for index in np.flatnonzero(wanted).tolist():
+            self._missing(_Entry.of(batch, index), fates[firsts[index] : firsts[index + 1]])
+        for index in np.flatnonzero(rows["kind"] == kernel.CHUNK).tolist():
+            self._check_chunk(_Entry.of(batch, index), index in visited, fates[firsts[index] : firsts[index + 1]])
+
+    def _check_chunk(self, original: _Entry, visited: bool, fates: Array) -> None:
+        """Note a message that stays without all of its chunks, as 4.0.8 leaves it: nobody can join it."""
+        uuid, place = uuid_of(original.batch, original.index), original.position
+        if original.row["chunk_id"] == 0:  # another message of the same uuid: producers without deduplication make some
+            self._absent_chunks.pop(uuid, None)
+        if not visited:
+            self._absent_chunks.setdefault(uuid, place)
+        elif len(fates) and fates[0] == slot_kernel.RETAINED and uuid in self._absent_chunks:
+            absent = self._absent_chunks[uuid]
+            self._found.add(
+                MISSING, place, f"entry {place}: the last chunk of a message, its chunk {absent} is not there"
+            )
+
+    def _compare_entry(self, original: _Entry, fates: Array, kept: _Entry) -> None:
+        kind, place = int(original.row["kind"]), kept.position
+        if kind == kernel.UNCOMMITTED:
+            self._found.add(FOREIGN, place, f"entry {place}: of a transaction that was not committed")
+        elif kind in (kernel.STRANGE, kernel.ENCRYPTED_BATCH, kernel.SINGLE, kernel.CHUNK, kernel.MARKER):
+            if not _is_same(kept, original):
+                self._found.add(DIFFERS, place, f"entry {place}: not the bytes of the topic's entry")
+            if len(fates) and fates[0] != slot_kernel.RETAINED:
+                self._unwanted(original, 0, int(fates[0]))
+        elif kept.row["kind"] != kernel.BATCH:
+            self._found.add(DAMAGED, place, f"entry {place}: {_why_strange(kept)}")
+        else:
+            self._compare_batch(original, fates, kept)
+
+    def _compare_batch(self, original: _Entry, fates: Array, kept: _Entry) -> None:
+        place = kept.position
+        mine, theirs = kept.messages(), original.messages()
+        if int(kept.row["messages"]) != int(original.row["messages"]):
+            self._found.add(DIFFERS, place, f"entry {place}: a batch of another number of messages than the topic's")
+            return
+        for number, data in mine.items():
+            if number not in theirs:  # an index out of range, which was noted
+                continue
+            if data != theirs[number]:
+                message = Position(place.ledger_id, place.entry_id, number)
+                self._found.add(DIFFERS, message, f"message {message}: not the bytes of the topic's message")
+            if fates[number] != slot_kernel.RETAINED:
+                self._unwanted(original, number, int(fates[number]))
+        self._missing(original, np.where(np.isin(np.arange(len(fates)), list(mine)), slot_kernel.OUT_BEFORE, fates))
+
+    def _missing(self, original: _Entry, fates: Array) -> None:
+        """Note the messages of a topic's entry that should have been kept and are not there."""
+        place = original.position
+        if original.row["kind"] == kernel.STRANGE:
+            self._found.add(
+                MISSING, place, f"entry {place}: cannot be decoded and is not there; such entries are kept whole"
+            )
+        undecided = original.slots["flags"] & slot_kernel.RULE_MATTERS != 0
+        retained = fates == slot_kernel.RETAINED
+        self._found.nulls_dropped += int((retained & undecided).sum())
+        for number in np.flatnonzero(retained & ~undecided).tolist():
+            message, key = original.place_of(number), original.key_of(number)
+            self._found.add(MISSING, message, f"message {message}: the latest of key {key!r} is not there")
+
+    def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
+        """Note message NUMBER of an entry, which is there and should not be."""
+        if fate == slot_kernel.KEYLESS:
+            self._found.keyless += 1
+            return
+        message, key = original.place_of(number), original.key_of(number)
+        if fate == slot_kernel.NULLED:
+            self._found.add(DELETED, message, f"message {message}: a null value of key {key!r} is there")
+        elif fate == slot_kernel.SUPERSEDED:
+            self._found.add(STALE, message, f"message {message}: key {key!r} was changed or deleted later")
+
+
+def _is_same(kept: _Entry, original: _Entry) -> bool:
+    """Whether an entry was kept whole: with its broker metadata, or as a client gets it.
+
+    A broker's compactor is a client, which gets them with ``exposingBrokerEntryMetadataToClientEnabled`` only.
+    """
+    mine = bytes(kept.batch.stored(kept.index))
+    theirs, index = original.batch, original.index
+    return mine in (bytes(theirs.stored(index)), bytes(theirs.received(index)))
+
+
+def _why_strange(kept: _Entry) -> str:
+    """Return what is wrong with a compacted entry that the kernel cannot read, in the ordinary reader's words."""
+    place = kept.position
+    try:
+        for _ in explode(decode_message_entry(kept.batch.stored(kept.index), f"compacted entry of {place}"), place):
+            pass
+    except StoreError as error:
+        return error.message
+    return "another kind of entry than the topic's"

@@ -1,0 +1,1 @@
+"""Our own bytes: one LMDB environment, one module a table, and the entry files beside it."""

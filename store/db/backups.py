@@ -1,0 +1,64 @@
+"""Copies of a store's database, ``backups/TRANSACTION``, made before what a mistake would be worst in; and how they come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from store.db.file import DATA_FILE, RECORD_FILE, read_commit
+from store.errors import IndexCorrupt, StoreError
+from store.files import copy_file, create_directory, remove_tree, rename
+
+_KEPT = 2
+
+
+def iter_backups(path: Path) -> list[Path]:
+    """Return the back-ups of the store at PATH, oldest first."""
+    found = [entry for entry in (path / "backups").glob("*") if entry.name.isdigit()]
+    return sorted(found, key=lambda entry: int(entry.name))
+
+
+def back_up(path: Path, transaction: int) -> Path:
+    """Copy the database of the store at PATH, which is at TRANSACTION, to ``backups``, durably; return where the copy is.
+
+    The caller holds the writer lock and writes nothing meanwhile. The newest copies stay, ``_KEPT`` of them; a state that has one
+    is not copied again. Raises DiskFull.
+    """
+    meta, folder = path / "meta", path / "backups"
+    mode = meta.stat().st_mode & 0o777
+    target = folder / str(transaction)
+    if target.is_dir():
+        return target
+    create_directory(folder, exist_ok=True, mode=mode)
+    unfinished = target.with_suffix(".unfinished")
+    remove_tree(unfinished)
+    create_directory(unfinished, mode=mode)
+    try:
+        for name in (DATA_FILE, RECORD_FILE):
+            copy_file(meta / name, unfinished / name)
+        rename(unfinished, target)
+    except StoreError:
+        remove_tree(unfinished)
+        raise
+    for old in iter_backups(path)[:-_KEPT]:
+        remove_tree(old)
+    return target
+
+
+def keep_hint(path: Path) -> str:
+    """Return what to do about the store at PATH, which cannot be read, so that none of its changes is lost."""
+    for backup in reversed(iter_backups(path)):
+        commit = read_commit(backup)
+        if commit is not None:
+            return (
+                f"keep {path}; its back-up up to change {commit.change} comes in place with:"
+                f" mv {path}/meta {path}/meta.damaged && cp -a {backup} {path}/meta"
+            )
+    return (
+        f"keep {path}: changes made in it are nowhere else; put a copy of its directory meta in place,"
+        " or import into another directory (--store NEW) and make them there again"
+    )
+
+
+def damaged_store(path: Path, message: str) -> IndexCorrupt:
+    """Return the error MESSAGE of the store at PATH, with the hint that keeps its changes."""
+    return IndexCorrupt(message, hint=keep_hint(path), path=str(path))

@@ -1,0 +1,163 @@
+"""Reading records from catalogued files, at places the location index names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+
+from store.codec.entrylog import RECORD_MAX_BYTES
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, find_log, fingerprint
+from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
+from store.files import open_regular
+from store.wording import counted
+
+
+class EntryFiles:
+    """The files of one store, opened when first read and checked against the catalogue then.
+
+    Reads with pread: a file that is cut while it is read gives an error, where a map would kill the process.
+    """
+
+    def __init__(self, store: Store, txn: Txn) -> None:
+        self._store = store
+        self._txn = txn
+        self._open: dict[int, tuple[int, LogFile]] = {}
+
+    def read_record(self, place: tuple[int, int, int]) -> memoryview:
+        """Return the body (from its ledger id on) of the record at PLACE = (file id, offset of the size field, size)."""
+        file_id, offset, size = place
+        raw = self.read(file_id, offset, 4 + size)
+        found = int.from_bytes(raw[:4], "big", signed=True)
+        if found != size:
+            raise EntryLogCorrupt(
+                f"{self.name(file_id)} @ {offset:#x}: expected a record of {size} bytes, found {found}",
+                hint="the file changed since import; run: pulsar-admin store check --deep",
+                path=self.name(file_id),
+                offset=offset,
+            )
+        return memoryview(raw)[4:]
+
+    def read(self, file_id: int, offset: int, length: int) -> bytes:
+        """Return LENGTH bytes at OFFSET; raises SourceChanged when the file is gone, cut or another one."""
+        if length > RECORD_MAX_BYTES:
+            raise IndexCorrupt(
+                f"the index claims a record of {length} bytes", hint="pulsar-admin store index --rebuild"
+            )
+        descriptor, log = self._descriptor(file_id)
+        try:
+            raw = os.pread(descriptor, length, offset)
+        except OSError as error:
+            raise EntryLogCorrupt(
+                f"{log.path} @ {offset:#x}: the disk cannot read it: {error.strerror}",
+                hint="copy what can be read from that disk and import the copy",
+                path=log.path,
+                offset=offset,
+            ) from error
+        if len(raw) < length:
+            raise SourceChanged(
+                f"{log.path} @ {offset:#x}: expected {length} bytes, found {len(raw)}",
+                hint="the file was cut since import: bring it back, or run `store refresh`",
+                path=log.path,
+            )
+        return raw
+
+    def name(self, file_id: int) -> str:
+        """Return the path of a file for messages."""
+        return self._descriptor(file_id)[1].path
+
+    def path_of(self, file_id: int) -> Path:
+        """Return where a file is, found to be the one imported; absolute, for processes that stand elsewhere."""
+        return self._descriptor(file_id)[1].locate(self._store.path).absolute()
+
+    def log(self, file_id: int) -> LogFile:
+        return self._descriptor(file_id)[1]
+
+    def _descriptor(self, file_id: int) -> tuple[int, LogFile]:
+        found = self._open.get(file_id)
+        if found is None:
+            found = self._open[file_id] = self._open_file(file_id)
+        return found
+
+    def _open_file(self, file_id: int) -> tuple[int, LogFile]:
+        log = find_log(self._txn, file_id)
+        if log is None:
+            raise IndexCorrupt(
+                f"the index names file {file_id}, which is not catalogued", hint="pulsar-admin store index --rebuild"
+            )
+        path = log.locate(self._store.path)
+        try:
+            descriptor = open_regular(path)
+        except FileNotFoundError as error:
+            raise SourceChanged(
+                f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
+                hint="bring the file back; what other files have of it, says: pulsar-admin store refresh",
+                path=str(path),
+            ) from error
+        except OSError as error:
+            raise NotWritable(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+        try:
+            check_unchanged(descriptor, log)
+        except SourceChanged:
+            os.close(descriptor)
+            raise
+        return descriptor, log
+
+    def close(self) -> None:
+        for descriptor, _ in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def __enter__(self) -> EntryFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_unchanged(descriptor: int, log: LogFile) -> bool:
+    """Return whether the open file may hold more than was imported; raises SourceChanged when it is another or shorter."""
+    status = os.fstat(descriptor)
+    if status.st_size == log.size_bytes and status.st_mtime_ns == log.mtime_ns:
+        return False
+    if status.st_size < log.next_offset:
+        raise SourceChanged(
+            f"{log.path} became shorter since import: expected {log.size_bytes} bytes, found {status.st_size}",
+            hint="bring the file back, or run `store refresh`",
+            path=log.path,
+        )
+    found = fingerprint(descriptor, log.next_offset)
+    if found != log.fingerprint:
+        raise SourceChanged(
+            f"{log.path} is another file than the one imported: expected fingerprint {log.fingerprint}, found {found}",
+            hint="bring the file back, or take the other one: pulsar-admin store refresh --forget",
+            path=log.path,
+        )
+    return True
+
+
+def file_state(log: LogFile, store_path: Path) -> str:
+    """Return how a catalogued file is now, see ``path_state``."""
+    return path_state(log, log.locate(store_path))
+
+
+def path_state(log: LogFile, path: Path) -> str:
+    """Return how the file of LOG is at PATH: "same", "grown" (or written to behind what was imported), "missing",
+    "changed" (another file, or shorter) or "unreadable"."""
+    try:
+        descriptor = open_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError:
+        return "unreadable"
+    try:
+        return "grown" if check_unchanged(descriptor, log) else "same"
+    except SourceChanged:
+        return "changed"
+    except OSError:
+        return "unreadable"
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,53 @@
+"""What an export in place is about to write: kept (database ``state``) until the store knows that it is written.
+
+An export that is stopped in between leaves a target of which nobody else can tell whether a broker or this toolkit wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+
+from store.codec.rocksvalue import decode_value
+from store.db.environment import Txn
+from store.db.tree import Node, encode_node, tree_key
+from store.errors import IndexCorrupt, reason_of
+
+Intent = dict[str, bytes | None]
+"""Values of nodes as in RocksDB by path; None: deleted."""
+_KEY = b"export-intent"
+
+
+def put_intent(txn: Txn, values: Intent, sequence: int | None) -> None:
+    """Remember that VALUES, and the bookie's SEQUENCE of ledger ids unless None, are about to be written."""
+    texts = {path: None if raw is None else b64encode(raw).decode() for path, raw in values.items()}
+    txn.put("state", _KEY, json.dumps({"nodes": texts, "sequence": sequence}).encode())
+
+
+def delete_intent(txn: Txn) -> None:
+    """Forget it: the store knows."""
+    txn.delete("state", _KEY)
+
+
+def find_intent(txn: Txn) -> tuple[Intent, int | None]:
+    """Return what an export meant to write that was stopped, and the sequence; raises IndexCorrupt."""
+    row = txn.get("state", _KEY)
+    if row is None:
+        return {}, None
+    try:
+        fields = json.loads(row)
+        values = {path: None if text is None else b64decode(text) for path, text in fields["nodes"].items()}
+        return values, fields["sequence"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise IndexCorrupt(f"the row of what an export meant to write is damaged: {reason_of(error)}") from error
+
+
+def intended_node(path: str, raw: bytes | None) -> Node | None:
+    """Return the node that RAW of an intent is, None: deleted."""
+    return None if raw is None else Node(path, *decode_value(raw, path))
+
+
+def intended_rows(txn: Txn) -> dict[bytes, bytes | None]:
+    """Return the rows of ``tree`` that an import of what a stopped export wrote would make; None: no row."""
+    nodes = {path: intended_node(path, raw) for path, raw in find_intent(txn)[0].items()}
+    return {tree_key(path): None if node is None else encode_node(node) for path, node in nodes.items()}

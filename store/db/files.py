@@ -1,0 +1,167 @@
+"""The catalogue of files: which entry logs and journals this store knows, and what was found in them.
+
+Row (database ``logs``): key file id u32 big-endian; value JSON, the fields of ``LogFile`` in camelCase.
+Row (database ``damage``): key file id u32, offset u64; value JSON of one problem.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, reason_of
+from store.files import open_regular
+
+_FILE_KEY = struct.Struct(">I")
+_DAMAGE_KEY = struct.Struct(">IQ")
+_FINGERPRINT_BYTES = 4096
+# Bytes 8 to 19 of an entry log's header are patched when it is sealed.
+_HEADER_BYTES = 1024
+METADATA_FILE_ID = 0  # in ``damage``: the metadata store; files begin at 1
+WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no particular node: the tree may lack any
+DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file that holds entries."""
+
+    file_id: int
+    path: str  # absolute, or relative to the store for copied, linked and own files
+    kind: str  # "entry-log" or "journal"
+    log_id: int  # the number its name spells
+    origin: str  # the path it was imported from; "" for logs this toolkit wrote
+    mode: str  # "referenced", "linked", "copied" or "own"
+    size_bytes: int
+    mtime_ns: int
+    fingerprint: str  # of the first bytes behind the header, up to ``next_offset``
+    next_offset: int  # behind the last good record: where a scan of the grown file goes on
+    records: int
+    problems: int
+    torn: bool
+    sealed: bool
+    tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``next_offset``
+    tail_problems: int = 0
+    unfinished: bool = False  # a scan was stopped: it goes on at ``next_offset``
+    stranger: str = ""  # why its bookie is not proven to be of the metadata's cluster
+
+    def locate(self, store_path: Path) -> Path:
+        """Return where the file lies now."""
+        return store_path / self.path
+
+
+def fingerprint(descriptor: int, size_bytes: int) -> str:
+    """Return a digest of up to 3 KiB behind the header, of the first SIZE_BYTES of the open file only: what follows may grow."""
+    count = max(0, min(size_bytes, _FINGERPRINT_BYTES) - _HEADER_BYTES)
+    from hashlib import sha256  # 2 ms; only a changed or new file is digested
+
+    return sha256(os.pread(descriptor, count, _HEADER_BYTES)).hexdigest()[:32]
+
+
+def file_fingerprint(path: Path, size_bytes: int) -> str:
+    """Return ``fingerprint`` of the file PATH."""
+    descriptor = open_regular(path)
+    try:
+        return fingerprint(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def put_log(txn: Txn, log: LogFile) -> None:
+    """Write the catalogue row of a file."""
+    fields = asdict(log)
+    file_id = fields.pop("file_id")
+    txn.put("logs", _FILE_KEY.pack(file_id), json.dumps(fields).encode())
+
+
+def delete_log(txn: Txn, file_id: int) -> None:
+    """Forget a file and its damage; its entries leave the index only by ``store.transfer.refresh``."""
+    txn.delete("logs", _FILE_KEY.pack(file_id))
+    clear_damage(txn, file_id)
+
+
+def find_log(txn: Txn, file_id: int) -> LogFile | None:
+    """Return the catalogued file, or None; raises IndexCorrupt."""
+    key = _FILE_KEY.pack(file_id)
+    row = txn.get("logs", key)
+    return None if row is None else _decode_log(key, row)
+
+
+def iter_logs(txn: Txn) -> Iterator[LogFile]:
+    """Yield the catalogued files in the order of their ids, which is the order they were scanned in."""
+    for key, row in txn.items("logs"):
+        yield _decode_log(key, bytes(row))
+
+
+def _decode_log(key: bytes, row: bytes) -> LogFile:
+    try:
+        return LogFile(_FILE_KEY.unpack(key)[0], **json.loads(row))
+    except (ValueError, TypeError, RecursionError, struct.error) as error:
+        raise IndexCorrupt(
+            f"the catalogue row {key.hex()} is damaged: {reason_of(error)}",
+            hint="bring a back-up of the database back (backups/); keep this store: its changes are nowhere else",
+        ) from error
+
+
+def catalogued_bytes(txn: Txn) -> int:
+    """Return the bytes of all catalogued files, for a progress display."""
+    return sum(log.size_bytes for log in iter_logs(txn))
+
+
+def next_file_id(txn: Txn) -> int:
+    """Return the id for the next file to be catalogued."""
+    last = txn.last("logs")
+    return 1 if last is None else _FILE_KEY.unpack(last[0])[0] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a file that are no good record."""
+
+    file_id: int
+    offset: int
+    length_bytes: int
+    reason: str
+    ledger_id: int
+    entry_id: int
+
+
+def put_damage(txn: Txn, damage: Damage) -> None:
+    """Note damaged bytes; damage at the same offset is replaced."""
+    value = [damage.length_bytes, damage.reason, damage.ledger_id, damage.entry_id]
+    txn.put("damage", _DAMAGE_KEY.pack(damage.file_id, damage.offset), json.dumps(value).encode())
+
+
+def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterator[Damage]:
+    """Yield the known damage, of one file (from offset START on) or of all; raises IndexCorrupt."""
+    prefix = b"" if file_id is None else _FILE_KEY.pack(file_id)
+    first = None if file_id is None else _DAMAGE_KEY.pack(file_id, start)
+    for key, row in txn.items("damage", prefix, first):
+        try:
+            found_id, offset = _DAMAGE_KEY.unpack(key)
+            yield Damage(found_id, offset, *json.loads(bytes(row)))
+        except (ValueError, TypeError, RecursionError, struct.error) as error:
+            raise IndexCorrupt(
+                f"the damage row {key.hex()} is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
+            ) from error
+
+
+DIFFERS = "differs from the copy in "
+"""Begins the reason of damage that is no bad record, but another one than the copy of the same entry which the index names."""
+
+
+def iter_differing(txn: Txn) -> Iterator[Damage]:
+    """Yield the records that were passed over for a copy of the same entry with other bytes; at most DAMAGE_MAX a file are kept."""
+    return (damage for damage in iter_damage(txn) if damage.reason.startswith(DIFFERS))
+
+
+def clear_damage(txn: Txn, file_id: int, start: int = 0) -> None:
+    """Delete the known damage of a file from offset START on."""
+    keys = [_DAMAGE_KEY.pack(file_id, damage.offset) for damage in iter_damage(txn, file_id, start)]
+    for key in keys:
+        txn.delete("damage", key)

@@ -1,0 +1,122 @@
+"""The lock of a store, file ``lock``: its one writer holds it, and readers that cannot enter themselves in LMDB's table share it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from store.db.mounts import check_local
+from store.errors import NotWritable, StoreBusy, StoreError
+from store.files import PRIVATE_DIRECTORY, create_directory, open_lock_file, open_regular, raise_write_error
+
+_AGAIN_SECONDS = 0.05
+
+
+@contextmanager
+def writer_lock(path: Path, mode: int = PRIVATE_DIRECTORY, *, wait_ms: int = 0) -> Iterator[int]:
+    """Hold the writer lock of PATH, which is made with MODE when it is not there, for the life of the block.
+
+    Raises StoreBusy, Unsupported on a network file system.
+    """
+    check_local(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+    create_directory(path, exist_ok=True, mode=mode)
+    descriptor = take_writer_lock(path, wait_ms=wait_ms)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
+    """Take PATH's writer lock and return its file descriptor; raises StoreBusy naming who has held it for WAIT_MS."""
+    descriptor = open_lock_file(path / "lock")
+    last = time.monotonic() + wait_ms / 1000
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            left = last - time.monotonic()
+            if left > 0:
+                time.sleep(min(left, _AGAIN_SECONDS))
+                continue
+            doing = _what_holds(descriptor)
+            os.close(descriptor)
+            raise StoreBusy(
+                f"{path} is being {doing}",
+                hint="run the command again when it is done, or let it wait: --wait 30s",
+                path=str(path),
+            ) from error
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise_write_error(error, path / "lock")
+    return descriptor
+
+
+def _what_holds(descriptor: int) -> str:
+    """Return who holds the writer lock whose file DESCRIPTOR is, and what for."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "written by " + (os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process")
+    return "read by processes that may not write meta/lock.mdb"
+
+
+def may_register(path: Path) -> bool:
+    """Whether this process may enter itself in LMDB's table of readers, ``meta/lock.mdb``, or make it where there is none."""
+    table = path / "meta" / "lock.mdb"
+    return os.access(table if table.exists() else table.parent, os.W_OK)
+
+
+def take_reader_lock(path: Path) -> int | None:
+    """Keep writers off the store at PATH for a reader that may not write ``meta/lock.mdb``; return the lock's descriptor.
+
+    None on a read-only file system without a lock file, where nobody writes. Raises StoreBusy while a writer is at work,
+    NotWritable where the lock cannot be had.
+    """
+    file = path / "lock"
+    mend = f"let this user write {path}/meta/lock.mdb and read {file} (chmod, chgrp): it then reads beside writers, too"
+    try:
+        descriptor = open_regular(file)
+    except FileNotFoundError as error:
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return None
+        raise NotWritable(f"{path} cannot be read safely: it has no lock file", hint=mend, path=str(file)) from error
+    except OSError as error:
+        raise NotWritable(f"{file} cannot be opened: {error.strerror}", hint=mend, path=str(file)) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        doing = _what_holds(descriptor)
+        os.close(descriptor)
+        raise StoreBusy(
+            f"{path} is being {doing}, and this user may not write meta/lock.mdb: it would read half of a change",
+            hint=f"wait for the writer to end, or {mend}",
+            path=str(path),
+        ) from error
+    return descriptor
+
+
+def try_reader_lock(path: Path) -> int | None:
+    """Return the descriptor of PATH's lock, held so that nobody writes; None while somebody does."""
+    try:
+        descriptor = open_lock_file(path / "lock")
+    except StoreError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,108 @@
+"""Ids for ledgers this toolkit writes: above every id the source knows, never given twice, and safe for the cluster.
+
+A managed ledger's list is ordered by ledger id, so a ledger that we add must have a smaller id than every ledger the broker adds
+later: a reserved range far up would put the broker's next ledger in front of ours. Ids therefore go on where the cluster's own
+sequence stands (RocksDB key ``__metadata_sequentialId_key`` of a standalone, the next id to give), after a gap of
+``RESERVED_GAP``: a cluster that goes on running may create that many sequential nodes before its ids meet ours.
+``store export`` then has to raise the target's sequence to ``next_id`` (upstream ``RocksdbMetadataStore`` gives the stored value
+next), and must refuse a target whose sequence has passed ``first_id``: ``sequence_after_export`` does both.
+
+Row (database ``state``): key ``own-ledgers``, value JSON ``{"first": id, "next": id}``. It moves with the transaction that indexes
+the new ledgers, not with the change: undoing a change leaves its ledgers' entries in the index, so their ids stay taken.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
+from store.db.blocks import ledger_of_key
+from store.db.environment import Store, Txn
+from store.errors import IndexCorrupt, StalePlan, reason_of
+
+RESERVED_GAP = 1 << 16
+SEQUENCE_KEY = COUNTER_KEYS[1]
+_ROW = b"own-ledgers"
+# Directories of the hierarchical managers: ids below 2³¹ − 1 begin with two digits, longer ones with three.
+_ID_DIRECTORIES = (*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923)))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLedgers:
+    """The ids given so far: ``first_id`` up to ``next_id``, which is the next to give."""
+
+    first_id: int
+    next_id: int
+
+
+def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
+    """Return the ids given so far, None when this store never wrote a ledger; raises IndexCorrupt."""
+    row = txn.get("state", _ROW)
+    if row is None:
+        return None
+    try:
+        fields = json.loads(row)
+        return OwnLedgers(int(fields["first"]), int(fields["next"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise IndexCorrupt(f"the row of own ledger ids is damaged: {reason_of(error)}") from error
+
+
+def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
+    """Remember that every id below ``own.next_id`` is taken."""
+    txn.put("state", _ROW, json.dumps({"first": own.first_id, "next": own.next_id}).encode())
+
+
+def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
+    """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
+    found = find_own_ledgers(txn)
+    above = largest_ledger_id(txn) + 1
+    if found is not None:
+        return OwnLedgers(found.first_id, max(found.next_id, above))
+    first = max(above, source_sequence(store)) + (RESERVED_GAP if store.info.sources else 0)
+    return OwnLedgers(first, first)
+
+
+def largest_ledger_id(txn: Txn) -> int:
+    """Return the largest ledger id in metadata, references or entries; −1 when there is none."""
+    largest = -1
+    for database in ("times", "owners"):
+        last = txn.last(database)
+        largest = max(largest, -1 if last is None else ledger_of_key(last[0]))
+    prefixes = (*(f"{LEDGERS_ROOT}/{name}/" for name in _ID_DIRECTORIES), f"{LEDGERS_ROOT}/L")
+    for prefix in prefixes:
+        node = txn.last("tree", prefix.encode())
+        ledger_id = None if node is None else ledger_id_of_path(node[0].decode("utf-8", "replace"))
+        largest = max(largest, -1 if ledger_id is None else ledger_id)
+    return largest
+
+
+def source_sequence(store: Store) -> int:
+    """Return the next id that the sequence of a standalone source gives; 0 when the source is gone or has none."""
+    from store.sources.rocksdb import read_values  # rocksdict costs 30 ms
+
+    sequences = [0]
+    for source in store.info.sources:
+        metadata = Path(source.get("path", "")) / "metadata"
+        if source.get("kind") == "standalone" and (metadata / "CURRENT").is_file():
+            raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
+            sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
+    return max(sequences)
+
+
+def sequence_after_export(own: OwnLedgers, target_sequence: int, where: str) -> int:
+    """Return the sequence that a target with TARGET_SEQUENCE must have once OWN's ledgers are in it.
+
+    Raises StalePlan when the target may have given one of those ids to a ledger of its own. A sequence that is exactly
+    ``next_id`` stands where an earlier export left it.
+    """
+    if target_sequence > own.first_id and target_sequence != own.next_id:
+        raise StalePlan(
+            f"{where} went on: its next ledger id is {target_sequence}, this store wrote ledgers {own.first_id} to {own.next_id - 1}",
+            hint="import it into another directory (--store NEW) and make the changes there; keep this store, `store log` lists them",
+            expected=own.first_id,
+            found=target_sequence,
+        )
+    return max(target_sequence, own.next_id)

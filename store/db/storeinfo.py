@@ -1,0 +1,105 @@
+"""``store.json``: what a store is and where it came from; where a store can be made; what to do about one that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from store.db.backups import damaged_store
+from store.db.file import DATA_FILE, RECORD_FILE, check_file
+from store.db.locks import try_reader_lock
+from store.errors import AlreadyExists, IndexCorrupt, NotWritable, StoreNotFound, Unsupported, reason_of
+from store.files import read_file, replace_file
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInfo:
+    """``store.json``: format version, creation time and what was imported from where."""
+
+    format_version: int
+    created_ms: int
+    state: str  # "ready", or "importing" until an import has run to its end
+    sources: tuple[dict[str, Any], ...]  # Any: JSON objects, one a source; shape in store/transfer/imports.py
+
+
+def read_store_info(path: Path) -> StoreInfo:
+    """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""
+    file = path / "store.json"
+    try:
+        fields = json.loads(read_file(file))
+        sources = tuple({**source} for source in fields["sources"])
+        info = StoreInfo(int(fields["formatVersion"]), int(fields["created"]), str(fields["state"]), sources)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreNotFound(
+            f"{path} is not a store (no store.json there)",
+            hint="make one with: pulsar-admin --store DIR store import standalone DATA, or name another with --store",
+            path=str(path),
+        ) from error
+    except OSError as error:
+        raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise damaged_store(path, f"{file} is damaged: {reason_of(error)}") from error
+    if info.format_version > FORMAT_VERSION:
+        raise Unsupported(
+            f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",
+            hint="use the toolkit that wrote it",
+        )
+    return info
+
+
+def write_store_info(path: Path, info: StoreInfo) -> None:
+    """Write ``store.json`` of the store at PATH, durably."""
+    document = {
+        "formatVersion": info.format_version,
+        "created": info.created_ms,
+        "state": info.state,
+        "sources": list(info.sources),
+    }
+    replace_file(path / "store.json", json.dumps(document, indent=2).encode() + b"\n")
+
+
+def check_new_store(path: Path) -> None:
+    """Raise AlreadyExists unless a store can be made at PATH: nothing there, an empty directory, or a store whose making
+    was stopped before it had a ``store.json``."""
+    if (path.exists() or path.is_symlink()) and (
+        not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
+    ):
+        raise AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
+
+
+def _is_leftover(entry: Path) -> bool:
+    if entry.name == "entries":
+        return entry.is_dir() and not any(entry.iterdir())
+    if entry.name == "meta":
+        return entry.is_dir() and {file.name for file in entry.iterdir()} <= {DATA_FILE, "lock.mdb", RECORD_FILE}
+    if entry.name == "lock":
+        return True
+    return entry.name.startswith(".store.json.") and entry.name.endswith(".tmp")
+
+
+def walk_pages(path: Path) -> None:
+    """Walk the pages of the store at PATH, which nobody writes meanwhile; raises IndexCorrupt, saying what to do."""
+    try:
+        check_file(path / "meta")
+    except IndexCorrupt as error:
+        raise damaged_store(path, f"{path / 'meta' / DATA_FILE} is damaged: {error.message}") from error
+
+
+def check_pages(path: Path) -> None:
+    """Walk the pages of the store at PATH before LMDB opens it, whatever its last commit says; raises IndexCorrupt.
+
+    Leaves it out while a writer is at work; ``store.check`` does it again in a transaction.
+    """
+    read_store_info(path)
+    descriptor = try_reader_lock(path)
+    if descriptor is None or not (path / "meta" / DATA_FILE).is_file():
+        return  # opening it tells what is missing
+    try:
+        walk_pages(path)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,150 @@
+"""Pulsar's metadata tree inside the store: path → stat + the exact value bytes.
+
+Row layout (database ``tree``, also ``base``):
+
+| off | size | field |
+|---|---|---|
+| 0 | 1 | flags: 1 = the full path follows the header |
+| 1 | 8 × 4 | version, owner, created ms, modified ms (i64, big-endian) |
+| 33 | 2 + n | with flag 1: path length u16 and path (UTF-8) |
+| … | rest | value, as Pulsar stores it |
+
+LMDB keys hold at most 511 bytes. A longer path's key is its first 400 bytes, 0xff (never in UTF-8) and its SHA-256,
+so that prefixes still list in order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, InvalidValue, PathNotFound, reason_of
+
+_HEADER = struct.Struct(">Bqqqq")
+_LENGTH = struct.Struct(">H")
+_KEY_MAX_BYTES = 500
+_KEY_HEAD_BYTES = 400
+PATH_MAX_BYTES = 2**16 - 1
+
+
+class Node(NamedTuple):
+    """One metadata node: its path, stat and exact value bytes. A tuple, as there may be millions."""
+
+    path: str
+    stat: NodeStat
+    value: bytes
+
+
+def tree_key(path: str) -> bytes:
+    """Return the LMDB key of the metadata PATH; raises InvalidValue for one that is too long or not Unicode."""
+    raw = _encoded(path)
+    if len(raw) <= _KEY_MAX_BYTES:
+        return raw
+    if len(raw) > PATH_MAX_BYTES:
+        raise InvalidValue(
+            f"a metadata path of {len(raw)} bytes, at most {PATH_MAX_BYTES} are possible: {path[:100]}…",
+            hint="name what is there, or something shorter",
+        )
+    from hashlib import sha256  # 2 ms; hardly any path is so long
+
+    return raw[:_KEY_HEAD_BYTES] + b"\xff" + sha256(raw).digest()
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        return path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{path!r} is not Unicode", hint="metadata paths are UTF-8", value=path) from error
+
+
+def encode_node(node: Node) -> bytes:
+    """Return the row of NODE (its key is ``tree_key(node.path)``)."""
+    raw = node.path.encode()
+    stat = node.stat
+    long = len(raw) > _KEY_MAX_BYTES
+    head = _HEADER.pack(long, stat.version, stat.owner, stat.created_ms, stat.modified_ms)
+    return head + _LENGTH.pack(len(raw)) + raw + node.value if long else head + node.value
+
+
+def decode_node(key: bytes, row: bytes | memoryview) -> Node:
+    """Return the node of a row; raises IndexCorrupt."""
+    try:
+        flags, version, owner, created_ms, modified_ms = _HEADER.unpack_from(row)
+        start = _HEADER.size
+        raw = key
+        if flags & 1:
+            (length,) = _LENGTH.unpack_from(row, start)
+            start += _LENGTH.size
+            raw = bytes(row[start : start + length])
+            start += length
+        path = raw.decode()
+        if flags > 1 or (tree_key(path) != key if flags else len(key) > _KEY_MAX_BYTES):
+            raise ValueError(f"flags {flags}, path {raw[:60]!r}")
+    except (struct.error, ValueError) as error:
+        raise IndexCorrupt(
+            f"the row of metadata node {key[:_KEY_HEAD_BYTES]!r} is damaged: {reason_of(error)}",
+            hint="keep this store; a back-up of its database may have the node (backups/), or import into another directory"
+            " (--store NEW) and look there",
+        ) from error
+    return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), bytes(row[start:]))
+
+
+def find_node(txn: Txn, path: str) -> Node | None:
+    """Return the node at PATH, or None."""
+    key = tree_key(path)
+    row = txn.view("tree", key)
+    return None if row is None else decode_node(key, row)
+
+
+def read_node(txn: Txn, path: str) -> Node:
+    """Return the node at PATH; raises PathNotFound."""
+    node = find_node(txn, path)
+    if node is None:
+        raise PathNotFound(
+            f"no metadata node {path}", hint="list its parent with: pulsar-admin store ls PATH", path=path
+        )
+    return node
+
+
+def put_node(txn: Txn, node: Node) -> None:
+    """Write one metadata node."""
+    txn.put("tree", tree_key(node.path), encode_node(node))
+
+
+def put_nodes(txn: Txn, nodes: Iterable[Node]) -> None:
+    """Write many metadata nodes."""
+    txn.put_all("tree", ((tree_key(node.path), encode_node(node)) for node in nodes))
+
+
+def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
+    """Yield the nodes whose path begins with PREFIX, in path order."""
+    head = _encoded(prefix)[:_KEY_HEAD_BYTES]
+    for key, row in txn.items("tree", head):
+        node = decode_node(key, row)
+        if node.path.startswith(prefix):
+            yield node
+
+
+def iter_children(txn: Txn, path: str) -> Iterator[str]:
+    """Yield the names directly below PATH in order; intermediate nodes need no key of their own."""
+    prefix = path.rstrip("/") + "/"
+    raw = _encoded(prefix)
+    if len(raw) > _KEY_HEAD_BYTES:
+        yield from dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
+        return
+    start, seen = raw, set[str]()
+    while (found := next(txn.items("tree", raw, start), None)) is not None:
+        path_found = decode_node(*found).path
+        name, is_below, _ = path_found[len(prefix) :].partition("/")
+        if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
+            seen.add(name)
+            yield name
+        behind = (prefix + name).encode()
+        if len(behind) >= _KEY_HEAD_BYTES:
+            start = found[0] + b"\x00"  # hashed keys have no order below their head
+        else:
+            # Behind the node itself, or behind the whole subtree ("0" is the byte after "/").
+            start = behind + (b"0" if is_below else b"\x00")

@@ -1,0 +1,82 @@
+"""Delayed messages that go before they are due: what an expiry drops, what a TTL will drop (delays and TTL conflict).
+
+Upstream counts a message's age from when it was appended, never from when it is due (pulsar.md §3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from store.db.delayed_entries import Array
+from store.delayed.backlog import parts_of
+from store.model.cursors import Cursor
+from store.model.extent import Intervals, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+
+if TYPE_CHECKING:
+    from store.scan.entries import EntryBatch
+
+FIRST = 5
+"""How many are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """A message that is to be delivered at DUE_MS."""
+
+    position: Position
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooEarly:
+    """Messages that go before they are due: how many, and those due first. ``unread``: entries that could not be read."""
+
+    messages: int
+    first: tuple[Delayed, ...]
+    unread: int = 0
+
+
+def dropped_before_due(reader: EntryReader, topic: Topic, dropped: Intervals, now_ms: int) -> TooEarly:
+    """Return which messages at the ranks DROPPED are due after NOW_MS; raises SourceChanged, EntryLogCorrupt."""
+    return _read(reader, topic, dropped, lambda due, born: due > now_ms)
+
+
+def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> TooEarly:
+    """Return which messages of CURSOR's backlog a TTL drops before they are due; raises SourceChanged, EntryLogCorrupt.
+
+    An entry expires when its broker time, where it has none its publish time, is more than the TTL ago.
+    """
+    pending = pending_intervals(topic, cursor.state)
+    # Not born + TTL: a due time near the end of 64 bits, or a TTL of centuries, must not wrap around.
+    return _read(reader, topic, pending, lambda due, born: (born >= 0) & (due - born > ttl_ms))
+
+
+def _read(reader: EntryReader, topic: Topic, intervals: Intervals, chosen: Callable[[Array, Array], Array]) -> TooEarly:
+    from store.scan.entries import EntryScan
+
+    scan = EntryScan(reader, parts_of(topic, intervals), heads=True)
+    count = 0
+    first: list[Delayed] = []
+    for batch in scan.batches():
+        due = batch.rows["deliver_at_ms"]
+        found = np.flatnonzero((due > 0) & chosen(due, _born(batch)))
+        count += len(found)
+        earliest = found[np.argsort(due[found], kind="stable")[:FIRST]]
+        first += [
+            Delayed(Position(int(batch.ledger_ids[index]), int(batch.entry_ids[index])), int(due[index]))
+            for index in earliest
+        ]
+        first = sorted(first, key=lambda one: (one.due_ms, one.position))[:FIRST]
+    return TooEarly(count, tuple(first), scan.missing + len(scan.unreadable))
+
+
+def _born(batch: EntryBatch) -> Array:
+    born: Array = np.where(batch.rows["broker_ms"] > 0, batch.rows["broker_ms"], batch.rows["publish_ms"])
+    return born

@@ -1,0 +1,1 @@
+"""Bulk work: a pure function over slices, run here, in processes or on Spark. Knows no Pulsar."""

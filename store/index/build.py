@@ -1,0 +1,254 @@
+"""Files → index rows: scanned in this process or by an engine, committed in groups of slices.
+
+A transaction holds the index rows of a group and the catalogue rows that say how far each of its files is indexed. Whatever
+stops the process, the same work called again with the rows of the catalogue goes on behind the last group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from store.codec.digest import DIGEST_SIZE, DigestType
+from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
+from store.db.environment import Store, Txn
+from store.db.files import (
+    DAMAGE_MAX,
+    Damage,
+    LogFile,
+    clear_damage,
+    file_fingerprint,
+    iter_damage,
+    iter_logs,
+    put_damage,
+    put_log,
+)
+from store.db.tree import Node, iter_nodes
+from store.engine.memory import slice_bytes
+from store.engine.slices import SLICE_BYTES, Cut
+from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
+from store.index.copies import Copies
+from store.index.writer import Indexer
+from store.scan.files import FileScan, LedgerDigests, Problem, Slice
+from store.scan.runs import Runs, pack_runs
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.index.scan import Engine, EngineScan
+
+Advance = Callable[[int], None]  # told how many more bytes are done
+
+GROUP_BYTES = 1 << 30  # of files, a transaction: what is scanned again after a kill
+GROUP_PACKED_BYTES = 64 << 20  # of runs: what waits in memory for its transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Scanning:
+    """How files are scanned. ``digests``: (sorted ledger ids, their digest bytes); ``engine`` None: in this process."""
+
+    digests: LedgerDigests
+    verify: bool = True
+    advance: Advance = lambda count: None
+    engine: Engine | None = None
+
+
+class Scanned(Protocol):
+    """How far the scan of a file is; fields as in ``FileScan``."""
+
+    problems: list[Problem]
+    next_offset: int
+    torn: bool
+    records: int
+    resume_offset: int
+    tail_records: int
+
+
+class _Step(NamedTuple):
+    """A stretch of LOG that was scanned: so many bytes, their runs; ``scan`` says how far the file is now."""
+
+    log: LogFile
+    scan: Scanned
+    bytes: int
+    runs: list[Runs]
+    is_done: bool
+
+
+def ledger_digests(txn: Txn, also: Iterable[Node] = ()) -> LedgerDigests:
+    """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata, in the tree or ALSO, names a digest type."""
+    kinds: dict[int, int] = {}
+    for node in chain(iter_nodes(txn, "/ledgers/"), also):
+        ledger_id = ledger_id_of_path(node.path)
+        if ledger_id is None:
+            continue
+        try:
+            digest_type = decode_digest_type(node.value, node.path)
+        except MetadataCorrupt:
+            continue  # the scan finds its type by trying
+        if digest_type is not None:
+            kinds[ledger_id] = DIGEST_SIZE[DigestType(digest_type)]
+    ids = np.array(sorted(kinds), np.int64)
+    return ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16)
+
+
+def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:
+    """Scan every file of LOGS from its ``next_offset`` to its size and index what is found; return file id → new row.
+
+    Raises SourceChanged, EntryLogCorrupt (a slice gave no result), DiskFull; what was scanned before is kept.
+    """
+    group = _Group(store)
+    try:
+        for step in _scan_here(store, logs, how) if how.engine is None else _scan_on(how.engine, store, logs, how):
+            group.add(step)
+    except (StoreError, KeyboardInterrupt):
+        group.commit()
+        raise
+    group.commit()
+    return group.rows
+
+
+class _Group:
+    """What was scanned and is not yet committed; ``rows``: file id → the catalogue row committed last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.rows: dict[int, LogFile] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._files: dict[int, _Step] = {}  # the last step of each
+        self._runs: list[tuple[int, Runs]] = []
+        self._bytes = self._packed_bytes = 0
+
+    def add(self, step: _Step) -> None:
+        """Take STEP; commit when that makes the group large."""
+        file_id = step.log.file_id
+        self._files[file_id] = step
+        self._runs += [(file_id, runs) for runs in step.runs]
+        self._bytes += step.bytes
+        self._packed_bytes += sum(runs.nbytes for runs in step.runs)
+        if self._bytes >= GROUP_BYTES or self._packed_bytes >= GROUP_PACKED_BYTES:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write the group in one transaction. Doing it twice changes nothing."""
+        if self._files:
+            rows = self._store.write(self._write)
+            self.rows |= {row.file_id: row for row in rows}
+            self._clear()
+
+    def _write(self, txn: Txn) -> list[LogFile]:
+        logs = {log.file_id: log for log in iter_logs(txn)} | {
+            step.log.file_id: step.log for step in self._files.values()
+        }
+        copies = Copies(self._store.path, logs)
+        journals = [step.log.file_id for step in self._files.values() if step.log.kind == "journal"]
+        indexer = Indexer(txn, journals, copies)
+        try:
+            for file_id, runs in self._runs:
+                indexer.merge(runs, file_id)
+        finally:
+            copies.close()
+        indexer.finish()
+        rows = [self._write_row(txn, step) for step in self._files.values()]
+        _put_differing(txn, indexer.differing)
+        return rows
+
+    def _write_row(self, txn: Txn, step: _Step) -> LogFile:
+        row = _row_of(self._store, step)
+        indexed = self.rows.get(row.file_id, step.log).next_offset
+        clear_damage(txn, row.file_id, indexed)
+        room = max(DAMAGE_MAX - sum(1 for _ in iter_damage(txn, row.file_id)), 0)
+        for problem in [problem for problem in step.scan.problems if problem.offset >= indexed][:room]:
+            put_damage(txn, _damage(row.file_id, problem))
+        put_log(txn, row)
+        return row
+
+
+def _put_differing(txn: Txn, differing: list[Damage]) -> None:
+    room: dict[int, int] = {}
+    for damage in differing:
+        if damage.file_id not in room:
+            room[damage.file_id] = DAMAGE_MAX - sum(1 for _ in iter_damage(txn, damage.file_id))
+        room[damage.file_id] -= 1
+        if room[damage.file_id] >= 0:
+            put_damage(txn, damage)
+
+
+def _row_of(store: Store, step: _Step) -> LogFile:
+    log, scan = step.log, step.scan
+    path = log.locate(store.path)
+    try:
+        mark = file_fingerprint(path, scan.resume_offset)
+    except OSError as error:
+        raise SourceChanged(f"{path} cannot be read any more: {error.strerror}", path=str(path)) from error
+    return replace(
+        log,
+        next_offset=scan.resume_offset,
+        fingerprint=mark,
+        records=log.records - log.tail_records + scan.records,
+        problems=log.problems - log.tail_problems + len(scan.problems),
+        torn=scan.torn,
+        tail_records=scan.tail_records,
+        tail_problems=sum(problem.offset >= scan.resume_offset for problem in scan.problems),
+        unfinished=not step.is_done,
+    )
+
+
+def _damage(file_id: int, problem: Problem) -> Damage:
+    return Damage(file_id, problem.offset, problem.length_bytes, problem.reason, problem.ledger_id, problem.entry_id)
+
+
+def _part_of(store: Store, log: LogFile) -> Slice:
+    path = log.locate(store.path).absolute()
+    return Slice(str(path), log.kind, log.next_offset, log.size_bytes)  # type: ignore[arg-type]
+
+
+def _scan_here(store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
+    """Yield a step a batch, one file after the other."""
+    for log in logs:
+        scan = FileScan(_part_of(store, log), how.digests, how.verify)
+        before = log.next_offset
+        for batch in scan.batches():
+            size, before = max(scan.next_offset - before, 0), max(scan.next_offset, before)
+            how.advance(size)
+            yield _Step(log, scan, size, [pack_runs(batch, keep_first=log.kind == "journal")], False)
+        how.advance(log.size_bytes - before)
+        yield _Step(log, scan, 0, [], True)
+
+
+def _scan_on(engine: Engine, store: Store, logs: Iterable[LogFile], how: Scanning) -> Iterator[_Step]:
+    """Yield a step a slice: those of a file in order, those of several files as they come."""
+    from store.index.scan import EngineScan, ScanRuns  # bring pyarrow, which a scan in this process does without
+
+    listed = {log.file_id: log for log in logs}
+    operation = ScanRuns(how.digests, how.verify)
+    scans = {log.file_id: EngineScan(_part_of(store, log), log.file_id, operation) for log in listed.values()}
+    cut = Cut(min(SLICE_BYTES, slice_bytes(engine.memory_bytes)))
+    pieces = [piece for scan in scans.values() for piece in scan.plan(cut)]
+    for file_id, scan in scans.items():
+        if not scan.pieces:
+            yield _Step(listed[file_id], scan, 0, [], True)
+    for piece, table in engine.run(operation, pieces, lambda piece: how.advance(piece.bytes)):
+        scan = scans[piece.file_id]
+        for taken, runs in scan.take(piece, table):
+            yield _Step(listed[piece.file_id], scan, taken.bytes, runs, scan.missing is None)
+    _check_all(engine, [scan for scan in scans.values() if scan.missing])
+
+
+def _check_all(engine: Engine, incomplete: list[EngineScan[Runs]]) -> None:
+    """Raise EntryLogCorrupt when files have slices without a result."""
+    if not incomplete:
+        return
+    missing = incomplete[0].missing
+    assert missing is not None
+    reason = next((f": {failed.reason}" for failed in engine.failed if failed.piece == missing), "")
+    others = f" (and {counted(len(incomplete) - 1, 'more file')})" if len(incomplete) > 1 else ""
+    raise EntryLogCorrupt(
+        f"{missing.path}: bytes {missing.start} to {missing.end} could not be scanned{reason}{others}",
+        hint="run the same command again: it goes on where it was",
+        path=missing.path,
+    )

@@ -1,0 +1,246 @@
+"""Making the location and time index again from the files, and comparing it with the one that is there.
+
+The index is built in a scratch store first. ``rebuild_index`` then moves it into the store in one transaction: whatever stops it,
+the store has the old index or the new one. What it had built stays, and the next rebuild of the same files takes it up.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.db.blocks import ledger_of_key
+from store.db.entry_files import file_state
+from store.db.environment import Store, Txn, create_store, open_store
+from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
+from store.db.storeinfo import FORMAT_VERSION, read_store_info
+from store.errors import DiskFull, SourceChanged, StoreError
+from store.files import remove_file, remove_tree
+from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.index.scan import Engine
+
+DERIVED = ("entries", "times")
+How = tuple[bool, Advance, "Engine | None"]
+"""Whether digests are verified, who is told of bytes done, and what scans the files (None: this process)."""
+
+_SCRATCH = "rebuild.unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not what the files say: "missing" from the store, "surplus", or "different"."""
+
+    database: str
+    key: bytes
+    kind: str
+
+    @property
+    def ledger_id(self) -> int:
+        return ledger_of_key(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild of the index did. ``changed_rows``: rows that are not what they were."""
+
+    store: str
+    files: int
+    bytes: int
+    records: int
+    problems: int
+    rows: int
+    changed_rows: int
+    checksums: bool
+    dry_run: bool = False
+
+
+def check_files(store: Store, logs: Sequence[LogFile]) -> None:
+    """Raise SourceChanged unless every file of LOGS can be read and is the one imported, or that one grown."""
+    states = [(log, file_state(log, store.path)) for log in logs]
+    lost = [f"{log.locate(store.path)} ({state})" for log, state in states if state not in ("same", "grown")]
+    if lost:
+        raise SourceChanged(
+            f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {', '.join(lost[:3])}"
+            + (f" and {len(lost) - 3} more" if len(lost) > 3 else ""),
+            hint="bring them back, or do without them: pulsar-admin store refresh --forget",
+            files=lost,
+        )
+
+
+def build_index(txn: Txn, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
+    """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays.
+
+    LOGS are the catalogue of TXN, whose metadata says how entries are digested.
+    """
+    verify, advance, engine = how
+    store, digests = txn.store, ledger_digests(txn)
+    with scratch.read() as txn:
+        there = {log.file_id: log for log in iter_logs(txn)}
+    rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in there.values()))
+    index_files(scratch, [row for row in rows if row.unfinished], Scanning(digests, verify, advance, engine))
+
+
+def _blank(store: Store, log: LogFile) -> LogFile:
+    """Return the row of a file of STORE that is to be scanned from its beginning, its path good elsewhere, too."""
+    return replace(
+        log,
+        path=str(log.locate(store.path).absolute()),
+        next_offset=0,
+        records=0,
+        problems=0,
+        tail_records=0,
+        tail_problems=0,
+        unfinished=True,
+    )
+
+
+@contextmanager
+def open_scratch(path: Path, identity: str = "") -> Iterator[Store]:
+    """Open a store at PATH for the life of the block, then remove it: an empty one, or what a stopped block with the same
+    IDENTITY (not "") left there. It stays when the block is stopped, unless the disk is full."""
+    if not identity or _identity_of(path) != identity:
+        _remove_scratch(path)
+        create_store(path, now_ms=0, sources=({"identity": identity},))
+    try:
+        with open_store(path, writable=True) as scratch:
+            yield scratch
+    except DiskFull:
+        _remove_scratch(path)
+        raise
+    _remove_scratch(path)
+
+
+def _remove_scratch(path: Path) -> None:
+    remove_file(path / "store.json")  # first: half a store is nothing to go on with
+    remove_tree(path)
+
+
+def _identity_of(path: Path) -> str | None:
+    """Return the identity of the scratch store at PATH, None when there is none."""
+    try:
+        return str(read_store_info(path).sources[0]["identity"])
+    except StoreError:
+        return None
+
+
+def _identity(store: Store, logs: Sequence[LogFile], verify: bool) -> str:
+    """Return what two rebuilds have in common when one can take up the other: options, ledgers' digests, and the files."""
+    with store.read() as txn:
+        known = [column.tolist() for column in ledger_digests(txn)]
+    files = []
+    for log in logs:
+        status = log.locate(store.path).stat()
+        # What a file grew by is left out, also its time of change then.
+        changed_ns = status.st_mtime_ns if status.st_size == log.size_bytes else 0
+        files.append([log.file_id, log.path, log.kind, log.size_bytes, log.fingerprint, log.next_offset, changed_ns])
+    return sha256(json.dumps([FORMAT_VERSION, verify, known, files]).encode()).hexdigest()
+
+
+def rebuild_index(
+    store: Store,
+    *,
+    verify: bool,
+    advance: Advance,
+    logs: Sequence[LogFile] | None = None,
+    engine: Engine | None = None,
+) -> RebuildResult:
+    """Make ``entries``, ``times`` and ``damage`` of STORE again from the files of its catalogue, or from LOGS, which then are
+    the catalogue. A rebuild that was stopped goes on when it is run again. Raises SourceChanged, DiskFull."""
+    if logs is None:
+        logs = read_catalogue(store)
+    check_files(store, logs)
+    with open_scratch(store.path / _SCRATCH, _identity(store, logs, verify)) as scratch:
+        with store.read() as txn:
+            build_index(txn, scratch, logs, (verify, advance, engine))
+        store.back_up()
+        with scratch.read() as new:
+            paths = {log.file_id: log.path for log in logs}
+            changed = store.write(lambda txn: _take_over(txn, new, paths))
+            rows = sum(new.count(name) for name in DERIVED)
+    return _result(store, read_catalogue(store), (rows, changed), verify)
+
+
+def _result(store: Store, logs: Sequence[LogFile], rows: tuple[int, int], verify: bool) -> RebuildResult:
+    return RebuildResult(
+        str(store.path),
+        len(logs),
+        sum(log.size_bytes for log in logs),
+        sum(log.records for log in logs),
+        sum(log.problems for log in logs),
+        *rows,
+        verify,
+    )
+
+
+def read_catalogue(store: Store) -> tuple[LogFile, ...]:
+    """Return every catalogued file."""
+    with store.read() as txn:
+        return tuple(iter_logs(txn))
+
+
+def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
+    changed = sum(1 for _ in differences(txn, new))
+    for database in DERIVED:
+        txn.clear(database)
+        for key, value in new.items(database):
+            txn.put(database, key, bytes(value))
+    for log in list(iter_logs(txn)):
+        delete_log(txn, log.file_id)
+    for log in iter_logs(new):
+        put_log(txn, replace(log, path=paths[log.file_id]))
+    for damage in iter_damage(new):
+        put_damage(txn, damage)
+    return changed
+
+
+def differences(txn: Txn, new: Txn) -> Iterator[Difference]:
+    """Yield the rows of ``entries`` and ``times`` in which the store's index TXN differs from NEW, in key order."""
+    for database in DERIVED:
+        yield from _differences(database, txn.items(database), new.items(database))
+
+
+def _differences(
+    database: str, old: Iterator[tuple[bytes, memoryview]], new: Iterator[tuple[bytes, memoryview]]
+) -> Iterator[Difference]:
+    left, right = next(old, None), next(new, None)
+    while left is not None or right is not None:
+        if right is None or (left is not None and left[0] < right[0]):
+            assert left is not None
+            yield Difference(database, left[0], "surplus")
+            left = next(old, None)
+        elif left is None or right[0] < left[0]:
+            yield Difference(database, right[0], "missing")
+            right = next(new, None)
+        else:
+            if left[1] != right[1]:
+                yield Difference(database, left[0], "different")
+            left, right = next(old, None), next(new, None)
+
+
+def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:
+    """Return what ``rebuild_index`` would do; the index is made in a scratch directory and STORE is only read."""
+    # One transaction: beside a writer, the catalogue of one and the index of another contradict each other.
+    with (
+        store.read() as txn,
+        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
+        open_scratch(Path(folder, "scratch")) as scratch,
+    ):
+        logs = tuple(iter_logs(txn))
+        check_files(store, logs)
+        build_index(txn, scratch, logs, (verify, advance, engine))
+        with scratch.read() as new:
+            changed = sum(1 for _ in differences(txn, new))
+            found = tuple(iter_logs(new))
+            return replace(
+                _result(store, found, (sum(new.count(name) for name in DERIVED), changed), verify), dry_run=True
+            )

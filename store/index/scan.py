@@ -1,0 +1,272 @@
+"""A file scanned by an engine for the writer of the index: cut into slices that run side by side, put together again in order."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from store.engine.local import FailedSlice, Finished
+from store.engine.memory import cut_for
+from store.engine.slices import Cut, FileRange, kind_of, plan_slices
+from store.errors import SourceChanged
+from store.kernels import records as kernel
+from store.scan.arrow import packed_row
+from store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
+from store.scan.grouping import ledger_sizes
+from store.scan.operations import Operation
+from store.scan.runs import Runs, decode_runs, pack_runs
+
+Part = TypeVar("Part")
+ROUND_SLICES = 8  # their records wait here for those before them
+
+
+class Engine(Protocol):
+    """What runs slices: ``LocalEngine`` or ``SparkEngine``."""
+
+    failed: list[FailedSlice]
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What one of its processes may use; None: it is not bounded."""
+
+    def run(
+        self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
+    ) -> Iterator[tuple[FileRange, pa.Table]]:
+        """Yield (slice, its result) in any order."""
+
+
+@dataclass(frozen=True)
+class ScanFile(Generic[Part]):
+    """A slice of a file scanned whole: a row for every batch of records, and in a last row how the scan ended.
+
+    Subclasses say what is kept of a batch (``encode``, one value a column of ``COLUMNS``) and what it is here (``decode``).
+    """
+
+    COLUMNS: ClassVar[tuple[str, ...]]
+    digests: LedgerDigests
+    verify: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*((name, pa.binary()) for name in self.COLUMNS), ("state", pa.string())])
+
+    def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
+        """Return what is kept of BATCH."""
+        raise AssertionError
+
+    def decode(self, columns: list[pa.Buffer]) -> Part:
+        """Return what ``encode`` kept."""
+        raise AssertionError
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        scan = FileScan(Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek), self.digests, self.verify)
+        for batch in scan.batches():
+            yield packed_row(self.schema, *self.encode(batch, piece), b"")
+        state = {
+            "problems": [list(asdict(problem).values()) for problem in scan.problems],
+            "next_offset": scan.next_offset,
+            "first_offset": scan.first_offset,
+            "resume_offset": scan.resume_offset,
+            "torn": scan.torn,
+            "records": scan.records,
+            "tail_records": scan.tail_records,
+        }
+        yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
+
+
+@dataclass(frozen=True)
+class ScanRuns(ScanFile[Runs]):
+    """What the index needs of a slice: the runs of every batch."""
+
+    COLUMNS = Runs.COLUMNS
+
+    def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
+        return (column.tobytes() for column in pack_runs(batch, keep_first=piece.kind == "journal").columns())
+
+    def decode(self, columns: list[pa.Buffer]) -> Runs:
+        return decode_runs(columns)
+
+
+@dataclass(frozen=True)
+class ScanRecords(ScanFile[Records]):
+    """The records of every batch, as the kernel made them."""
+
+    COLUMNS = ("records",)
+
+    def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
+        return (batch.tobytes(),)
+
+    def decode(self, columns: list[pa.Buffer]) -> Records:
+        found: Records = np.frombuffer(columns[0], kernel.RECORD)
+        return found
+
+
+@dataclass(frozen=True)
+class ScanSizes(ScanFile[dict[int, int]]):
+    """How many bytes the records of each ledger have in every batch, with their size fields."""
+
+    COLUMNS = ("ledgers", "sizes")
+
+    def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
+        return (column.tobytes() for column in ledger_sizes(batch))
+
+    def decode(self, columns: list[pa.Buffer]) -> dict[int, int]:
+        ledgers, sizes = (np.frombuffer(column, np.int64).tolist() for column in columns)
+        return dict(zip(ledgers, sizes, strict=True))
+
+
+@dataclass(slots=True)
+class EngineScan(Generic[Part]):
+    """One file whose slices an engine runs. ``pieces`` are what it is given; ``take`` takes their results in any order.
+
+    The other fields are those of ``FileScan``, of the slices from the first one on that have their results.
+    """
+
+    slice: Slice
+    file_id: int
+    operation: ScanFile[Part]
+    pieces: list[FileRange] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    next_offset: int = 0
+    torn: bool = False
+    records: int = 0
+    resume_offset: int = 0
+    tail_records: int = 0
+    _early: dict[FileRange, pa.Table] = field(default_factory=dict)
+    _due: int = 0
+
+    def plan(self, cut: Cut) -> list[FileRange]:
+        """Cut the file into slices; raises SourceChanged when it is gone.
+
+        Where it is cut does not depend on where the scan begins, so that one that goes on has the slices of the one before.
+        """
+        part = self.slice
+        size = min(part.end, _size_of(part.path))
+        pieces = [piece for piece in plan_slices([(part.path, self.file_id, size)], cut) if piece.end > part.start]
+        if part.kind != kind_of(part.path) and size:  # its name does not say what it is
+            pieces = [FileRange(part.path, part.kind, self.file_id, part.start, size)]
+        if pieces and pieces[0].start <= part.start:
+            pieces[0] = replace(pieces[0], start=part.start, seek=False)
+        self.pieces = pieces
+        self.next_offset = self.resume_offset = part.start
+        return pieces
+
+    @property
+    def missing(self) -> FileRange | None:
+        """The first slice without a result; what lies behind it has to wait."""
+        return self.pieces[self._due] if self._due < len(self.pieces) else None
+
+    def take(self, piece: FileRange, table: pa.Table) -> Iterator[tuple[FileRange, list[Part]]]:
+        """Take PIECE's result; yield (slice, its parts) of every one that was due, the fields above brought up to it."""
+        self._early[piece] = table
+        while (due := self.missing) in self._early:
+            assert due is not None
+            parts = self._join(due, self._early.pop(due))
+            self._due += 1
+            yield due, parts
+
+    def _join(self, piece: FileRange, table: pa.Table) -> list[Part]:
+        """Return the parts of the next slice; one that begins elsewhere than the last ended is scanned again, here."""
+        is_first = piece.start == self.slice.start
+        if not is_first and self.next_offset >= piece.end:
+            return []  # inside the last record
+        state = _state_of(table)
+        if not is_first and state["first_offset"] != self.next_offset:
+            whole = replace(piece, start=self.next_offset, seek=False)
+            table = pa.Table.from_batches(self.operation.run(whole), schema=self.operation.schema)
+            state = _state_of(table)
+        self._note(state)
+        names = self.operation.COLUMNS
+        return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in _rows_of(table)]
+
+    def _note(self, state: dict[str, Any]) -> None:  # Any: JSON
+        self.problems += [Problem(*row) for row in state["problems"]]
+        self.records += state["records"]
+        # A slice without a good record moves nothing, unless all before it was good.
+        if state["records"] > state["tail_records"] or self.resume_offset == self.next_offset:
+            self.resume_offset, self.tail_records = state["resume_offset"], state["tail_records"]
+        else:
+            self.tail_records += state["records"]
+        self.next_offset, self.torn = state["next_offset"], state["torn"]
+
+
+@dataclass(slots=True)
+class EngineLog(Generic[Part]):
+    """A whole file scanned by an engine, as ``FileScan`` scans it; ``batches`` gives OPERATION's parts instead of records.
+
+    At most ``ROUND_SLICES`` results wait here.
+    """
+
+    engine: Engine
+    slice: Slice
+    operation: ScanFile[Part]
+    scan: EngineScan[Part] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scan = EngineScan(self.slice, -1, self.operation)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Those of the parts yielded so far."""
+        return self.scan.problems
+
+    @property
+    def next_offset(self) -> int:
+        """How far the scan is."""
+        return self.scan.next_offset
+
+    @property
+    def torn(self) -> bool:
+        """Whether the file ends inside a record."""
+        return self.scan.torn
+
+    @property
+    def records(self) -> int:
+        """Records of the parts yielded so far."""
+        return self.scan.records
+
+    def batches(self) -> Iterator[Part]:
+        """Yield the parts in file order; raises SourceChanged, EntryLogCorrupt for a slice that could not be read here either."""
+        pieces = self.scan.plan(cut_for(self.engine.memory_bytes))
+        for start in range(0, len(pieces), ROUND_SLICES):
+            ours = pieces[start : start + ROUND_SLICES]
+            for piece, table in self.engine.run(self.operation, ours, lambda _: None):
+                yield from self._taken(piece, table)
+            self.engine.failed[:] = [failed for failed in self.engine.failed if failed.piece not in ours]
+            while (missing := self.scan.missing) in ours:
+                assert missing is not None
+                table = pa.Table.from_batches(self.operation.run(missing), schema=self.operation.schema)
+                yield from self._taken(missing, table)
+
+    def _taken(self, piece: FileRange, table: pa.Table) -> Iterator[Part]:
+        for _, parts in self.scan.take(piece, table):
+            yield from parts
+
+
+def _state_of(table: pa.Table) -> dict[str, Any]:  # Any: JSON
+    state: dict[str, Any] = json.loads(table.column("state")[-1].as_py())
+    return state
+
+
+def _rows_of(table: pa.Table) -> list[pa.RecordBatch]:
+    """Return the rows of TABLE but the last, each as a batch."""
+    rows: list[pa.RecordBatch] = table.slice(0, len(table) - 1).to_batches(max_chunksize=1)
+    return rows
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise SourceChanged(
+            f"{path} cannot be read: {error.strerror}",
+            hint="bring the file back, or run `store refresh`",
+            path=path,
+        ) from error

@@ -1,0 +1,360 @@
+"""Writing the location and time index: runs of scanned records → rows. Layout: ``store.db.blocks``.
+
+Imports numpy; only import, refresh and bulk commands load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import accumulate
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from store.db.blocks import (
+    BLOCK_BITS,
+    BLOCK_ENTRIES,
+    BLOCK_HEADER,
+    FILES,
+    MESSAGES,
+    NO_MAX,
+    NO_MIN,
+    SLOTS,
+    Block,
+    BlockHeader,
+    LedgerSums,
+    block_key,
+    block_of_key,
+    decode_times,
+    encode_times,
+    ledger_key,
+)
+from store.db.environment import Txn
+from store.db.files import DIFFERS, Damage, iter_logs
+from store.index.copies import Copies
+from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_ONE = Struct("<q")
+
+
+class Indexer:
+    """Indexes records within TXN: ``add`` or ``merge`` every batch of any catalogued file, then ``finish``.
+
+    Where an entry has several records the same one wins whatever the order of scans: an entry log's before a journal's,
+    that of the newest log and of the oldest journal, the last in a log and the first in a journal. Records with a bad digest
+    are left out. Two records of an entry have the same payload, so the sums of those that came first stay.
+
+    With COPIES those of different bookies are compared. Where they differ, one of a bookie that is proven to be of the cluster wins
+    whatever its file, and ``differing`` names the other.
+    """
+
+    def __init__(self, txn: Txn, journals: Collection[int] = (), copies: Copies | None = None) -> None:
+        """JOURNALS: ids of files that are journals and not in the catalogue yet."""
+        self.differing: list[Damage] = []
+        self._copies = copies if copies is not None and copies.several else None
+        self._txn = txn
+        self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
+        self._lacs: dict[int, int] = {}
+
+    def add(self, records: Records, file_id: int) -> None:
+        """Index one batch of the file FILE_ID."""
+        self.merge(pack_runs(records, keep_first=file_id in self._journals), file_id)
+
+    def merge(self, runs: Runs, file_id: int) -> None:
+        """Index the runs of one batch of the file FILE_ID."""
+        for run, starts in zip(runs.rows, runs.starts(), strict=True):
+            self._lacs[run.ledger_id] = max(run.max_lac, self._lacs.get(run.ledger_id, -1))
+            key = block_key(run.ledger_id, run.block)
+            part = _Part(runs, run, starts, file_id)
+            before = self._txn.get("entries", key)
+            value = part.pack() if before is None else self._merge(Block(key, before), before, part)
+            if value is not None:
+                self._txn.put("entries", key, value)
+
+    def finish(self) -> None:
+        """Write the time rows of every ledger that got records."""
+        index_ledger_times(self._txn, self._lacs)
+
+    def _merge(self, block: Block, value: bytes, part: _Part) -> bytes | None:
+        """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
+        if _is_logged(block, part, self._journals):
+            return None
+        grown = _append(block, value, part)
+        if grown is not None:
+            return grown
+        header = block.header
+        there = np.zeros(BLOCK_ENTRIES, bool)
+        offsets = np.zeros(BLOCK_ENTRIES, "<u4")
+        sizes, messages, files = offsets.copy(), offsets.copy(), offsets.copy()
+        slots = np.asarray(block.slots(), "<u2")
+        there[slots] = True
+        files[slots], offsets[slots], sizes[slots] = block.files(), block.offsets(), block.sizes()
+        messages[slots] = block.message_counts()
+        new_slots = part.slots()
+        fresh = ~there[new_slots]
+        wins = fresh | _wins(part.file_id, files[new_slots], self._journals)
+        if self._copies is not None and not fresh.all():
+            self._compare(
+                self._copies, block, part, (files[new_slots], offsets[new_slots], sizes[new_slots]), fresh, wins
+            )
+        if not wins.any():
+            return None
+        if fresh.any() or self._copies is not None:
+            kinds = part.kinds()[fresh]
+            broker_count, unframed = np.count_nonzero(kinds & HAS_BROKER), np.count_nonzero(kinds & IS_UNFRAMED)
+            header = _joined(
+                header, part.run, (0, 0, 0, int(broker_count), int(unframed))
+            )  # the rest is counted at the end
+        new_slots = new_slots[wins]
+        there[new_slots] = True
+        offsets[new_slots], sizes[new_slots] = part.offsets[wins], part.sizes[wins]
+        messages[new_slots], files[new_slots] = part.counts()[wins], part.file_id
+        return _pack_merged(header, (there, offsets, sizes, messages, files))
+
+    def _compare(
+        self, copies: Copies, block: Block, part: _Part, old: tuple[Array, Array, Array], fresh: Array, wins: Array
+    ) -> None:
+        """Compare the records of PART with OLD (file ids, offsets, sizes of the same entries) where they are not FRESH; set WINS and
+        note the loser of those that differ."""
+        both = np.flatnonzero(~fresh)
+        files, offsets, sizes = (column[both] for column in old)
+        new = (part.offsets[both], part.sizes[both])
+        doubt = copies.doubt(files) - copies.doubt(part.file_id)
+        wins[both] = np.where(doubt == 0, wins[both], doubt > 0)
+        differing = both[copies.differ(files, (offsets, sizes), part.file_id, new, block.header.digest_bytes)]
+        first = (part.run.ledger_id, part.run.block << BLOCK_BITS)
+        for index in differing.tolist():
+            there, here = (int(old[0][index]), old[1], old[2]), (part.file_id, part.offsets, part.sizes)
+            winner, loser = (here, there) if wins[index] else (there, here)
+            self.differing.append(
+                Damage(
+                    loser[0],
+                    int(loser[1][index]),
+                    4 + int(loser[2][index]),
+                    DIFFERS + copies.path(winner[0]),
+                    first[0],
+                    first[1] + int(part.slots()[index]),
+                )
+            )
+
+
+class _Part:
+    """One run of RUNS: records of a block that lie in the file FILE_ID. STARTS: where its optional columns begin."""
+
+    __slots__ = ("_runs", "_starts", "file_id", "offsets", "run", "sizes")
+
+    def __init__(self, runs: Runs, run: Run, starts: tuple[int, int, int], file_id: int) -> None:
+        self.run = run
+        self.file_id = file_id
+        self.offsets = runs.offsets[run.start : run.end]
+        self.sizes = runs.sizes[run.start : run.end]
+        self._runs = runs
+        self._starts = starts
+
+    def counts(self) -> Array:
+        """Return the messages of each record (u32)."""
+        if not self.run.others:
+            return np.ones(self.run.length, "<u4")
+        start = self._starts[0]
+        return self._runs.counts[start : start + self.run.length]
+
+    def slots(self) -> Array:
+        """Return the slot of each record (u16)."""
+        if not self.run.has_holes:
+            return np.arange(self.run.first_slot, self.run.last_slot + 1, dtype="<u2")
+        start = self._starts[1]
+        return self._runs.slots[start : start + self.run.length]
+
+    def kinds(self) -> Array:
+        """Return the kind of each record: bits of ``store.scan.runs``."""
+        run, start = self.run, self._starts[2]
+        if 0 < run.unframed < run.length or 0 < run.broker_count < run.length:
+            return self._runs.kinds[start : start + run.length]
+        kind = (IS_UNFRAMED if run.unframed else 0) | (HAS_BROKER if run.broker_count else 0)
+        return np.full(run.length, kind, "u1")
+
+    def pack(self) -> bytes:
+        """Return the location block of these records alone."""
+        run = self.run
+        flags = (SLOTS if run.has_holes else 0) | (MESSAGES if run.others else 0)
+        head = BLOCK_HEADER.pack(
+            run.length,
+            flags,
+            self.file_id,
+            run.messages,
+            run.payload_bytes,
+            run.publish_min_ms,
+            run.publish_max_ms,
+            run.broker_min_ms,
+            run.broker_max_ms,
+            run.auto_min_ms,
+            run.auto_max_ms,
+            run.broker_count,
+            run.digest_bytes,
+            run.unframed,
+            run.first_slot,
+        )
+        parts = [head, self.offsets.tobytes(), self.sizes.tobytes()]
+        if flags & MESSAGES:
+            parts.append(self.counts().tobytes())
+        if flags & SLOTS:
+            parts.append(self.slots().tobytes())
+        return b"".join(parts)
+
+
+def _is_logged(block: Block, part: _Part, journals: frozenset[int]) -> bool:
+    """Whether PART is a journal's and BLOCK has all of it from an entry log: so is nearly every record of a journal."""
+    header, run = block.header, part.run
+    is_whole = (
+        not header.flags & (SLOTS | FILES) and header.first_slot <= run.first_slot and run.last_slot <= block.last_slot
+    )
+    return is_whole and part.file_id in journals and header.file_id not in journals
+
+
+def _append(block: Block, value: bytes, part: _Part) -> bytes | None:
+    """Return block VALUE with the records of PART behind its own; None unless that is all it takes.
+
+    This is what the end of every batch of a scan meets: the rest of a block whose beginning was in the batch before.
+    """
+    run, header = part.run, block.header
+    follows = run.first_slot == header.first_slot + header.entries
+    if header.flags or run.others or run.has_holes or header.file_id != part.file_id or not follows:
+        return None
+    grown = _joined(header, run, (run.length, run.messages, run.payload_bytes, run.broker_count, run.unframed))
+    offsets = BLOCK_HEADER.size
+    sizes = offsets + 4 * header.entries
+    return b"".join((grown.pack(), value[offsets:sizes], part.offsets.tobytes(), value[sizes:], part.sizes.tobytes()))
+
+
+def _joined(header: BlockHeader, run: Run, added: tuple[int, int, int, int, int]) -> BlockHeader:
+    """Return HEADER with the time bounds of RUN and what is ADDED: entries, messages, payload bytes, entries with a broker
+    time, entries without a message header."""
+    entries, messages, payload_bytes, broker_count, unframed = added
+    return BlockHeader(
+        header.entries + entries,
+        header.flags,
+        header.file_id,
+        header.messages + messages,
+        header.payload_bytes + payload_bytes,
+        min(header.publish_min_ms, run.publish_min_ms),
+        max(header.publish_max_ms, run.publish_max_ms),
+        min(header.broker_min_ms, run.broker_min_ms),
+        max(header.broker_max_ms, run.broker_max_ms),
+        min(header.auto_min_ms, run.auto_min_ms),
+        max(header.auto_max_ms, run.auto_max_ms),
+        header.broker_count + broker_count,
+        header.digest_bytes,
+        header.unframed + unframed,
+        header.first_slot,
+    )
+
+
+def _wins(file_id: int, others: Array, journals: frozenset[int]) -> Array:
+    """Whether a record of file FILE_ID takes the place of one in each of the files OTHERS; rule: ``Indexer``."""
+    is_journal: Array = np.isin(others, np.array(sorted(journals), "<u4"))
+    if file_id in journals:
+        return is_journal & (others > file_id)
+    return is_journal | (others <= file_id)
+
+
+def _pack_merged(joined: BlockHeader, columns: tuple[Array, Array, Array, Array, Array]) -> bytes:
+    """Return a block of COLUMNS; JOINED has its times, the rest of the header is counted."""
+    there, offsets, sizes, messages, files = columns
+    slots = np.flatnonzero(there).astype("<u2")
+    count = len(slots)
+    one_file = bool((files[slots] == files[slots[0]]).all())
+    flags = SLOTS if int(slots[-1]) - int(slots[0]) != count - 1 else 0
+    flags |= (0 if (messages[slots] == 1).all() else MESSAGES) | (0 if one_file else FILES)
+    merged = joined._replace(
+        entries=count,
+        flags=flags,
+        file_id=int(files[slots[0]]),
+        messages=int(messages[slots].sum(dtype=np.int64)),
+        payload_bytes=int(np.maximum(sizes[slots].astype(np.int64) - 32 - joined.digest_bytes, 0).sum()),
+        first_slot=int(slots[0]),
+    )
+    parts = [merged.pack(), offsets[slots].tobytes(), sizes[slots].tobytes()]
+    if flags & MESSAGES:
+        parts.append(messages[slots].tobytes())
+    if flags & FILES:
+        parts.append(files[slots].tobytes())
+    if flags & SLOTS:
+        parts.append(slots.tobytes())
+    return b"".join(parts)
+
+
+def index_ledger_times(txn: Txn, lacs: dict[int, int]) -> None:
+    """Write the time rows of the ledgers in LACS (ledger → largest LAC seen now) from their location blocks."""
+    txn.put_all("times", _iter_times(txn, lacs))
+
+
+def _iter_times(txn: Txn, lacs: dict[int, int]) -> Iterator[tuple[bytes, bytes]]:
+    for ledger_id, lac in lacs.items():
+        key = ledger_key(ledger_id)
+        before = txn.view("times", key)
+        if before is not None:
+            lac = max(lac, decode_times(ledger_id, before).sums.max_lac)
+        blocks = [(block_of_key(name)[1], Block(name, value)) for name, value in txn.items("entries", key)]
+        if blocks:
+            yield key, _times_row(blocks, lac)
+
+
+def _times_row(blocks: list[tuple[int, Block]], lac: int) -> bytes:
+    """Return the time row of BLOCKS: (number, block) in ascending order."""
+    first_block, (last_block, last) = blocks[0][0], blocks[-1]
+    headers = [block.header for _, block in blocks]
+    total = _total(headers)
+    sums = LedgerSums(
+        first_block,
+        total.entries,
+        (first_block << BLOCK_BITS) + total.first_slot,
+        (last_block << BLOCK_BITS) + last.last_slot,
+        total.messages,
+        total.payload_bytes,
+        total.publish_min_ms,
+        total.publish_max_ms,
+        total.broker_min_ms,
+        total.broker_max_ms,
+        total.broker_count,
+        total.unframed,
+        lac,
+    )
+    places = [number - first_block for number, _ in blocks]
+    columns = _running(places, [(h.publish_min_ms, h.publish_max_ms) for h in headers])
+    if sums.broker_count:
+        columns += _running(places, [(h.auto_min_ms, h.auto_max_ms) for h in headers])
+    return encode_times(sums, columns)
+
+
+def _total(headers: list[BlockHeader]) -> BlockHeader:
+    """Return the sums and time bounds of all HEADERS, in a copy of the first; most ledgers of a cluster have but one."""
+    if len(headers) == 1:
+        return headers[0]
+    return headers[0]._replace(
+        entries=sum(h.entries for h in headers),
+        messages=sum(h.messages for h in headers),
+        payload_bytes=sum(h.payload_bytes for h in headers),
+        publish_min_ms=min(h.publish_min_ms for h in headers),
+        publish_max_ms=max(h.publish_max_ms for h in headers),
+        broker_min_ms=min(h.broker_min_ms for h in headers),
+        broker_max_ms=max(h.broker_max_ms for h in headers),
+        broker_count=sum(h.broker_count for h in headers),
+        unframed=sum(h.unframed for h in headers),
+    )
+
+
+def _running(places: list[int], bounds: list[tuple[int, int]]) -> list[bytes]:
+    """Return the running maximum (through) and minimum (from here on) columns; empty blocks repeat their neighbour."""
+    if len(bounds) == 1:
+        ((low, high),) = bounds
+        return [_ONE.pack(high), _ONE.pack(low)]
+    smallest = [NO_MIN] * (places[-1] + 1)
+    largest = [NO_MAX] * (places[-1] + 1)
+    for place, (low, high) in zip(places, bounds, strict=True):
+        smallest[place], largest[place] = low, high
+    form = Struct(f"<{len(smallest)}q")
+    minima = list(accumulate(reversed(smallest), min))
+    return [form.pack(*accumulate(largest, max)), form.pack(*reversed(minima))]

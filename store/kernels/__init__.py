@@ -1,0 +1,1 @@
+"""Compiled loops over bytes and columns. They import no other room of the store."""

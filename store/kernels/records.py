@@ -1,0 +1,382 @@
+"""The one-pass kernel: entry-log records → columns (ids, places, digests, times, counts), compiled by numba.
+
+It knows the happy path only: contiguous records that validate. At anything else it stops and says where; the caller asks
+``store.codec.entrylog`` (the reference reader) how to go on. Layouts: docs/formats/entry-log.md, message.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from store.kernels.crc import START, crc32, crc32c
+
+# Why the kernel stopped.
+FULL, END, STRANGE, MORE = (
+    0,
+    1,
+    2,
+    3,
+)  # rows full · reached the end · no valid record here · record goes on behind the window
+
+# Flag bits of a record.
+BAD_DIGEST = 1
+UNFRAMED = 2  # payload is no message entry (cursor, schema, transaction log … ledgers)
+BATCH = 4
+MARKER = 8
+ENCRYPTED = 16
+CHUNK = 32
+TRANSACTION = 64
+HAS_BROKER_TIME = 128
+UNVERIFIED = 256  # digest not checked: switched off, or a type that cannot be checked here (HMAC, DUMMY)
+COMPRESSED = 512
+NULL_VALUE = 1024
+_LONG_MAX = 2**63 - 1
+
+RECORD = np.dtype(
+    [
+        ("ledger_id", np.int64),
+        ("entry_id", np.int64),
+        ("offset", np.int64),  # of the record's size field
+        ("publish_ms", np.int64),
+        ("broker_ms", np.int64),
+        ("deliver_at_ms", np.int64),  # 0 = not delayed
+        ("length", np.int64),  # the body's cumulative length field
+        ("lac", np.int64),  # last add confirmed as the writer knew it
+        ("size", np.int32),  # value of the size field
+        ("messages", np.int32),  # field 11; 1 for everything else
+        ("digest_bytes", np.int16),
+        ("flags", np.int16),
+    ]
+)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _i32(data, at):
+    return np.int32(
+        (np.uint32(data[at]) << 24)
+        | (np.uint32(data[at + 1]) << 16)
+        | (np.uint32(data[at + 2]) << 8)
+        | np.uint32(data[at + 3])
+    )
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _i64(data, at):
+    return (np.int64(_i32(data, at)) << 32) | np.int64(np.uint32(_i32(data, at + 4)))
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _digest_matches(data, body, end, digest_bytes):
+    """Whether the digest (4 = CRC-32C, 8 = CRC-32) at body + 32 covers the 32 header bytes and the payload."""
+    if body + 32 + digest_bytes > end:
+        return False
+    start = body + 32 + digest_bytes
+    if digest_bytes == 4:
+        state = crc32c(data, start, end, crc32c(data, body, body + 32, START))
+        return np.uint32(_i32(data, body + 32)) == np.uint32(state) ^ START
+    expected = np.uint32(crc32(data, start, end, crc32(data, body, body + 32, START))) ^ START
+    return _i32(data, body + 32) == 0 and np.uint32(_i32(data, body + 36)) == expected
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _varint(data, at, end):
+    """Return (value, next offset); next offset −1 when the varint runs past END or is too long.
+
+    Everything is signed, a value of 64 bits becomes negative: comparing signed with unsigned costs more than the rest.
+    """
+    value = np.int64(0)
+    shift = np.int64(0)
+    while at < end and shift < 70:
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return value, np.int64(-1)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _skip(data, at, end, wire):
+    """Return the offset behind a field of wire type WIRE, or −1."""
+    if wire == 0:
+        _, at = _varint(data, at, end)
+        return at
+    if wire == 2:
+        length, at = _varint(data, at, end)
+        if at < 0 or length < 0 or length > end - at:
+            return np.int64(-1)
+        return at + length
+    step = 8 if wire == 1 else 4 if wire == 5 else -1
+    return at + step if step > 0 and at + step <= end else np.int64(-1)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _read_metadata(data, at, end, out):
+    """Walk one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
+    publish = False
+    producer = False
+    delay_ms = np.int64(0)
+    while at < end:
+        tag, at = _varint(data, at, end)
+        if at < 0:
+            return False
+        number = tag >> 3
+        wire = tag & 7
+        if wire == 0:
+            value, at = _varint(data, at, end)
+            if at < 0:
+                return False
+            if number == 3:
+                out.publish_ms = np.int64(value)
+                publish = True
+            elif number == 11:
+                out.messages = np.int32(value)
+                out.flags |= BATCH
+            elif number == 19:
+                out.deliver_at_ms = np.int64(value)
+            elif number == 20:
+                out.flags |= MARKER
+            elif number == 22:
+                out.flags |= TRANSACTION
+            elif number == 8 and value != 0:
+                out.flags |= COMPRESSED
+            elif number == 29:
+                out.flags |= CHUNK
+            elif number == 25 and value != 0:
+                out.flags |= NULL_VALUE
+            elif number == 18:  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
+                delay_ms = np.int64(value)
+            elif number == 0:
+                return False
+        else:
+            if number == 1 and wire == 2:
+                producer = True
+            elif number == 13:
+                out.flags |= ENCRYPTED
+            elif number == 0:
+                return False
+            at = _skip(data, at, end, wire)
+            if at < 0:
+                return False
+    if delay_ms > 0 and out.deliver_at_ms == 0 and 0 <= out.publish_ms <= _LONG_MAX - delay_ms:
+        out.deliver_at_ms = out.publish_ms + delay_ms
+    return publish and producer and at == end
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _read_payload(data, at, end, out):
+    """Fill OUT's message columns from the entry payload data[at:end]; sets UNFRAMED when it is no message."""
+    out.publish_ms = -1
+    out.broker_ms = -1
+    out.deliver_at_ms = 0
+    out.messages = 1
+    framed = False
+    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x02:
+        size = np.int64(np.uint32(_i32(data, at + 2)))
+        stop = at + 6 + size
+        if stop <= end:
+            place = at + 6
+            while place >= 0 and place < stop:
+                tag, place = _varint(data, place, stop)
+                if place < 0:
+                    break
+                if tag == 8:
+                    value, place = _varint(data, place, stop)
+                    if place >= 0:
+                        out.broker_ms = np.int64(value)
+                        out.flags |= HAS_BROKER_TIME
+                else:
+                    place = _skip(data, place, stop, tag & 7)
+            at = stop if place >= 0 else end
+    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x01:
+        at += 6
+    if end - at >= 4:
+        size = np.int64(np.uint32(_i32(data, at)))
+        if size > 0 and size <= end - at - 4:
+            framed = _read_metadata(data, at + 4, at + 4 + size, out)
+    if not framed:
+        out.flags = (out.flags & (BAD_DIGEST | UNVERIFIED)) | UNFRAMED
+        out.publish_ms = -1
+        out.broker_ms = -1
+        out.deliver_at_ms = 0
+        out.messages = 1
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _check_digest(data, body, end, kind, verify, out):
+    """Set OUT's digest_bytes and digest flags. KIND: digest bytes of the ledger's metadata, or −1 when unknown."""
+    if kind == 0 or kind == 20:
+        out.digest_bytes = kind
+        out.flags |= UNVERIFIED
+        return
+    if not verify:
+        out.digest_bytes = kind if kind > 0 else (8 if _i32(data, body + 32) == 0 else 4)
+        out.flags |= UNVERIFIED
+        return
+    first = 8 if kind == 8 else 4
+    if _digest_matches(data, body, end, first):
+        out.digest_bytes = first
+        return
+    if kind < 0 and _digest_matches(data, body, end, 8):
+        out.digest_bytes = 8
+        return
+    out.digest_bytes = first
+    out.flags |= BAD_DIGEST
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _kind_of(ledger_id, known, kinds):
+    low, high = 0, known.shape[0]
+    while low < high:
+        middle = (low + high) >> 1
+        if known[middle] < ledger_id:
+            low = middle + 1
+        else:
+            high = middle
+    return kinds[low] if low < known.shape[0] and known[low] == ledger_id else np.int16(-1)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def read_body(data, body, size, kind, verify, out):
+    """Fill OUT from the entry body data[body:body+size]; False when its ids or counters cannot be an entry's."""
+    ledger_id = _i64(data, body)
+    entry_id = _i64(data, body + 8)
+    lac = _i64(data, body + 16)
+    length = _i64(data, body + 24)
+    if ledger_id < 0 or entry_id < 0 or lac < -1 or length < 0:
+        return False
+    out.ledger_id = ledger_id
+    out.entry_id = entry_id
+    out.lac = lac
+    out.length = length
+    out.size = size
+    out.flags = 0
+    _check_digest(data, body, body + size, kind, verify, out)
+    if out.flags & BAD_DIGEST == 0 and 32 + out.digest_bytes <= size:
+        _read_payload(data, body + 32 + out.digest_bytes, body + size, out)
+    else:
+        out.publish_ms = -1
+        out.broker_ms = -1
+        out.deliver_at_ms = 0
+        out.messages = 1
+        out.flags |= UNFRAMED
+    return True
+
+
+@njit(cache=True, boundscheck=False)
+def scan_log(window, start, stop, behind, ledgers, verify, out):
+    """Read entry-log records from window[start]; return (records, next offset in the window, why it stopped).
+
+    ``window``: uint8, a part of the file; ``stop``: records that begin at or behind it are left; ``behind``: bytes of the file
+    behind the window; ``ledgers``: (sorted ledger ids, their digest bytes 4, 8, 20 or 0); ``out``: RECORD rows, offsets relative
+    to the window.
+    """
+    known, kinds = ledgers
+    owner, digest_bytes = np.int64(-1), np.int16(-1)  # of the record before
+    count = 0
+    at = start
+    here = window.shape[0]
+    while at < stop:
+        if count == out.shape[0]:
+            return count, at, FULL
+        if at + 20 > here:
+            return count, at, MORE if behind > 0 else STRANGE
+        size = np.int64(_i32(window, at))
+        if size < 20 or size > here + behind - at - 4:
+            return count, at, STRANGE
+        ledger_id = _i64(window, at + 4)
+        special = ledger_id == -1
+        if special and _i64(window, at + 12) != -2 and _i64(window, at + 12) != 0:
+            return count, at, STRANGE
+        if not special and size < 32:
+            return count, at, STRANGE
+        if at + 4 + size > here:
+            return count, at, MORE
+        if not special:
+            if ledger_id != owner:
+                owner, digest_bytes = ledger_id, _kind_of(ledger_id, known, kinds)
+            if not read_body(window, at + 4, size, digest_bytes, verify, out[count]):
+                return count, at, STRANGE
+            out[count].offset = at
+            count += 1
+        at += 4 + size
+    return count, at, END
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _is_zero(data, start, end):
+    for at in range(start, end):  # noqa: SIM110 (numba compiles no generator expressions here)
+        if data[at] != 0:
+            return False
+    return True
+
+
+@njit(cache=True, boundscheck=False)
+def scan_journal(window, start, behind, ledgers, verify, out):
+    """Read journal records (docs/formats/journal.md) from window[start]; as ``scan_log``.
+
+    Padding and records that are no entries (master key, fence, explicit LAC) are passed over; a length of 0 is the END.
+    """
+    known, kinds = ledgers
+    owner, digest_bytes = np.int64(-1), np.int16(-1)  # of the record before
+    count = 0
+    at = start
+    here = window.shape[0]
+    while True:
+        if count == out.shape[0]:
+            return count, at, FULL
+        if at + 8 > here:
+            if behind > 0:
+                return count, at, MORE
+            return count, at, END if _is_zero(window, at, here) else STRANGE
+        size = np.int64(_i32(window, at))
+        if size == 0:
+            return count, at, END
+        padding = size == -0x100
+        if padding:
+            size = np.int64(_i32(window, at + 4)) + 4
+        if size < (4 if padding else 16) or size > here + behind - at - 4:
+            return count, at, STRANGE
+        if at + 4 + size > here:
+            return count, at, MORE
+        if padding:
+            # A wrong length must not swallow records: padding is zeros.
+            if not _is_zero(window, at + 8, at + 4 + size):
+                return count, at, STRANGE
+        elif _i64(window, at + 12) < 0:
+            kind = _i64(window, at + 12)
+            if kind != -0x1000 and kind != -0x2000 and kind != -0x8000:
+                return count, at, STRANGE
+        else:
+            ledger_id = _i64(window, at + 4)
+            if ledger_id != owner:
+                owner, digest_bytes = ledger_id, _kind_of(ledger_id, known, kinds)
+            if size < 32 or not read_body(window, at + 4, size, digest_bytes, verify, out[count]):
+                return count, at, STRANGE
+            out[count].offset = at
+            count += 1
+        at += 4 + size
+
+
+@njit(cache=True, boundscheck=False)
+def read_bodies(window, offsets, sizes, ledgers, verify, out):
+    """Fill OUT from records at known places (offset of the size field); a row that is no entry gets ledger_id −1."""
+    known, kinds = ledgers
+    for i in range(offsets.shape[0]):
+        at = offsets[i]
+        out[i].ledger_id = -1
+        if sizes[i] < 32:
+            continue
+        digest_bytes = _kind_of(_i64(window, at + 4), known, kinds)
+        if read_body(window, at + 4, sizes[i], digest_bytes, verify, out[i]):
+            out[i].offset = at
+
+
+@njit(cache=True, boundscheck=False)
+def read_payloads(data, starts, ends, out):
+    """Fill the message columns and flags of OUT from the entry payloads data[starts[i]:ends[i]]."""
+    for i in range(starts.shape[0]):
+        out[i].flags = 0
+        _read_payload(data, starts[i], ends[i], out[i])

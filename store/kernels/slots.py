@@ -1,0 +1,267 @@
+"""Kernels of compaction over messages, compiled by numba: batches as spans, keys as 128-bit hashes, the latest of each."""
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from store.kernels.compaction import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, NULLS_AS_4_0, SAYS_NULL, SINGLE, STRANGE
+from store.kernels.crc import load_8
+from store.kernels.records import _i32, _skip, _varint
+
+COMPACTED_OUT, NULL_VALUE, RULE_MATTERS = 1, 2, 4
+"""Flags of messages. RULE_MATTERS: a null value by one rule and not by the other."""
+
+SLOT = np.dtype(
+    [
+        ("start", np.int64),  # of the message in the uncompressed payload, its size field included
+        ("end", np.int64),
+        ("key_start", np.int64),
+        ("key_length", np.int32),  # −1: no key
+        ("value_bytes", np.int32),
+        ("flags", np.uint8),
+    ]
+)
+
+RETAINED, SUPERSEDED, NULLED, KEYLESS, OUT_BEFORE = range(5)
+"""What becomes of a message: kept; a later one has its key; it is a null value; it has no key; it was taken out before."""
+
+EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+_FIRST_SEED = np.uint64(0x9E3779B97F4A7C15)
+_SECOND_SEED = np.uint64(0xD1B54A32D192ED03)
+
+
+@njit(cache=True, boundscheck=False)
+def read_slots(data, scratch, rows, slots, firsts):
+    """Fill SLOTS with the messages of ROWS, and firsts[i] with the number of the first of entry i; returns how many.
+
+    A message alone and the last chunk of one are a slot; so are the messages of a batch. A batch that is not as many whole
+    messages as it says becomes STRANGE.
+    """
+    count = 0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        firsts[i] = count
+        if row.kind == SINGLE or (row.kind == CHUNK and row.chunk_id == row.chunks - 1):
+            slot = slots[count]
+            slot.start, slot.end = row.plain_start, row.plain_end
+            slot.key_start, slot.key_length = row.key_start, row.key_length
+            _read_alone(row, slot)
+            count += 1
+        elif row.kind == BATCH:
+            found = _walk(scratch if row.flags & IN_SCRATCH else data, row, slots[count:])
+            if found == row.messages or (0 < found == row.indexes < row.messages):
+                count += found
+            else:
+                row.kind = STRANGE
+    firsts[rows.shape[0]] = count
+    return count
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _read_alone(row, slot):
+    """Read the size of a message alone (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``, 4.0.8 and 4.2.4).
+
+    4.0 takes the whole entry for the value where no size is stated, which so is never null, and does not look at ``null_value``.
+    """
+    older = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.front_end
+    newer = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.meta_end
+    if row.flags & SAYS_NULL:
+        newer = 0
+    slot.flags = RULE_MATTERS if (older <= 0) != (newer <= 0) else 0
+    slot.value_bytes = min(older if row.flags & NULLS_AS_4_0 else newer, 0x7FFFFFFF)
+
+
+@njit(cache=True, boundscheck=False)
+def _walk(plain, row, slots):
+    """Fill SLOTS with the messages of one batch; returns how many, −1 when the bytes are none."""
+    count = 0
+    at, end = row.plain_start, row.plain_end
+    while at < end:
+        if end - at < 4 or count == slots.shape[0]:
+            return -1
+        slot = slots[count]
+        slot.start = at
+        size = np.int64(_i32(plain, at))
+        at += 4
+        if size < 0 or size > end - at:
+            return -1
+        value_bytes = _read_slot(plain, at, at + size, slot)
+        at += size
+        if value_bytes < 0 or value_bytes > end - at:
+            return -1
+        slot.value_bytes = value_bytes
+        at += value_bytes
+        slot.end = at
+        count += 1
+    return count
+
+
+@njit(cache=True, boundscheck=False)
+def _read_slot(plain, at, end, slot):
+    """Read one SingleMessageMetadata; returns its payload size, −1 when it is none."""
+    slot.key_start, slot.key_length, slot.flags = 0, -1, 0
+    value_bytes = np.int64(-1)
+    while at < end:
+        tag, at = _varint(plain, at, end)
+        if at < 0:
+            return np.int64(-1)
+        if tag == 18:
+            length, at = _varint(plain, at, end)
+            if at < 0 or np.int64(length) < 0 or np.int64(length) > end - at:
+                return np.int64(-1)
+            slot.key_start, slot.key_length = at, np.int64(length)
+            at += np.int64(length)
+        elif tag & 7 == 0:
+            value, at = _varint(plain, at, end)
+            if tag == 24:
+                value_bytes = np.int64(value)
+            elif tag == 32 and value != 0:
+                slot.flags |= COMPACTED_OUT
+            elif tag == 72 and value != 0:
+                slot.flags |= NULL_VALUE
+            if at < 0 or tag < 8:
+                return np.int64(-1)
+        else:
+            at = _skip(plain, at, end, tag & 7)
+            if at < 0 or tag < 8:
+                return np.int64(-1)
+    return value_bytes
+
+
+# -- the latest message of every key ----------------------------------------------------------------------------------
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def _mixed(value):
+    value ^= value >> np.uint64(33)
+    value *= np.uint64(0xFF51AFD7ED558CCD)
+    value ^= value >> np.uint64(33)
+    value *= np.uint64(0xC4CEB9FE1A85EC53)
+    return value ^ (value >> np.uint64(33))
+
+
+@njit(cache=True, boundscheck=False)
+def hash_128(data, start, length):
+    """Return a hash of data[start:start+length] as two 64-bit numbers, each mixed on its own with every eight bytes."""
+    first = _FIRST_SEED ^ np.uint64(length)
+    second = _SECOND_SEED + np.uint64(length)
+    at, end = start, start + length
+    while at + 8 <= end:
+        word = load_8(data, at)
+        first = _mixed((first ^ word) * np.uint64(0x87C37B91114253D5))
+        second = _mixed((second + word) * np.uint64(0x4CF5AD432745937F))
+        at += 8
+    word = np.uint64(0)
+    while at < end:
+        word = (word << np.uint64(8)) | np.uint64(data[at])
+        at += 1
+    return _mixed((first ^ word) * np.uint64(0x87C37B91114253D5)), _mixed(
+        (second + word) * np.uint64(0x4CF5AD432745937F)
+    )
+
+
+@njit(cache=True, boundscheck=False)
+def add_keys(buffers, rows, slots, firsts, progress, table):
+    """Enter the keyed messages of ROWS into TABLE = (hashes, hashes, last), latest wins; returns whether all went in.
+
+    BUFFERS: data and scratch, which spans are offsets into. ``last`` is ordinal << 1 | is null value, EMPTY where nothing is.
+    ``progress``: i64 [entry to go on with, ordinal of the first message here, keys in the table]; stops with a table that is
+    half full.
+    """
+    first_hashes, second_hashes, last = table
+    mask = np.uint64(last.shape[0] - 1)
+    base = np.uint64(progress[1])
+    for i in range(progress[0], rows.shape[0]):
+        if (progress[2] + firsts[i + 1] - firsts[i]) * 2 > last.shape[0]:
+            progress[0] = i
+            return False
+        plain = buffers[1] if rows[i].flags & IN_SCRATCH else buffers[0]
+        for s in range(firsts[i], firsts[i + 1]):
+            slot = slots[s]
+            if slot.key_length < 0 or slot.flags & COMPACTED_OUT:
+                continue
+            one, two = hash_128(plain, slot.key_start, np.int64(slot.key_length))
+            value = (base + np.uint64(s)) << np.uint64(1) | np.uint64(slot.value_bytes <= 0)
+            place = one & mask
+            while last[place] != EMPTY and (first_hashes[place] != one or second_hashes[place] != two):
+                place = (place + np.uint64(1)) & mask
+            if last[place] == EMPTY:
+                first_hashes[place], second_hashes[place] = one, two
+                progress[2] += 1
+            last[place] = value
+    progress[0] = rows.shape[0]
+    return True
+
+
+@njit(cache=True, boundscheck=False)
+def merge_keys(keys, progress, table):
+    """Enter KEYS = (hashes, hashes, last) into TABLE, the larger ``last`` wins; returns whether all went in.
+
+    ``progress``: i64 [key to go on with, keys in the table]; stops with a table that is half full.
+    """
+    first_hashes, second_hashes, last = table
+    mask = np.uint64(last.shape[0] - 1)
+    for i in range(progress[0], keys[2].shape[0]):
+        if (progress[1] + 1) * 2 > last.shape[0]:
+            progress[0] = i
+            return False
+        one, two, value = keys[0][i], keys[1][i], keys[2][i]
+        place = one & mask
+        while last[place] != EMPTY and (first_hashes[place] != one or second_hashes[place] != two):
+            place = (place + np.uint64(1)) & mask
+        if last[place] == EMPTY:
+            first_hashes[place], second_hashes[place], last[place] = one, two, value
+            progress[1] += 1
+        elif value > last[place]:
+            last[place] = value
+    progress[0] = keys[2].shape[0]
+    return True
+
+
+@njit(cache=True, boundscheck=False)
+def move_keys(source, target):
+    """Enter every key of the table SOURCE into the larger, empty table TARGET."""
+    mask = np.uint64(target[2].shape[0] - 1)
+    for i in range(source[2].shape[0]):
+        if source[2][i] == EMPTY:
+            continue
+        place = source[0][i] & mask
+        while target[2][place] != EMPTY:
+            place = (place + np.uint64(1)) & mask
+        target[0][place], target[1][place], target[2][place] = source[0][i], source[1][i], source[2][i]
+
+
+@njit(cache=True, boundscheck=False)
+def mark_last(last, bits):
+    """Set the bit of every ordinal in LAST that is no null value; returns how many there are of those, and of null values."""
+    kept = nulls = 0
+    for i in range(last.shape[0]):
+        value = last[i]
+        if value == EMPTY:
+            continue
+        if value & np.uint64(1):
+            nulls += 1
+            continue
+        ordinal = value >> np.uint64(1)
+        bits[ordinal >> np.uint64(3)] |= np.uint8(1) << np.uint8(ordinal & np.uint64(7))
+        kept += 1
+    return kept, nulls
+
+
+@njit(cache=True, boundscheck=False)
+def judge(slots, firsts, ordinals, bits, retain_keyless, fates):
+    """Fill fates[s] with what becomes of message s; ordinals[i]: that of the first message of entry i."""
+    for i in range(ordinals.shape[0]):
+        for s in range(firsts[i], firsts[i + 1]):
+            slot = slots[s]
+            ordinal = ordinals[i] + s - firsts[i]
+            if slot.flags & COMPACTED_OUT:
+                fates[s] = OUT_BEFORE
+            elif slot.key_length < 0:
+                fates[s] = RETAINED if retain_keyless else KEYLESS
+            elif bits[ordinal >> 3] >> (ordinal & 7) & 1:
+                fates[s] = RETAINED
+            else:
+                fates[s] = NULLED if slot.value_bytes <= 0 else SUPERSEDED

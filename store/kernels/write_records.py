@@ -1,0 +1,43 @@
+"""Entry-log records made of payloads, digests included; compiled by numba. Layout: docs/formats/entry-log.md, entry.md."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from store.kernels.crc import START, crc32, crc32c
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def write_records(data, starts, sizes, ledger_id, entry_ids, length, digest_bytes, out):
+    """Fill OUT with the records of the payloads data[starts[i]:starts[i] + sizes[i]]; return (bytes, cumulative length).
+
+    ``length``: payload bytes of the ledger before the first; ``digest_bytes``: 4 for CRC-32C, 8 for CRC-32.
+    """
+    at = np.int64(0)
+    for i in range(starts.shape[0]):
+        size = sizes[i]
+        length += size
+        body = at + 4
+        _put(out, at, 32 + digest_bytes + size, 4)
+        _put(out, body, ledger_id, 8)
+        _put(out, body + 8, entry_ids[i], 8)
+        _put(out, body + 16, entry_ids[i] - 1, 8)
+        _put(out, body + 24, length, 8)
+        payload = body + 32 + digest_bytes
+        for k in range(size):
+            out[payload + k] = data[starts[i] + k]
+        if digest_bytes == 4:
+            state = crc32c(out, payload, payload + size, crc32c(out, body, body + 32, START))
+        else:
+            state = crc32(out, payload, payload + size, crc32(out, body, body + 32, START))
+        _put(out, body + 32, np.int64(np.uint32(state) ^ START), digest_bytes)
+        at = payload + size
+    return at, length
+
+
+@njit(cache=True, boundscheck=False)
+def _put(out, at, value, count):
+    """Write VALUE big-endian in COUNT bytes."""
+    for k in range(count):
+        out[at + k] = (value >> (8 * (count - 1 - k))) & 0xFF

@@ -1,0 +1,1 @@
+"""Topics, ledgers, cursors and messages as objects, read from the store."""

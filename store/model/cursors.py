@@ -1,0 +1,176 @@
+"""Read model of cursors: where each really stands (pulsar.md §1.6), and what is left of its backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SubscriptionNotFound
+from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.topics import Topic
+from store.names import Position, TopicName, decode_name, shell_word
+
+COMPACTION_CURSOR = "__compaction"
+DEDUP_CURSOR = "pulsar.dedup"
+REPLICATOR_PREFIX = "pulsar.repl."
+INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A cursor as it really stands.
+
+    ``source``: "metadata" (ManagedCursorInfo is the truth), "cursor-ledger" (its last entry is), or "metadata-fallback" (the
+    cursor ledger is gone, empty or unreadable, or BookKeeper's metadata of it is: a broker starts at the snapshot of its creation).
+    ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
+    """
+
+    topic: TopicName
+    name: str
+    stat: NodeStat
+    info: CursorInfo
+    state: CursorState
+    source: str
+    skipped_entries: int = 0  # newer cursor-ledger entries that could not be read
+    recoverable: CursorState | None = None
+
+    @property
+    def mark_delete(self) -> Position:
+        return self.state.mark_delete
+
+
+def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
+    """Yield the names of the topic's cursors, in clear, internal ones included."""
+    for component in iter_children(txn, topic.path):
+        yield decode_name(component)
+
+
+def is_subscription(cursor: str) -> bool:
+    """Whether ``topics subscriptions`` lists this cursor (upstream leaves out deduplication and replicators)."""
+    return cursor != DEDUP_CURSOR and not cursor.startswith(REPLICATOR_PREFIX)
+
+
+def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
+    """Return the cursor NAME of TOPIC; raises SubscriptionNotFound, MetadataCorrupt."""
+    path = topic.name.cursor_path(name)
+    node = find_node(txn, path)
+    if node is None:
+        raise SubscriptionNotFound(
+            f"topic {topic.name} has no subscription {name!r}",
+            hint=f"list them with: pulsar-admin topics subscriptions {shell_word(topic.name)}",
+            topic=str(topic.name),
+            subscription=name,
+        )
+    info = decode_cursor_info(node.value, path)
+    snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
+    if info.cursors_ledger_id < 0:
+        return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata")
+    state, skipped = _read_cursor_ledger(txn, reader, info.cursors_ledger_id)
+    # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.
+    unseen = state if state is not None and find_metadata(txn, info.cursors_ledger_id) is None else None
+    if state is None or unseen is not None:
+        fallback = _recovered(topic, snapshot)
+        return Cursor(topic.name, name, node.stat, info, fallback, "metadata-fallback", skipped, unseen)
+    return Cursor(topic.name, name, node.stat, info, _recovered(topic, state), "cursor-ledger", skipped)
+
+
+def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Cursor]:
+    """Return every cursor of TOPIC by name, in name order."""
+    return {name: read_cursor(txn, reader, topic, name) for name in sorted(iter_cursor_names(txn, topic.name))}
+
+
+def _read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[CursorState | None, int]:
+    """Return the newest readable state in a cursor ledger and how many newer entries were skipped as unreadable."""
+    try:
+        last = read_ledger(txn, ledger_id).last_entry_id
+    except LedgerNotFound:
+        return None, 0
+    skipped = 0
+    for newest in range(last, -1, -1):
+        try:
+            state = decode_cursor_ledger(_payloads(reader, ledger_id, newest), f"cursor ledger {ledger_id}:{newest}")
+        except (EntryNotFound, EntryCorrupt):
+            skipped += 1
+            continue
+        if state is not None:
+            return state, skipped
+    return None, skipped
+
+
+def _payloads(reader: EntryReader, ledger_id: int, newest: int) -> Iterator[bytes]:
+    for entry_id in range(newest, -1, -1):
+        yield bytes(reader.read(ledger_id, entry_id).payload)
+
+
+def _recovered(topic: Topic, state: CursorState) -> CursorState:
+    """Clamp a mark-delete that is ahead of the end, as a loading broker does.
+
+    One in a ledger that was trimmed stays as stored: 4.0.8 shows it so, and it means the same as (next ledger, −1).
+    """
+    if not topic.ids or state.mark_delete <= topic.last_confirmed:
+        return state
+    return CursorState(topic.last_confirmed, state.ranges, state.batch_deletes, state.properties)
+
+
+# -- what is left -----------------------------------------------------------------------------------------------------
+
+
+def normal_ranges(topic: Topic, state: CursorState) -> tuple[tuple[int, int], ...]:
+    """Return the individually deleted entries behind the mark-delete as merged, half-open rank intervals (see Topic.rank)."""
+    floor = topic.place(state.mark_delete)
+    intervals = sorted(_rank_interval(topic, lower, upper, floor) for lower, upper in state.ranges)
+    merged: list[tuple[int, int]] = []
+    for start, end in intervals:
+        if start >= end:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)
+
+
+def _rank_interval(topic: Topic, lower: Position, upper: Position, floor: int) -> tuple[int, int]:
+    start = topic.place(lower)
+    return max(start, floor), topic.place(upper)
+
+
+def backlog_entries(topic: Topic, state: CursorState) -> int:
+    """Return the entries behind the mark-delete that are not individually deleted."""
+    deleted = sum(end - start for start, end in normal_ranges(topic, state))
+    return topic.entries_after(state.mark_delete) - deleted
+
+
+def backlog_size_bytes(topic: Topic, mark_delete: Position) -> int:
+    """Return upstream's estimate of the backlog's size (ManagedLedgerImpl.getEstimatedBacklogSize, 4.0.8)."""
+    size = topic.total_size_bytes
+    for ledger in topic.ledgers:
+        if ledger.ledger_id > mark_delete.ledger_id:
+            break
+        if ledger.ledger_id < mark_delete.ledger_id or mark_delete.entry_id + 1 >= ledger.entries:
+            size -= ledger.size_bytes
+        elif mark_delete.entry_id >= 0:
+            size -= (mark_delete.entry_id + 1) * (ledger.size_bytes // ledger.entries)
+    return size
+
+
+def iter_backlog(topic: Topic, state: CursorState, start: Position | None = None) -> Iterator[Position]:
+    """Yield the positions not yet deleted, from the mark-delete or from START (which may lie before it)."""
+    first = topic.place(state.mark_delete)
+    if start is not None:
+        first = topic.rank(start)
+    rank = first
+    for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):
+        while rank < hole_start:
+            yield topic.at_rank(rank)
+            rank += 1
+        rank = max(rank, hole_end)
+
+
+def range_text(ranges: Ranges) -> str:
+    """Return individually deleted ranges as upstream prints them: ``[(10:2..10:4],(10:6..10:7]]``."""
+    return "[" + ",".join(f"({lower}..{upper}]" for lower, upper in ranges) + "]"

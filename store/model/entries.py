@@ -1,0 +1,96 @@
+"""Looking at single entries of a topic: the last one's id, one by its id, the n-th from either end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from store.codec.brokerentry import MAGIC as BROKER_MAGIC
+from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
+from store.errors import EntryNotFound, NothingMatches, StoreError
+from store.model.ledgers import EntryReader
+from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located
+from store.model.topics import Topic, read_topic
+from store.names import Position, TopicName, shell_word
+from store.wording import counted
+
+_OPTIONAL = {"json_optional": True}
+
+
+@dataclass(frozen=True, slots=True)
+class LastMessageId:
+    """A message id as upstream's REST interface writes it; a batch's has two keys more."""
+
+    ledger_id: int
+    entry_id: int
+    partition_index: int
+    batch_index: int = -1
+    batch_size: int = 0
+    outstanding_acks_in_same_batch: int | None = field(default=None, metadata=_OPTIONAL)
+    original_batch_size: int | None = field(default=None, metadata=_OPTIONAL)
+
+
+def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError]) -> LastMessageId:
+    """Return the id of the last message of a topic: entry −1 when it has none; raises TopicNotFound.
+
+    A last entry that cannot be read is reported in PROBLEMS: then whether it is a batch stays unknown.
+    """
+    position = read_topic(reader.txn, name).last_confirmed
+    plain = LastMessageId(position.ledger_id, position.entry_id, name.partition_index)
+    if position.entry_id < 0:
+        return plain
+    try:
+        payload = reader.read(position.ledger_id, position.entry_id).payload
+        # Entries of transaction logs are no messages.
+        if bytes(payload[:2]) not in (BROKER_MAGIC, CHECKSUM_MAGIC):
+            return plain
+        metadata = decode_message_entry(payload, f"entry {position}").metadata
+    except ENTRY_ERRORS as error:
+        problems.append(located(reader, position, error))
+        return plain
+    if not is_batch(metadata):
+        return plain
+    last = message_count(metadata) - 1
+    return LastMessageId(position.ledger_id, position.entry_id, name.partition_index, last, 0, 0, 0)
+
+
+def read_message(reader: EntryReader, position: Position) -> Message:
+    """Return the first message of the entry at POSITION; raises what is wrong with it, naming file and offset.
+
+    Raises NothingMatches for a batch out of which compaction took every message.
+    """
+    try:
+        header = MessageReader(reader).read_header(position)
+        message = next(explode(header, position), None)
+    except ENTRY_ERRORS as error:
+        raise located(reader, position, error) from error
+    if message is None:
+        raise NothingMatches(f"entry {position} holds no message: compaction took all of them out")
+    return message
+
+
+def find_topic_of(topics: list[Topic], position: Position) -> Topic:
+    """Return the one of TOPICS that lists the entry at POSITION; raises EntryNotFound in upstream's words."""
+    topic = next((topic for topic in topics if topic.is_entry(position)), None)
+    if topic is None:
+        raise EntryNotFound(
+            f"Cannot find any messages based on ledgerId:{position.ledger_id} entryId:{position.entry_id}",
+            hint="list a topic's ledgers with: pulsar-admin topics stats-internal TOPIC",
+            ledgerId=position.ledger_id,
+            entryId=position.entry_id,
+        )
+    return topic
+
+
+def nth_position(topic: Topic, number: int, *, from_end: bool) -> Position:
+    """Return the NUMBER-th entry (1-based) from either end, markers counted; raises NothingMatches beyond the other one."""
+    total = topic.number_of_entries
+    number = max(number, 1)
+    if number > total:
+        raise NothingMatches(
+            "Could not examine messages due to the total message is zero"
+            if not total
+            else f"Could not examine message {number}: {topic.name} has {counted(total, 'entry')}",
+            hint=f"see: pulsar-admin topics stats-internal {shell_word(topic.name)}",
+            topic=str(topic.name),
+        )
+    return topic.at_rank(total - number if from_end else number - 1)

@@ -1,0 +1,104 @@
+"""How much lies in a part of a topic: entries, messages, bytes, from the location index alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from store.codec.cursor import CursorState
+from store.db.environment import Txn
+from store.model.cursors import normal_ranges
+from store.model.ledgers import find_times, iter_blocks
+from store.model.topics import Topic
+
+Intervals = tuple[tuple[int, int], ...]
+"""Half-open intervals of ranks (``Topic.rank``), ascending, disjoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Entries, messages (batches count their messages; an entry whose bytes are lost counts one) and payload bytes."""
+
+    entries: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Extent) -> Extent:
+        return Extent(self.entries + other.entries, self.messages + other.messages, self.bytes + other.bytes)
+
+
+def pending_intervals(topic: Topic, state: CursorState) -> Intervals:
+    """Return what a cursor has still to be given: behind the mark-delete, without the individually deleted."""
+    start = topic.place(state.mark_delete)
+    pending = []
+    for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):
+        if start < hole_start:
+            pending.append((start, hole_start))
+        start = max(start, hole_end)
+    return tuple(pending)
+
+
+def subtract(left: Intervals, right: Intervals) -> Intervals:
+    """Return the ranks in LEFT that are not in RIGHT."""
+    result = []
+    first = 0
+    for start, end in left:
+        while first < len(right) and right[first][1] <= start:
+            first += 1
+        index = first
+        while index < len(right) and right[index][0] < end:
+            if start < right[index][0]:
+                result.append((start, right[index][0]))
+            start = max(start, right[index][1])
+            index += 1
+        if start < end:
+            result.append((start, end))
+    return tuple(result)
+
+
+def extent_of(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> Extent:
+    """Return how much lies in INTERVALS of TOPIC; reads index rows only."""
+    total = Extent()
+    for start, end in intervals:
+        for ledger_id, first, last in iter_ledger_parts(topic, start, end):
+            total += _ledger_extent(txn, topic, ledger_id, (first, last))
+    return total
+
+
+def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int, int, int]]:
+    """Yield (ledger id, first entry, last entry) of the ranks START to END (excluded)."""
+    rank = start
+    before = topic.ranks
+    while rank < end:
+        index = bisect_right(before, rank) - 1
+        first = rank - before[index]
+        last = min(end, before[index + 1]) - before[index] - 1
+        yield topic.ids[index], first, last
+        rank = before[index] + last + 1
+
+
+def _ledger_extent(txn: Txn, topic: Topic, ledger_id: int, part: tuple[int, int]) -> Extent:
+    first, last = part
+    entries = last - first + 1
+    times = find_times(txn, ledger_id)
+    if times is None:
+        ledger = topic.ledger(ledger_id)
+        whole = ledger is not None and entries == ledger.entries
+        return Extent(entries, entries, ledger.size_bytes if ledger is not None and whole else 0)
+    sums = times.sums
+    if first <= sums.first_entry and last >= sums.last_entry:
+        return Extent(entries, sums.messages + entries - sums.entries, sums.payload_bytes)
+    here, messages, size = 0, 0, 0
+    for block in iter_blocks(txn, ledger_id, first):
+        low, high = block.index_of(first), block.index_of(last + 1)
+        if high == 0:
+            break
+        here += high - low
+        if high - low == len(block):
+            messages += block.header.messages
+            size += block.header.payload_bytes
+            continue
+        messages += sum(block.messages(index) for index in range(low, high))
+        size += sum(block.payload_bytes(index) for index in range(low, high))
+    return Extent(entries, messages + entries - here, size)

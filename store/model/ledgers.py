@@ -1,0 +1,251 @@
+"""Read model of ledgers: metadata, where their entries are, and where they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from store.codec.digest import DigestType
+from store.codec.entry import Entry, decode_entry
+from store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    decode_ledger_metadata,
+    ledger_id_of_path,
+    ledger_path,
+)
+from store.db.blocks import BLOCK_BITS, Block, LedgerSums, LedgerTimes, block_key, decode_times, ledger_key
+from store.db.entry_files import EntryFiles
+from store.db.environment import Store, Txn
+from store.db.files import Damage, iter_damage
+from store.db.tree import find_node, iter_nodes
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+
+if TYPE_CHECKING:
+    from store.engine.local import FailedSlice
+    from store.index.scan import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One ledger: its metadata (None: deleted, or never listed), what the index holds, and where it ends.
+
+    ``last_entry_id`` is the metadata's for a CLOSED ledger, else what a client's recovery would find (−1: empty).
+    """
+
+    ledger_id: int
+    metadata: LedgerMetadata | None
+    sums: LedgerSums | None
+    last_entry_id: int
+    size_bytes: int  # payload bytes: metadata's length when CLOSED, else counted
+
+    @property
+    def entries(self) -> int:
+        """Entries the ledger has by its end, whether or not their bytes are here."""
+        return self.last_entry_id + 1
+
+
+def find_metadata(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
+    """Return the ledger's metadata, or None; raises MetadataCorrupt."""
+    path = ledger_path(ledger_id)
+    node = find_node(txn, path)
+    return None if node is None else decode_ledger_metadata(node.value, path)
+
+
+def find_times(txn: Txn, ledger_id: int) -> LedgerTimes | None:
+    """Return the ledger's time row (views into the map: valid while TXN is open), or None when no entry is indexed."""
+    row = txn.view("times", ledger_key(ledger_id))
+    return None if row is None else decode_times(ledger_id, row)
+
+
+def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
+    """Return the ledger; raises LedgerNotFound when neither metadata nor entries know it."""
+    metadata = find_metadata(txn, ledger_id)
+    times = find_times(txn, ledger_id)
+    sums = times.sums if times else None
+    if metadata is None and sums is None:
+        raise LedgerNotFound(
+            f"ledger {ledger_id} is neither in the metadata nor in any entry log",
+            ledgerId=ledger_id,
+            hint="list ledgers with: pulsar-admin ledgers list",
+        )
+    if metadata is not None and metadata.state is LedgerState.CLOSED:
+        return Ledger(ledger_id, metadata, sums, metadata.last_entry_id, metadata.length)
+    first_of_last = metadata.segments[-1].first_entry_id if metadata else 0
+    return Ledger(
+        ledger_id, metadata, sums, _find_end(txn, ledger_id, sums, first_of_last), sums.payload_bytes if sums else 0
+    )
+
+
+def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_segment: int) -> int:
+    """Last entry of a ledger that was never closed: from the largest LAC on, as far as entries follow (bookkeeper §7.3)."""
+    end = max(first_of_last_segment - 1, sums.max_lac if sums else -1)
+    if sums is None:
+        return end
+    if sums.entries == sums.last_entry - sums.first_entry + 1 and sums.first_entry <= end + 1:
+        return max(end, sums.last_entry)
+    for entry_id in iter_entry_ids(txn, ledger_id, end + 1):
+        if entry_id != end + 1:
+            break
+        end = entry_id
+    return end
+
+
+def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[Block]:
+    """Yield the location blocks of a ledger from the one of FIRST_ENTRY on (views: use them while TXN is open)."""
+    prefix = ledger_key(ledger_id)
+    for key, value in txn.items("entries", prefix, block_key(ledger_id, max(first_entry, 0) >> BLOCK_BITS)):
+        yield Block(key, value)
+
+
+def iter_entry_ids(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[int]:
+    """Yield the ids of the indexed entries from FIRST_ENTRY on."""
+    for block in iter_blocks(txn, ledger_id, first_entry):
+        for index in range(block.index_of(first_entry), len(block)):
+            yield block.entry_id(index)
+
+
+def missing_ranges(txn: Txn, ledger: Ledger) -> tuple[tuple[int, int], ...]:
+    """Return the entry ids up to the ledger's end that no file holds, as ranges with both ends included."""
+    sums = ledger.sums
+    if sums is not None and (sums.entries, sums.first_entry, sums.last_entry) == (
+        ledger.entries,
+        0,
+        ledger.last_entry_id,
+    ):
+        return ()
+    return tuple(iter_gaps(txn, ledger.ledger_id, ledger.last_entry_id))
+
+
+def count_missing(txn: Txn, ledger: Ledger) -> int:
+    """Return how many entries up to the ledger's end no file holds; of one without metadata nobody knows an end, so 0.
+
+    Entries behind the end, which a writer's recovery left out, make up for none of those before it.
+    """
+    return sum(last - first + 1 for first, last in missing_ranges(txn, ledger)) if ledger.metadata else 0
+
+
+def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entry ids up to LAST_ENTRY_ID, both ends included, that no file holds."""
+    expected = 0
+    for block in iter_blocks(txn, ledger_id):
+        first = block.entry_id(0)
+        is_dense = isinstance(block.slots(), range)
+        for entry_id in (first,) if is_dense else map(block.entry_id, range(len(block))):
+            if entry_id > last_entry_id:
+                break
+            if entry_id > expected:
+                yield expected, entry_id - 1
+            expected = entry_id + 1
+        if first > last_entry_id:
+            break
+        if is_dense:
+            expected = max(expected, first + len(block))
+    if expected <= last_entry_id:
+        yield expected, last_entry_id
+
+
+def find_block(txn: Txn, ledger_id: int, entry_id: int) -> Block | None:
+    """Return the location block that would hold ENTRY_ID, or None."""
+    key = block_key(ledger_id, entry_id >> BLOCK_BITS)
+    value = txn.view("entries", key)
+    return None if value is None else Block(key, value)
+
+
+def find_place(txn: Txn, ledger_id: int, entry_id: int) -> tuple[int, int, int] | None:
+    """Return (file id, offset, size) of an entry's record, or None."""
+    if entry_id < 0:
+        return None
+    block = find_block(txn, ledger_id, entry_id)
+    if block is None:
+        return None
+    index = block.index_of(entry_id)
+    return block.place(index) if index < len(block) and block.entry_id(index) == entry_id else None
+
+
+class EntryReader:
+    """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
+
+    ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
+    ``failed``: where a scan lists the parts of files that cannot be read, to go on behind them; None: it stops there.
+    """
+
+    def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
+        self.files = files
+        self.txn = txn
+        self.engine = engine
+        self.advance: Callable[[int], None] = lambda count: None
+        self.failed: list[FailedSlice] | None = None
+        self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
+
+    def read(self, ledger_id: int, entry_id: int) -> Entry:
+        """Return the entry, its digest verified; raises EntryNotFound, or EntryCorrupt for known damage."""
+        place = find_place(self.txn, ledger_id, entry_id)
+        if place is None:
+            self._raise_missing(ledger_id, entry_id)
+        return self.read_at(ledger_id, entry_id, place)
+
+    def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
+        """Return the entry at PLACE, which the index names for it."""
+        digest_type, password = self._digest(ledger_id)
+        where = f"{self.files.name(place[0])} @ {place[1]:#x}"
+        entry = decode_entry(self.files.read_record(place), digest_type, where=where, password=password)
+        if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
+            raise EntryCorrupt(
+                f"{where}: expected entry {ledger_id}:{entry_id}, found {entry.ledger_id}:{entry.entry_id}",
+                hint="the file changed since import; run: pulsar-admin store check --deep",
+            )
+        return entry
+
+    def _digest(self, ledger_id: int) -> tuple[DigestType | None, bytes]:
+        found = self._digests.get(ledger_id)
+        if found is None:
+            metadata = find_metadata(self.txn, ledger_id)
+            found = (metadata.digest_type, metadata.password or b"") if metadata else (None, b"")
+            self._digests[ledger_id] = found
+        return found
+
+    def _raise_missing(self, ledger_id: int, entry_id: int) -> NoReturn:
+        ledger = read_ledger(self.txn, ledger_id)
+        damage = find_damage(self.txn, ledger_id, entry_id)
+        if damage is not None:
+            raise EntryCorrupt(
+                f"entry {ledger_id}:{entry_id} is damaged: {damage.reason}, {self.files.name(damage.file_id)} @ {damage.offset:#x}",
+                hint="another replica may hold it: import that bookie too",
+                ledgerId=ledger_id,
+                entryId=entry_id,
+            )
+        lost = ledger.metadata is not None and 0 <= entry_id <= ledger.last_entry_id
+        raise EntryNotFound(
+            f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
+            if lost
+            else f"ledger {ledger_id} has no entry {entry_id}: its last entry is {ledger.last_entry_id}",
+            hint="list what is there with: pulsar-admin ledgers entries " + str(ledger_id),
+            ledgerId=ledger_id,
+            entryId=entry_id,
+        )
+
+
+def find_damage(txn: Txn, ledger_id: int, entry_id: int) -> Damage | None:
+    """Return the damaged record that claims to be this entry, or None."""
+    for damage in iter_damage(txn):
+        if (damage.ledger_id, damage.entry_id) == (ledger_id, entry_id):
+            return damage
+    return None
+
+
+def iter_ledger_ids(txn: Txn) -> Iterator[int]:
+    """Yield the ids of every ledger that the metadata lists, in path order (which is id order below 2³¹)."""
+    for node in iter_nodes(txn, "/ledgers/"):
+        ledger_id = ledger_id_of_path(node.path)
+        if ledger_id is not None:
+            yield ledger_id
+
+
+@contextmanager
+def open_reader(store: Store, engine: Engine | None = None) -> Iterator[EntryReader]:
+    """Open one snapshot of STORE for reading entries, scans on ENGINE; its transaction is ``reader.txn``."""
+    with store.read() as txn, EntryFiles(store, txn) as files:
+        yield EntryReader(files, txn, engine)

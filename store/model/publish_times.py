@@ -1,0 +1,122 @@
+"""PIP-345's begin and end publish time of every ledger, compared with the index and written as ledger properties.
+
+The proposal wanted fields 6 and 7 of LedgerInfo; merged Pulsar has its properties in field 6. So the numbers are read from either
+and written in either form: as the properties ``beginPublishTimestamp`` and ``endPublishTimestamp``, or as the proposal's fields. What
+brokers make of them: docs/formats/managed-ledger.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
+from store.db.environment import Txn
+from store.errors import IndexCorrupt
+from store.model.ledgers import find_times
+from store.model.topics import Topic, TopicLedger
+
+BEGIN, END = "beginPublishTimestamp", "endPublishTimestamp"
+Form = Literal["properties", "fields"]
+FORMS: tuple[Form, ...] = ("properties", "fields")
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTime:
+    """A publish time that the metadata states and the index knows better. ``where``: "field" or "property"."""
+
+    name: str
+    where: str
+    stated: str
+    found_ms: int
+
+
+class PublishTimes(NamedTuple):
+    """The smallest and largest publish time of a ledger, and from where: "entries" (derived), or stated: "field", "property"."""
+
+    begin_ms: int
+    end_ms: int
+    source: str
+
+
+def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
+    """Return the publish times of a ledger: of its entries that are here, else what its LedgerInfo states; None: nothing does."""
+    row = txn.view("times", ledger_key(info.ledger_id))
+    found = None if row is None else decode_publish_bounds(info.ledger_id, row)
+    return stated_times(info) if found is None else PublishTimes(*found, "entries")
+
+
+def stated_times(info: LedgerInfo) -> PublishTimes | None:
+    """Return what INFO states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
+    if info.begin_publish_ms is not None and info.end_publish_ms is not None:
+        found = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
+    else:
+        texts = info.properties.get(BEGIN, ""), info.properties.get(END, "")
+        if not all(text.isascii() and text.isdigit() and len(text) <= 19 for text in texts):
+            return None
+        found = PublishTimes(int(texts[0]), int(texts[1]), "property")
+    return found if 0 <= found.begin_ms <= found.end_ms else None
+
+
+def is_stated_earlier(txn: Txn, topic: Topic, ledger: TopicLedger, time_ms: int, clock: str) -> bool:
+    """Whether all of a ledger, of which no entry is here, is stated to be published before TIME_MS, and CLOCK goes by that.
+
+    The broker's clock does not; ``auto`` does unless an entry of TOPIC that is here carries a broker time.
+    """
+    stated = stated_times(ledger.info)
+    if stated is None or stated.end_ms >= time_ms or clock == "broker":
+        return False
+    if clock == "publish":
+        return True
+    key = ("broker times", topic.name)
+    if key not in txn.memo:
+        rows = ((ledger_id, txn.view("times", ledger_key(ledger_id))) for ledger_id in topic.ids)
+        txn.memo[key] = any(row is not None and decode_latest(one, row, "broker") > NO_MAX for one, row in rows)
+    return not txn.memo[key]
+
+
+def wrong_times(txn: Txn, listed: TopicLedger) -> list[StatedTime]:
+    """Return the times stated for a ledger that are not those of its entries; nothing when entries of it are missing."""
+    try:
+        found = _found(txn, listed.ledger_id, listed.entries)
+    except IndexCorrupt:
+        return []  # the check of the index tells
+    if found is None:
+        return []
+    info = listed.info
+    stated = [
+        (BEGIN, "field", None if info.begin_publish_ms is None else str(info.begin_publish_ms), found[0]),
+        (END, "field", None if info.end_publish_ms is None else str(info.end_publish_ms), found[1]),
+        (BEGIN, "property", info.properties.get(BEGIN), found[0]),
+        (END, "property", info.properties.get(END), found[1]),
+    ]
+    return [StatedTime(name, where, text, time) for name, where, text, time in stated if text not in (None, str(time))]
+
+
+def _found(txn: Txn, ledger_id: int, entries: int) -> tuple[int, int] | None:
+    """Return (begin, end) of a ledger of which every entry is here and some are messages."""
+    times = find_times(txn, ledger_id)
+    if times is None or times.sums.entries < entries:
+        return None
+    begin_ms, end_ms = times.sums.begin_publish_ms, times.sums.end_publish_ms
+    return None if begin_ms is None or end_ms is None else (begin_ms, end_ms)
+
+
+def annotated_value(txn: Txn, path: str, value: bytes, form: Form = "properties") -> bytes:
+    """Return the ManagedLedgerInfo VALUE with both times, in FORM, on every closed ledger whose entries are all here.
+
+    A value that has them already is returned as it is. Raises MetadataCorrupt, IndexCorrupt.
+    """
+    managed = decode_managed_ledger(value, path)
+    ledgers = tuple(_annotated(txn, info, form) for info in managed.ledgers)
+    return value if ledgers == managed.ledgers else encode_managed_ledger(replace(managed, ledgers=ledgers), value)
+
+
+def _annotated(txn: Txn, info: LedgerInfo, form: Form) -> LedgerInfo:
+    found = _found(txn, info.ledger_id, info.entries) if info.timestamp_ms else None
+    if found is None:
+        return info
+    if form == "fields":
+        return info._replace(begin_publish_ms=found[0], end_publish_ms=found[1])
+    return info._replace(properties={**info.properties, BEGIN: str(found[0]), END: str(found[1])})

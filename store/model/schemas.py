@@ -1,0 +1,187 @@
+"""Read model of schemas: the versions of a topic's schema, and the values of its messages decoded by them.
+
+Upstream: ``BookkeeperSchemaStorage``. What a message's metadata names is a version; no version means that it was sent without a
+schema, and such a value is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from store.codec.schema import (
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    decode_schema_entry,
+    decode_schema_locator,
+)
+from store.codec.value import (
+    DECODE_ERRORS,
+    Decode,
+    Value,
+    ValueSchema,
+    decoder_of,
+    json_text,
+    key_bytes,
+    plain,
+    split_pair,
+    undecodable,
+    value_schema,
+)
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import EntryNotFound, LedgerNotFound, StoreError
+from store.model.ledgers import EntryReader
+from store.model.messages import Message
+from store.names import TopicName
+
+
+@dataclass(frozen=True)
+class TopicSchemas:
+    """The versions of one topic's schema, plain data that travels to executors; ``problems``: why a version is not there."""
+
+    versions: Mapping[int, ValueSchema] = field(default_factory=dict)
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> ValueSchema | None:
+        """The newest version that can be read."""
+        return self.versions[max(self.versions)] if self.versions else None
+
+
+class Encoded(NamedTuple):
+    """What of a message its value is made of. ``version``: of its schema, None: sent without one."""
+
+    version: int | None
+    payload: bytes
+    key: str | None = None
+    key_encoded: bool = False
+    null_value: bool = False
+    encrypted: bool = False
+    is_chunk: bool = False
+
+
+def encoded(message: Message) -> Encoded:
+    """Return what the value of MESSAGE, whole as a consumer gets it, is made of."""
+    return Encoded(
+        message.schema_number,
+        bytes(message.payload),
+        message.key,
+        message.key_encoded,
+        message.null_value,
+        message.encrypted,
+    )
+
+
+class Decoded(NamedTuple):
+    """A value, or why it could not be decoded; neither for one that is null, encrypted, or sent without a schema."""
+
+    value: Value = None
+    error: str | None = None
+
+
+def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
+    """Return where the schemas of TOPIC (of its base topic for a partition) lie, None when it has none; raises MetadataCorrupt."""
+    node = find_node(txn, topic.schema_path)
+    return None if node is None else decode_schema_locator(node.value, node.path)
+
+
+def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> SchemaEntry | None:
+    """Return a VERSION of the schema of TOPIC (None: the newest), None when it is not here; raises MetadataCorrupt, EntryCorrupt."""
+    locator = find_locator(reader.txn, topic)
+    if locator is None:
+        return None
+    wanted = locator.newest.version if version is None else version
+    found = next((item for item in (*locator.index, locator.newest) if item.version == wanted), None)
+    try:
+        return None if found is None else _read_version(reader, found)
+    except (EntryNotFound, LedgerNotFound):
+        return None
+
+
+def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
+    """Return the schemas of TOPIC (of its base topic for a partition), none when it has no schema; raises MetadataCorrupt."""
+    locator = find_locator(reader.txn, topic)
+    if locator is None:
+        return TopicSchemas()
+    versions: dict[int, ValueSchema] = {}
+    problems: dict[int, str] = {}
+    for item in (*locator.index, locator.newest):
+        try:
+            entry = _read_version(reader, item)
+        except StoreError as error:
+            problems[item.version] = f"schema version {item.version}: {error.message}"
+            continue
+        if entry.deleted:
+            problems[item.version] = f"schema version {item.version} is deleted"
+        else:
+            versions[item.version] = value_schema(entry)
+    return TopicSchemas(versions, problems)
+
+
+def _read_version(reader: EntryReader, item: IndexEntry) -> SchemaEntry:
+    payload = reader.read(item.position.ledger_id, item.position.entry_id).payload
+    return decode_schema_entry(payload, f"entry {item.position}")
+
+
+class ValueReader:
+    """Decodes the values of one topic's messages with DECODE, which raises StoreError or DECODE_ERRORS."""
+
+    def __init__(self, schemas: TopicSchemas, decode: Callable[[ValueSchema, Encoded], Value]) -> None:
+        self._schemas = schemas
+        self._decode = decode
+
+    def read(self, message: Encoded) -> Decoded:
+        """Return the value of MESSAGE, or why there is none."""
+        if message.version is None or message.encrypted:
+            return Decoded()
+        if message.is_chunk:
+            return Decoded(error="a chunk of a larger message")
+        schema = self._schemas.versions.get(message.version)
+        if schema is None:
+            unknown = f"schema version {message.version} is not in the store"
+            return Decoded(error=self._schemas.problems.get(message.version, unknown))
+        if message.null_value and not schema.is_separated:
+            return Decoded()
+        try:
+            return Decoded(self._decode(schema, message))
+        except (StoreError, *DECODE_ERRORS) as error:
+            return Decoded(error=undecodable(schema, error))
+
+
+class PlainValues:
+    """Values as JSON can say them; keeps a decoder for each version of one topic's schema."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[tuple[int | None, str], Decode] = {}
+
+    def value(self, schema: ValueSchema, message: Encoded) -> Value:
+        """Return the value of MESSAGE; a KEY_VALUE has ``key`` and ``value``."""
+        if schema.type_name != "KEY_VALUE":
+            return self._plain(message, "", schema, message.payload)
+        parts = key_and_value_bytes(schema, message)
+        schemas = schema.key_and_value
+        return {
+            name: None if part is None else self._plain(message, name, of, part)
+            for name, part, of in zip(("key", "value"), parts, schemas, strict=True)
+        }
+
+    def text(self, schema: ValueSchema, message: Encoded) -> Value:
+        """Return the value of MESSAGE as JSON; that of a JSON schema as it was sent."""
+        value = self.value(schema, message)
+        return message.payload.decode() if schema.type_name == "JSON" else json_text(value)
+
+    def _plain(self, message: Encoded, name: str, schema: ValueSchema, data: bytes) -> Value:
+        where = (message.version, name)
+        if where not in self._decoders:
+            self._decoders[where] = decoder_of(schema)
+        return plain(self._decoders[where](data))
+
+
+def key_and_value_bytes(schema: ValueSchema, message: Encoded) -> tuple[bytes | None, bytes | None]:
+    """Return a KEY_VALUE's two parts as encoded; raises DECODE_ERRORS."""
+    if schema.is_separated:
+        return key_bytes(message.key, message.key_encoded), None if message.null_value else message.payload
+    return split_pair(message.payload)

@@ -1,0 +1,253 @@
+"""Read model of topics: their ledgers, their end, and arithmetic on positions (upstream ``ManagedLedgerImpl``)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from itertools import accumulate
+from typing import NamedTuple
+
+from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children, iter_nodes
+from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
+from store.model.ledgers import read_ledger
+from store.names import NamespaceName, Position, TopicName, decode_name, is_encoded, shell_word, topic_of_path
+from store.wording import counted
+
+
+class TopicLedger(NamedTuple):
+    """One ledger of a topic with its true size: that of the open last ledger comes from BookKeeper, not from the list.
+
+    A tuple, as a topic may have hundreds of thousands.
+    """
+
+    info: LedgerInfo
+    entries: int
+    size_bytes: int
+    is_open: bool
+
+    @property
+    def ledger_id(self) -> int:
+        return self.info.ledger_id
+
+
+class Topic:
+    """A topic as its metadata and BookKeeper's describe it; positions count as the broker counts them."""
+
+    def __init__(
+        self, name: TopicName, stat: NodeStat, managed: ManagedLedger, ledgers: tuple[TopicLedger, ...]
+    ) -> None:
+        self.name = name
+        self.stat = stat
+        self.managed = managed
+        self.ledgers = ledgers
+        self.ids = [ledger.info.ledger_id for ledger in ledgers]
+        # ranks[i]: entries before ledger i; one more element for the end.
+        self.ranks = list(accumulate([ledger.entries for ledger in ledgers], initial=0))
+
+    @property
+    def number_of_entries(self) -> int:
+        return self.ranks[-1]
+
+    @property
+    def total_size_bytes(self) -> int:
+        return sum(ledger.size_bytes for ledger in self.ledgers)
+
+    @property
+    def last_confirmed(self) -> Position:
+        """Last entry of the last non-empty ledger, or (last ledger, −1); the terminated position when there is one."""
+        if self.managed.terminated is not None:
+            return self.managed.terminated
+        for ledger in reversed(self.ledgers):
+            if ledger.entries:
+                return Position(ledger.ledger_id, ledger.entries - 1)
+        return Position(self.ids[-1], -1) if self.ids else Position(-1, -1)
+
+    @property
+    def first_position(self) -> Position:
+        """(first ledger, −1), upstream's getFirstPosition of the managed ledger."""
+        return Position(self.ids[0], -1) if self.ids else Position(-1, -1)
+
+    def rank(self, position: Position) -> int:
+        """Return how many entries lie before POSITION (entry −1 counts as the ledger's beginning)."""
+        index = bisect_left(self.ids, position.ledger_id)
+        if index == len(self.ids) or self.ids[index] != position.ledger_id:
+            return self.ranks[index]
+        return self.ranks[index] + min(max(position.entry_id, 0), self.ledgers[index].entries)
+
+    def place(self, position: Position) -> int:
+        """Return how many entries lie at or before POSITION: two positions that nothing lies between have the same place.
+
+        As pairs they differ: (ledger, −1) is the place behind the last entry before that ledger.
+        """
+        return self.rank(Position(position.ledger_id, position.entry_id + 1))
+
+    def entries_after(self, position: Position) -> int:
+        """Return how many entries lie behind POSITION."""
+        return self.number_of_entries - self.place(position)
+
+    def at_rank(self, rank: int) -> Position:
+        """Return the position of the RANK-th entry (0-based); behind the end: last confirmed + 1."""
+        if rank >= self.number_of_entries:
+            last = self.last_confirmed
+            return Position(last.ledger_id, last.entry_id + 1)
+        index = bisect_right(self.ranks, max(rank, 0)) - 1
+        return Position(self.ids[index], max(rank, 0) - self.ranks[index])
+
+    def ledger(self, ledger_id: int) -> TopicLedger | None:
+        """Return the listed ledger with this id, or None."""
+        index = bisect_left(self.ids, ledger_id)
+        return self.ledgers[index] if index < len(self.ids) and self.ids[index] == ledger_id else None
+
+    def is_entry(self, position: Position) -> bool:
+        """Whether POSITION names an entry of this topic."""
+        ledger = self.ledger(position.ledger_id)
+        return ledger is not None and 0 <= position.entry_id < ledger.entries
+
+    def next_valid(self, position: Position) -> Position:
+        """Return the next entry behind POSITION, hopping over ledger ends; behind the last entry, where it would come."""
+        rank = self.place(position)
+        if rank < self.number_of_entries:
+            return self.at_rank(rank)
+        last_ledger = self.ledgers[-1] if self.ledgers else None
+        if last_ledger is not None and last_ledger.is_open and last_ledger.entries == 0:
+            return Position(last_ledger.ledger_id, 0)
+        last = self.last_confirmed
+        return Position(last.ledger_id, last.entry_id + 1)
+
+    def previous(self, position: Position) -> Position:
+        """Return the position just before POSITION: entry − 1, the end of an earlier non-empty ledger, or (first, −1)."""
+        if position.entry_id > 0:
+            return Position(position.ledger_id, position.entry_id - 1)
+        index = bisect_left(self.ids, position.ledger_id)
+        for ledger in reversed(self.ledgers[:index]):
+            if ledger.entries:
+                return Position(ledger.ledger_id, ledger.entries - 1)
+        return self.first_position
+
+    def iter_positions(self, start: Position) -> Iterator[Position]:
+        """Yield the positions of all entries from START on."""
+        for index in range(bisect_left(self.ids, start.ledger_id), len(self.ids)):
+            ledger = self.ledgers[index]
+            first = max(start.entry_id, 0) if ledger.ledger_id == start.ledger_id else 0
+            for entry_id in range(first, ledger.entries):
+                yield Position(ledger.ledger_id, entry_id)
+
+
+def read_topic(txn: Txn, name: TopicName) -> Topic:
+    """Return the topic; raises TopicNotFound (naming the partitions of a partitioned one), MetadataCorrupt."""
+    node = find_node(txn, name.path)
+    if node is None:
+        partitions = partition_count(txn, name)
+        if partitions:
+            raise TopicNotFound(
+                f"{name} has {counted(partitions, 'partition')} and no entries of its own",
+                hint=f"name one of them, for example {name.partition(0)}",
+                topic=str(name),
+            )
+        raise TopicNotFound(
+            f"no topic {name}",
+            hint=f"list what is there with: pulsar-admin topics list {shell_word(name.namespace)}",
+            topic=str(name),
+        )
+    managed = decode_managed_ledger(node.value, name.path)
+    ledgers = [TopicLedger(info, info.entries, info.size_bytes, False) for info in managed.ledgers]
+    if ledgers and not ledgers[-1].info.timestamp_ms:
+        ledgers[-1] = _open_ledger(txn, ledgers[-1].info)
+    return Topic(name, node.stat, managed, tuple(ledgers))
+
+
+def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
+    try:
+        ledger = read_ledger(txn, info.ledger_id)
+    except LedgerNotFound:
+        return TopicLedger(info, 0, 0, True)
+    return TopicLedger(info, ledger.entries, ledger.size_bytes, True)
+
+
+def partition_count(txn: Txn, name: TopicName) -> int:
+    """Return the partitions of a partitioned topic, 0 for any other name."""
+    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    if node is None:
+        return 0
+    # Imported here: most topics have no partitions.
+    from store.codec.policies import decode_partitioned_topic
+
+    return decode_partitioned_topic(node.value, node.path).partitions
+
+
+def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
+    """Return NAME's partitions when it is a partitioned topic, else NAME itself; raises TopicNotFound."""
+    partitions = partition_count(txn, name)
+    if partitions:
+        return tuple(name.partition(index) for index in range(partitions))
+    if find_node(txn, name.path) is None:
+        read_topic(txn, name)  # raises with the right words
+    return (name,)
+
+
+def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[TopicName]:
+    """Yield every topic and partition of NAMESPACE (default: all), system topics included, in name order.
+
+    A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
+    """
+    if namespace is not None:
+        children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
+        yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
+        return
+    for tenant in iter_children(txn, "/managed-ledgers"):
+        for node_namespace in iter_namespaces(txn, tenant):
+            yield from iter_topics(txn, node_namespace)
+
+
+def select_topics(
+    txn: Txn, names: Iterable[TopicName], *, all_topics: bool = False, pattern: str | None = None
+) -> tuple[TopicName, ...]:
+    """Return the topics meant by NAMES (partitioned ones as their partitions), or every topic, or those matching a glob.
+
+    ALL_TOPICS and PATTERN leave out system topics; PATTERN is matched with and without ``persistent://``. Raises TopicNotFound
+    for a name that is not there, and when nothing matches.
+    """
+    if not all_topics and pattern is None:
+        return tuple(topic for name in names for topic in expand_topic(txn, name))
+    found = tuple(topic for topic in iter_topics(txn) if not topic.is_system)
+    if pattern is not None:
+        found = tuple(
+            topic
+            for topic in found
+            if fnmatchcase(str(topic), pattern) or fnmatchcase(str(topic).removeprefix("persistent://"), pattern)
+        )
+    if not found:
+        raise TopicNotFound(
+            f"no topic matches {pattern!r}" if pattern is not None else "the store has no topics",
+            hint="list what is there with: pulsar-admin topics list TENANT/NAMESPACE",
+        )
+    return found
+
+
+def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
+    """Yield the namespaces of TENANT that have policies or topics."""
+    names = set(iter_children(txn, f"/admin/policies/{tenant}"))
+    for node in iter_nodes(txn, f"/managed-ledgers/{tenant}/"):
+        topic = topic_of_path(node.path)
+        if topic is not None:
+            names.add(str(topic.namespace).split("/", 1)[1])
+    for name in sorted(names):
+        cluster, _, namespace = name.rpartition("/")
+        yield NamespaceName(tenant, namespace, cluster)
+
+
+def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
+    """Raise NamespaceNotFound unless NAMESPACE has policies or topics."""
+    if (
+        find_node(txn, namespace.policies_path) is None
+        and next(iter_children(txn, namespace.managed_ledgers_path), None) is None
+    ):
+        raise NamespaceNotFound(
+            f"no namespace {namespace}",
+            hint=f"list what is there with: pulsar-admin namespaces list {shell_word(namespace.tenant)}",
+            namespace=str(namespace),
+        )

@@ -1,0 +1,116 @@
+"""Topic policies that a namespace keeps as messages of ``__change_events``: the last event of every key (pulsar.md §1.12).
+
+Read as a broker reads them: the compacted view, then what lies behind it. Upstream: ``SystemTopicBasedTopicPoliciesService``
+(Pulsar 4.0.8). Once that topic is there, it alone counts; without it, the metadata backend's nodes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import MetadataCorrupt, StoreError
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, partition_count, read_topic
+from store.names import NamespaceName, TopicName
+
+EVENTS_TOPIC = "__change_events"
+_MEMO = "policyevents"
+
+Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
+
+
+@dataclass(slots=True)
+class PolicyEvents:
+    """The policies of a namespace's topics by base name. ``replicate_to``: of the newest event for this cluster alone."""
+
+    local: dict[TopicName, Fields] = field(default_factory=dict)
+    global_: dict[TopicName, Fields] = field(default_factory=dict)
+    replicate_to: tuple[str, ...] | None = None
+
+
+def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    """Return the partitions of NAMESPACE's ``__change_events``, or the one topic, or nothing when there is none."""
+    name = TopicName(namespace, EVENTS_TOPIC)
+    partitions = partition_count(txn, name)
+    names = tuple(map(name.partition, range(partitions))) if partitions else (name,)
+    return tuple(topic for topic in names if find_node(txn, topic.path) is not None)
+
+
+def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
+    """Return what the events of NAMESPACE say, None when it has no ``__change_events``; kept for the life of TXN.
+
+    Raises MetadataCorrupt when an event cannot be read, or a broker cannot open their compacted ledger: what they say is unknown.
+    """
+    key = (_MEMO, namespace)
+    if key not in txn.memo:
+        names = event_topics(txn, namespace)
+        txn.memo[key] = _read(txn, namespace, names) if names else None
+    found: PolicyEvents | None = txn.memo[key]
+    return found
+
+
+def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:
+    topics = [read_topic(txn, name) for name in names]
+    events = PolicyEvents()
+    if not any(topic.number_of_entries for topic in topics):
+        return events
+    # Imported here: most questions meet no events.
+    from store.db.entry_files import EntryFiles
+
+    with EntryFiles(txn.store, txn) as files:
+        reader = EntryReader(files, txn)
+        for topic in topics:
+            try:
+                _replay(reader, topic, events)
+            except MetadataCorrupt:
+                raise
+            except StoreError as error:  # a file that is gone, too: what it said is as unknown
+                raise _unknown(namespace, error) from error
+    return events
+
+
+def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
+    from store.codec.policyevent import AvroSchema, builtin_schema, decode_policy_event, topic_of_key
+    from store.compaction.reading import iter_view
+    from store.compaction.view import open_view
+    from store.model.schemas import find_schema
+
+    schemas: dict[int | None, AvroSchema] = {}
+    problems: list[StoreError] = []
+    for message in iter_view(reader, topic, open_view(reader, topic, problems), problems):
+        if message.null_value:
+            base, is_global = topic_of_key(message.key or "")
+            (events.global_ if is_global else events.local).pop(base, None)
+            continue
+        version = message.schema_number
+        if version not in schemas:
+            schema = find_schema(reader, topic.name, version)
+            schemas[version] = AvroSchema(builtin_schema() if schema is None else schema.definition)
+        event = decode_policy_event(message.payload, schemas[version], f"entry {message.position} of {topic.name}")
+        if event is not None:
+            _apply(events, event)
+    if problems:
+        raise _unknown(topic.name.namespace, problems[0])
+
+
+def _apply(events: PolicyEvents, event: Any) -> None:  # Any: PolicyEvent, imported where events are
+    from store.codec.policyevent import DELETE, INSERT, UPDATE
+
+    kept = events.global_ if event.is_global else events.local
+    if event.action == DELETE:
+        kept.pop(event.topic.base, None)
+    elif event.action in (INSERT, UPDATE) and event.policies is not None:
+        if event.action == UPDATE or event.topic.base not in kept:
+            kept[event.topic.base] = event.policies
+        if not event.is_global and event.replicate_to:
+            events.replicate_to = event.replicate_to
+
+
+def _unknown(namespace: NamespaceName, error: StoreError) -> MetadataCorrupt:
+    return MetadataCorrupt(
+        f"the topic policies of {namespace} are unknown: {error.message}", hint=error.hint, namespace=str(namespace)
+    )

@@ -1,0 +1,135 @@
+"""The policies in force for a topic: topic policies, then those for all clusters, then the namespace's (pulsar.md §1.12).
+
+Topic policies are messages of ``__change_events`` or, in a namespace without that topic, nodes below ``/admin/topic-policies``.
+A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 that sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    JsonObject,
+    Policies,
+    Retention,
+    decode_json_object,
+    decode_policies,
+)
+from store.codec.topicpolicies import decode_topic_policies
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.names import NamespaceName, TopicName, encode_name
+from store.policies.events import find_policy_events
+
+TOPIC, GLOBAL_TOPIC, NAMESPACE = "topic", "global-topic", "namespace"
+BROKER_DELIVERY = DelayedDelivery(True, 1000)
+BROKER_RETENTION = Retention(0, 0)
+_SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTtl:
+    """How long messages live, in seconds (0: for ever), and where that is written: topic, global-topic or namespace."""
+
+    seconds: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionInForce:
+    """How long consumed ledgers are kept, and where that is written."""
+
+    retention: Retention
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryInForce:
+    """Whether and how messages are delayed, and where that is written."""
+
+    delivery: DelayedDelivery
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaInForce:
+    """A backlog quota, and where that is written."""
+
+    quota: BacklogQuota
+    source: str
+
+
+def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
+    """Return the TTL in force, None when nothing here sets one; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.message_ttl_seconds is not None:
+            return MessageTtl(policies.message_ttl_seconds, source)
+    return None
+
+
+def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
+    """Return the retention in force, None when nothing here sets one; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.retention is not None:
+            return RetentionInForce(policies.retention, source)
+    return None
+
+
+def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
+    """Return the delayed delivery in force, None when nothing here sets it; raises MetadataCorrupt."""
+    for source, policies in _iter_policies(txn, topic):
+        if policies.delayed_delivery is not None:
+            return DeliveryInForce(policies.delayed_delivery, source)
+    return None
+
+
+def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
+    """Return the backlog quotas in force by type, each from the first place that sets that type; raises MetadataCorrupt."""
+    found: dict[str, QuotaInForce] = {}
+    for source, policies in _iter_policies(txn, topic):
+        for kind, quota in policies.backlog_quotas.items():
+            found.setdefault(kind, QuotaInForce(quota, source))
+    return found
+
+
+def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
+    """Return what TOPIC itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
+    wanted = GLOBAL_TOPIC if is_global else TOPIC
+    for source, policies in _iter_topic_policies(txn, topic):
+        if source == wanted:
+            return policies
+    return None
+
+
+def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[TopicName, Policies]]:
+    """Yield the topics of NAMESPACE that its events give policies of their own, for this cluster; raises MetadataCorrupt."""
+    events = find_policy_events(txn, namespace)
+    for name, fields in sorted((events.local if events is not None else {}).items()):
+        yield name, decode_topic_policies(fields, f"topic policies of {name}")
+
+
+def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
+    """Yield (source, policies), the ones that win first."""
+    yield from _iter_topic_policies(txn, topic)
+    node = find_node(txn, topic.namespace.policies_path)
+    if node is not None:
+        yield NAMESPACE, decode_policies(node.value, node.path)
+
+
+def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
+    name = topic.base
+    events = None if topic.is_system else find_policy_events(txn, topic.namespace)
+    if events is not None:
+        for source, kept in ((TOPIC, events.local), (GLOBAL_TOPIC, events.global_)):
+            if name in kept:
+                yield source, decode_topic_policies(kept[name], f"topic policies of {name}")
+        return
+    for source, folder in _SCOPES:
+        path = f"/admin/topic-policies/{folder}/{name.namespace}/persistent/{encode_name(name.local_name)}"
+        node = find_node(txn, path)
+        if node is not None:
+            found: JsonObject = decode_json_object(node.value, path)
+            yield source, decode_topic_policies(found, path)

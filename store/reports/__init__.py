@@ -1,0 +1,1 @@
+"""Read-only answers of commands."""

@@ -1,0 +1,143 @@
+"""Read model of ``info-internal``: the metadata of a topic and its cursors as stored, in upstream's shape.
+
+Keys and their order: upstream ``ManagedLedgerInfo`` (Pulsar 4.0.8). Ours alone: ``beginPublishTimestamp`` and
+``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and ``publishTimestampsFrom``: derived from
+its entries, or as stored (field, property) where none is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from store.codec.cursor import decode_cursor_info
+from store.codec.managedledger import LedgerInfo
+from store.db.environment import Txn
+from store.db.tree import read_node
+from store.errors import StoreError
+from store.model.cursors import iter_cursor_names
+from store.model.publish_times import find_publish_times
+from store.model.topics import read_topic
+from store.names import Position, TopicName, encode_name
+from store.reports.internal_stats import iso_time
+
+_OPTIONAL = {"json_optional": True}
+Properties = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionInfo:
+    """A position as ``info-internal`` writes it."""
+
+    ledger_id: int
+    entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangeInfo:
+    """Individually deleted entries: behind ``start``, through ``end``."""
+
+    start: PositionInfo = field(metadata={"json": "from"})
+    end: PositionInfo = field(metadata={"json": "to"})
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfoRow:
+    """One LedgerInfo of the stored value; entries and size are absent while it is open."""
+
+    ledger_id: int
+    entries: int | None = field(default=None, metadata=_OPTIONAL)
+    size_bytes: int | None = field(default=None, metadata=_OPTIONAL)
+    timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    is_offloaded: bool = False
+    offloaded_context_uuid: str | None = field(default=None, metadata=_OPTIONAL)
+    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfoRow:
+    """One ManagedCursorInfo as stored: its position is stale while ``cursors_ledger_id`` names a ledger."""
+
+    version: int
+    creation_date: str
+    modification_date: str
+    cursors_ledger_id: int
+    mark_delete: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
+    individual_deleted_messages: tuple[RangeInfo, ...] | None = field(default=None, metadata=_OPTIONAL)
+    properties: Properties | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalInfo:
+    """``topics info-internal``: the metadata nodes of a topic and of its cursors, decoded, nothing added up."""
+
+    version: int
+    creation_date: str
+    modification_date: str
+    ledgers: tuple[LedgerInfoRow, ...]
+    terminated_position: PositionInfo | None = field(default=None, metadata=_OPTIONAL)
+    cursors: Mapping[str, CursorInfoRow] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
+
+
+def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError]) -> InternalInfo:
+    """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in PROBLEMS.
+
+    Raises TopicNotFound, MetadataCorrupt.
+    """
+    topic = read_topic(txn, name)
+    managed, terminated = topic.managed, topic.managed.terminated
+    return InternalInfo(
+        topic.stat.version,
+        iso_time(topic.stat.created_ms),
+        iso_time(topic.stat.modified_ms),
+        tuple(_info_row(txn, info) for info in managed.ledgers),
+        _position_info(terminated) if terminated is not None else None,
+        dict(_iter_cursor_rows(txn, name, problems)),
+        dict(sorted(managed.properties.items())) or None,
+    )
+
+
+def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
+    times = find_publish_times(txn, info)
+    stored = bool(info.timestamp_ms or info.entries)
+    return LedgerInfoRow(
+        info.ledger_id,
+        info.entries if stored else None,
+        info.size_bytes if stored else None,
+        info.timestamp_ms,
+        info.offload_uuid is not None,
+        info.offload_uuid,
+        times and times.begin_ms,
+        times and times.end_ms,
+        times and times.source,
+    )
+
+
+def _iter_cursor_rows(txn: Txn, name: TopicName, problems: list[StoreError]) -> Iterator[tuple[str, CursorInfoRow]]:
+    for cursor in sorted(iter_cursor_names(txn, name)):
+        node = read_node(txn, name.cursor_path(cursor))
+        try:
+            info = decode_cursor_info(node.value, node.path)
+        except StoreError as error:
+            problems.append(error)
+            continue
+        ranges = tuple(RangeInfo(_position_info(lower), _position_info(upper)) for lower, upper in info.ranges)
+        yield (
+            encode_name(cursor),
+            CursorInfoRow(
+                node.stat.version,
+                iso_time(node.stat.created_ms),
+                iso_time(node.stat.modified_ms),
+                info.cursors_ledger_id,
+                _position_info(info.mark_delete) if info.mark_delete is not None else None,
+                ranges or None,
+                dict(info.properties) or None,
+            ),
+        )
+
+
+def _position_info(position: Position) -> PositionInfo:
+    return PositionInfo(position.ledger_id, position.entry_id)

@@ -1,0 +1,257 @@
+"""Read model of ``stats-internal``: a topic's ledgers and cursors in upstream's shape.
+
+Keys and their order: upstream ``PersistentTopicInternalStats`` (Pulsar 4.0.8). What only a running
+broker knows has the value that a broker shows just after it loaded the topic; docs/what-a-store-knows.md lists it. Ours alone:
+``beginPublishTimestamp`` and ``endPublishTimestamp`` of a ledger (PIP-345), left out where no message is known, and
+``publishTimestampsFrom``: derived from its entries, or as stored (field, property) where none is here.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, iter_cursor_names, range_text, read_cursor
+from store.model.ledgers import EntryReader, find_metadata, read_ledger
+from store.model.publish_times import find_publish_times
+from store.model.topics import Topic, TopicLedger, read_topic
+from store.names import TopicName, encode_name
+
+_COMPACTED_LEDGER = "CompactedTopicLedger"
+NO_LEDGER = -1
+
+_OPTIONAL = {"json_optional": True}
+_TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
+Properties = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStats:
+    """One ledger: entries and payload bytes, −1 when nothing of it is known."""
+
+    ledger_id: int = NO_LEDGER
+    entries: int = -1
+    size_bytes: int = -1
+    offloaded: bool = False
+    metadata: str | None = field(default=None, metadata=_OPTIONAL)
+    under_replicated: bool = False
+    properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
+    begin_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    end_publish_timestamp: int | None = field(default=None, metadata=_OPTIONAL)
+    publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStats:
+    """One cursor where it really stands (``store.model.cursors``), read position and counters as just after loading."""
+
+    mark_delete_position: str
+    read_position: str
+    waiting_read_op: bool = False
+    pending_read_ops: int = 0
+    messages_consumed_counter: int = 0
+    cursor_ledger: int = NO_LEDGER
+    cursor_ledger_last_entry: int = -1
+    individually_deleted_messages: str = "[]"
+    last_ledger_switch_timestamp: str | None = None
+    state: str = "NoLedger"
+    active: bool = False
+    number_of_entries_since_first_not_acked_message: int = 1
+    total_non_contiguous_deleted_messages_range: int = 0
+    subscription_have_pending_read: bool = False
+    subscription_have_pending_replay_read: bool = False
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalStats:
+    """``topics stats-internal``. Cursors are keyed by their encoded names; the open ledger is listed with 0 and 0."""
+
+    entries_added_counter: int
+    number_of_entries: int
+    total_size_bytes: int
+    current_ledger_entries: int
+    current_ledger_size: int
+    last_ledger_created_timestamp: str | None
+    waiting_cursors_count: int
+    pending_add_entries_count: int
+    last_confirmed_entry: str
+    state: str
+    ledgers: tuple[LedgerStats, ...]
+    cursors: Mapping[str, CursorStats]
+    schema_ledgers: tuple[LedgerStats, ...]
+    compacted_ledger: LedgerStats
+
+
+def iso_time(time_ms: int) -> str:
+    """Return a time as upstream's DateFormatter writes it in UTC: without the zeros at the end of its fraction."""
+    if not 0 <= time_ms < _TIME_LIMIT_MS:
+        return f"{time_ms}ms"
+    whole = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f"{time_ms % 1000:03d}".rstrip("0")
+    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+
+
+def read_internal_stats(
+    reader: EntryReader, name: TopicName, *, metadata: bool = False, problems: list[StoreError]
+) -> InternalStats:
+    """Return the internal statistics of a topic; METADATA adds each ledger's BookKeeper metadata as text.
+
+    A cursor, or a ledger beside the topic's own, that cannot be read is left out or −1, and reported in PROBLEMS.
+    Raises TopicNotFound, MetadataCorrupt.
+    """
+    txn = reader.txn
+    topic = read_topic(txn, name)
+    cursors = dict(iter_cursors(reader, topic, problems))
+    current = topic.ledgers[-1] if topic.ledgers and topic.ledgers[-1].is_open else None
+    return InternalStats(
+        entries_added_counter=0,
+        number_of_entries=topic.number_of_entries,
+        total_size_bytes=topic.total_size_bytes,
+        current_ledger_entries=current.entries if current else 0,
+        current_ledger_size=current.size_bytes if current else 0,
+        last_ledger_created_timestamp=_created(txn, topic.ids[-1]) if topic.ids else None,
+        waiting_cursors_count=0,
+        pending_add_entries_count=0,
+        last_confirmed_entry=str(topic.last_confirmed),
+        state="LedgerOpened" if topic.managed.terminated is None else "Terminated",
+        ledgers=tuple(_listed_ledger(txn, ledger, metadata) for ledger in topic.ledgers),
+        cursors={encode_name(name): _cursor_stats(txn, topic, cursor) for name, cursor in cursors.items()},
+        schema_ledgers=tuple(_other_ledger(txn, ledger, metadata, problems) for ledger in _schema_ledgers(txn, name)),
+        compacted_ledger=_compacted_ledger(txn, cursors, metadata, problems),
+    )
+
+
+def iter_cursors(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[tuple[str, Cursor]]:
+    """Yield (name, cursor) in name order; one that cannot be read, or lost its newest state, is reported in PROBLEMS."""
+    for name in sorted(iter_cursor_names(reader.txn, topic.name)):
+        try:
+            cursor = read_cursor(reader.txn, reader, topic, name)
+        except StoreError as error:
+            problems.append(error)
+            continue
+        if cursor.skipped_entries or (
+            cursor.source == "metadata-fallback" and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
+        ):
+            problems.append(_lost_state(topic, cursor))
+        yield name, cursor
+
+
+def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
+    ledger_id = cursor.info.cursors_ledger_id
+    if cursor.recoverable is not None:
+        return MetadataCorrupt(
+            f"{topic.name} {cursor.name}: BookKeeper's metadata of its cursor ledger {ledger_id} is gone: a broker starts it at "
+            f"{cursor.mark_delete}, as shown; the ledger's entries still say {cursor.recoverable.mark_delete}",
+            hint=f"read them with: pulsar-admin ledgers entries {ledger_id}",
+            topic=str(topic.name),
+            subscription=cursor.name,
+            recoverable=str(cursor.recoverable.mark_delete),
+        )
+    found = f"{cursor.skipped_entries} unreadable entries" if cursor.skipped_entries else "no such ledger"
+    return MetadataCorrupt(
+        f"{topic.name} {cursor.name}: its newest state is lost (cursor ledger {ledger_id}: {found}); "
+        f"shown is the one before, {cursor.mark_delete}",
+        hint=f"see: pulsar-admin ledgers info {ledger_id}",
+        topic=str(topic.name),
+        subscription=cursor.name,
+        ledgerId=ledger_id,
+    )
+
+
+def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats:
+    times = find_publish_times(txn, ledger.info)
+    return LedgerStats(
+        ledger.ledger_id,
+        0 if ledger.is_open else ledger.entries,
+        0 if ledger.is_open else ledger.size_bytes,
+        ledger.info.offloaded,
+        _metadata_text(txn, ledger.ledger_id) if metadata else None,
+        properties=dict(ledger.info.properties) or None,
+        begin_publish_timestamp=times and times.begin_ms,
+        end_publish_timestamp=times and times.end_ms,
+        publish_timestamps_from=times and times.source,
+    )
+
+
+def _other_ledger(txn: Txn, ledger_id: int, metadata: bool, problems: list[StoreError]) -> LedgerStats:
+    """Return the numbers of a schema or compacted ledger, which the topic's own list does not have."""
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound as error:
+        problems.append(error)
+        return LedgerStats(ledger_id)
+    text = _metadata_text(txn, ledger_id) if metadata else None
+    return LedgerStats(ledger_id, ledger.entries, ledger.size_bytes, False, text)
+
+
+def _compacted_ledger(
+    txn: Txn, cursors: Mapping[str, Cursor], metadata: bool, problems: list[StoreError]
+) -> LedgerStats:
+    cursor = cursors.get(COMPACTION_CURSOR)
+    ledger_id = cursor.state.properties.get(_COMPACTED_LEDGER, NO_LEDGER) if cursor else NO_LEDGER
+    return LedgerStats() if ledger_id < 0 else _other_ledger(txn, ledger_id, metadata, problems)
+
+
+def _schema_ledgers(txn: Txn, name: TopicName) -> tuple[int, ...]:
+    node = find_node(txn, name.schema_path)
+    if node is None or not node.value:
+        return ()
+    # Imported here: most topics have no schema.
+    from store.codec.schema import decode_schema_locator
+
+    return decode_schema_locator(node.value, node.path).ledger_ids
+
+
+def _cursor_stats(txn: Txn, topic: Topic, cursor: Cursor) -> CursorStats:
+    state = cursor.state
+    in_ledger = cursor.source == "cursor-ledger"
+    ledger_id = cursor.info.cursors_ledger_id if in_ledger else NO_LEDGER
+    return CursorStats(
+        mark_delete_position=str(state.mark_delete),
+        read_position=str(topic.next_valid(state.mark_delete)),
+        messages_consumed_counter=-backlog_entries(topic, state),
+        cursor_ledger=ledger_id,
+        cursor_ledger_last_entry=read_ledger(txn, ledger_id).last_entry_id if in_ledger else -1,
+        individually_deleted_messages=range_text(state.ranges),
+        last_ledger_switch_timestamp=_created(txn, ledger_id) if in_ledger else None,
+        state="Open" if in_ledger else "NoLedger",
+        total_non_contiguous_deleted_messages_range=len(state.ranges),
+        properties=dict(state.properties),
+    )
+
+
+def _created(txn: Txn, ledger_id: int) -> str | None:
+    """Return when the ledger's metadata was created: some milliseconds before the broker notes it."""
+    node = find_node(txn, ledger_path(ledger_id))
+    return None if node is None else iso_time(node.stat.created_ms)
+
+
+def _metadata_text(txn: Txn, ledger_id: int) -> str | None:
+    metadata = find_metadata(txn, ledger_id)
+    return None if metadata is None else metadata_text(metadata)
+
+
+def metadata_text(metadata: LedgerMetadata) -> str:
+    """Return a ledger's metadata as BookKeeper's LedgerMetadataImpl.toSafeString: without its password."""
+    parts = [
+        f"formatVersion={metadata.version}",
+        f"ensembleSize={metadata.ensemble_size}",
+        f"writeQuorumSize={metadata.write_quorum}",
+        f"ackQuorumSize={metadata.ack_quorum}",
+        f"state={metadata.state.name}",
+    ]
+    if metadata.state is LedgerState.CLOSED:
+        parts += [f"length={metadata.length}", f"lastEntryId={metadata.last_entry_id}"]
+    if metadata.password is not None and metadata.digest_type is not None:
+        parts += [f"digestType={metadata.digest_type.name}", "password=OMITTED"]
+    ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
+    custom = (f"{key}=base64:{b64encode(value).decode()}" for key, value in metadata.custom.items())
+    parts += [f"ensembles={{{', '.join(ensembles)}}}", f"customMetadata={{{', '.join(custom)}}}"]
+    return f"LedgerMetadata{{{', '.join(parts)}}}"

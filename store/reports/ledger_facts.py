@@ -1,0 +1,71 @@
+"""Read model of ``ledgers info``: everything known about one ledger. Imports little: the question is asked by hand, cold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store.codec.ledgermetadata import LedgerMetadata
+from store.db.blocks import LedgerSums
+from store.db.environment import Txn
+from store.db.files import find_log
+from store.db.owners import Owner, find_owners
+from store.model.ledgers import iter_blocks, missing_ranges, read_ledger
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
+
+    ``state``: upstream's; DELETED without metadata, INDEX for one of a delayed message index. ``missing``: ids of entries that no
+    file holds, as ranges with both ends included; ``files``: those with its entries.
+    """
+
+    ledger_id: int
+    state: str
+    last_entry_id: int
+    entries: int
+    size_bytes: int
+    metadata: LedgerMetadata | None
+    sums: LedgerSums | None
+    missing: tuple[tuple[int, int], ...]
+    files: tuple[str, ...]
+    owners: tuple[Owner, ...]
+
+
+def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
+    """Return everything known about a ledger; raises LedgerNotFound, MetadataCorrupt, IndexCorrupt."""
+    ledger = read_ledger(txn, ledger_id)
+    index = _index_of(txn, ledger_id)
+    file_ids: set[int] = set()
+    for block in iter_blocks(txn, ledger_id):
+        column = block.files()
+        file_ids.update((column,) if isinstance(column, int) else column)
+    return LedgerFacts(
+        ledger_id=ledger_id,
+        state=_state(ledger.metadata, index),
+        last_entry_id=ledger.last_entry_id,
+        entries=ledger.entries,
+        size_bytes=ledger.size_bytes,
+        metadata=ledger.metadata,
+        sums=ledger.sums,
+        missing=missing_ranges(txn, ledger) if ledger.metadata else (),
+        files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
+        owners=find_owners(txn, ledger_id) if index is None else (index,),
+    )
+
+
+def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
+    """Return the index of delayed messages that LEDGER_ID is a part of."""
+    if not txn.count("delayed"):
+        return None
+    from store.db.delayed import find_index_ledgers
+
+    return find_index_ledgers(txn).get(ledger_id)
+
+
+def _state(metadata: LedgerMetadata | None, index: Owner | None) -> str:
+    if metadata is not None:
+        return metadata.state.name
+    from store.reports.ledgers import DELETED, INDEX
+
+    return DELETED if index is None else INDEX

@@ -1,0 +1,175 @@
+"""Every ledger the store knows: listed in the metadata, present in the entry logs, or referenced; and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from heapq import merge
+
+from store.codec.managedledger import decode_managed_ledger
+from store.db.blocks import LedgerSums, ledger_of_key
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Txn
+from store.db.own_ledgers import find_own_ledgers
+from store.db.owners import Owner, custom_text, find_owners, iter_owners
+from store.db.tree import find_node
+from store.errors import LedgerNotFound, StoreError
+from store.model.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
+from store.model.topics import iter_topics
+
+DELETED = "DELETED"
+INDEX = "INDEX"
+UNREADABLE = "UNREADABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One ledger in a list. ``state``: upstream's, "DELETED" without metadata, "UNREADABLE" with metadata that is damaged,
+    "INDEX" for a ledger of a delayed message index, which no broker knows."""
+
+    ledger_id: int
+    state: str
+    entries: int
+    indexed_entries: int
+    missing_entries: int
+    size_bytes: int
+    messages: int
+    begin_publish_timestamp: int | None
+    end_publish_timestamp: int | None
+    owners: tuple[Owner, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A ledger nobody references: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
+    index that was made anew, or undone). ``claims``: its custom metadata."""
+
+    ledger_id: int
+    reason: str
+    entries: int
+    size_bytes: int
+    claims: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", or "entries".
+
+    ``ranges``: entry ids, both ends included.
+    """
+
+    ledger_id: int
+    reason: str
+    missing_entries: int
+    ranges: tuple[tuple[int, int], ...]
+    owners: tuple[Owner, ...]
+
+
+def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
+    """Yield every ledger id in the metadata or the index once, ascending."""
+    listed = sorted(iter_ledger_ids(txn))
+    indexed = (ledger_of_key(key) for key, _ in txn.items("times"))
+    last = None
+    for ledger_id in merge(listed, indexed):
+        if ledger_id != last:
+            yield ledger_id
+        last = ledger_id
+
+
+def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> LedgerRow:
+    """Return one line of the list; INDEXES as ``find_index_ledgers`` gives. Raises LedgerNotFound, IndexCorrupt."""
+    index = indexes.get(ledger_id)
+    owners = find_owners(txn, ledger_id) if index is None else (index,)
+    times = find_times(txn, ledger_id)
+    sums = times.sums if times else None
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        raise
+    except StoreError:
+        return _row(ledger_id, UNREADABLE, (sums.entries if sums else 0, 0, 0), sums, owners)
+    state = (DELETED if index is None else INDEX) if ledger.metadata is None else ledger.metadata.state.name
+    counts = (ledger.entries, count_missing(txn, ledger), ledger.size_bytes)
+    return _row(ledger_id, state, counts, sums, owners)
+
+
+def _row(
+    ledger_id: int, state: str, counts: tuple[int, int, int], sums: LedgerSums | None, owners: tuple[Owner, ...]
+) -> LedgerRow:
+    entries, missing, size_bytes = counts
+    return LedgerRow(
+        ledger_id,
+        state,
+        entries,
+        sums.entries if sums else 0,
+        missing,
+        size_bytes,
+        sums.messages if sums else 0,
+        sums.begin_publish_ms if sums else None,
+        sums.end_publish_ms if sums else None,
+        owners,
+    )
+
+
+def iter_orphans(txn: Txn) -> Iterator[Orphan]:
+    """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
+    indexes, own = find_index_ledgers(txn), find_own_ledgers(txn)
+    for ledger_id in iter_all_ledger_ids(txn):
+        if ledger_id in indexes or find_owners(txn, ledger_id):
+            continue
+        try:
+            metadata = find_metadata(txn, ledger_id)
+            claims = {} if metadata is None else custom_text(metadata)
+            reason = "deleted" if metadata is None else "unreferenced"
+        except StoreError:
+            claims, reason = {}, "unreferenced"
+        times = find_times(txn, ledger_id)
+        entries, size_bytes = (times.sums.entries, times.sums.payload_bytes) if times else (0, 0)
+        # Of what this toolkit writes, indexes of delayed messages alone have neither metadata nor messages in their entries.
+        is_own = own is not None and own.first_id <= ledger_id < own.next_id
+        if reason == "deleted" and is_own and times is not None and times.sums.unframed == entries:
+            reason = "leaked-index"
+        yield Orphan(ledger_id, reason, entries, size_bytes, claims)
+
+
+def iter_missing(txn: Txn) -> Iterator[Missing]:
+    """Yield what is not there of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
+    offloaded = _offloaded(txn)
+    listed = sorted(iter_ledger_ids(txn))
+    referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
+    last = None
+    for ledger_id in merge(listed, referenced):
+        if ledger_id != last and ledger_id not in offloaded:
+            found = find_missing(txn, ledger_id)
+            if found is not None:
+                yield found
+        last = ledger_id
+
+
+def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
+    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
+    owners = find_owners(txn, ledger_id)
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        return Missing(ledger_id, "no-ledger", 0, (), owners) if owners else None
+    except StoreError:
+        return Missing(ledger_id, "no-metadata", 0, (), owners)
+    if ledger.metadata is None:
+        return Missing(ledger_id, "no-metadata", 0, (), owners) if owners else None
+    ranges = missing_ranges(txn, ledger)
+    missing = sum(last - first + 1 for first, last in ranges)
+    return Missing(ledger_id, "entries", missing, ranges, owners) if ranges else None
+
+
+def _offloaded(txn: Txn) -> set[int]:
+    """Return the ledgers whose entries are in tiered storage alone."""
+    found: set[int] = set()
+    for name in iter_topics(txn):
+        node = find_node(txn, name.path)
+        try:
+            ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+        except StoreError:
+            continue
+        found.update(ledger.ledger_id for ledger in ledgers if ledger.offloaded and ledger.bookkeeper_deleted)
+    return found

@@ -1,0 +1,316 @@
+"""One entry log, journal or bookie directory by itself, without a store: what its records are and whether they are good."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from store.codec import journal
+from store.codec.digest import DIGEST_SIZE
+from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
+from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
+from store.files import open_file
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.index.scan import Engine
+
+_MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
+    8, "big", signed=True
+)  # behind the size of a record of a map
+_MAP_HEAD_BYTES = 4 + len(_MAP_IDS)
+BAD, UNVERIFIED, OK = "bad", "unverified", "ok"
+DETAILS_MAX = 1_000  # problems named a file; the count goes on
+_DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """One file as its name and header tell, its records unread. ``header``: "ok" or what is wrong with it."""
+
+    path: str
+    kind: str
+    number: int
+    size_bytes: int
+    header: str
+    version: int | None
+    sealed: bool
+    ledgers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A record of a log, or bytes that are none (``state`` says what; ids −1 when they name no entry).
+
+    ``offset`` is that of the size field, ``size_bytes`` counts what follows it. ``state``: "ok", "bad" (digest), "unverified".
+    """
+
+    ledger_id: int
+    entry_id: int
+    offset: int
+    size_bytes: int
+    last_add_confirmed: int | None
+    length: int | None
+    digest_type: str | None
+    state: str
+    publish_time_ms: int | None
+    messages: int | None
+
+
+@dataclass(slots=True)
+class LogVerdict:
+    """What reading a whole file found. ``map``: "ok", "absent" (also of a journal), or how it contradicts the records."""
+
+    path: str
+    kind: str
+    size_bytes: int = 0
+    records: int = 0
+    ledgers: int = 0
+    entry_bytes: int = 0
+    problems: int = 0
+    torn: bool = False
+    map: str = "absent"
+    details: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Note a problem."""
+        self.problems += 1
+        if len(self.details) < DETAILS_MAX:
+            self.details.append(text)
+
+
+def log_paths(path: Path) -> tuple[Path, ...]:
+    """Return the file PATH, or the logs and journals of the bookie directory PATH (or of its ``current``).
+
+    Raises SourceNotFound for anything else.
+    """
+    if path.is_file():
+        return (path,)
+    if not path.is_dir():
+        raise SourceNotFound(
+            f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
+        )
+    from store.codec.bookie import COOKIE_FILE  # these bring protobuf, which one file's records do without
+    from store.sources.layout import read_bookie_directory
+
+    current = path / "current" if (path / "current").is_dir() else path
+    found = read_bookie_directory(current)
+    files = tuple(file for _, file in (*found.logs, *found.journals))
+    if not files:
+        what = "a bookie's directory without logs" if (current / COOKIE_FILE).is_file() else "no bookie's directory"
+        raise SourceNotFound(
+            f"{current} is {what}: expected files such as 0.log or 17f3a.txn, found none",
+            hint="name an entry log, or the directory `current` of a bookie",
+            path=str(current),
+        )
+    return files
+
+
+def kind_of(path: Path) -> str:
+    """Return "journal" for a file that begins with a journal's magic, or is named like one; else "entry-log"."""
+    head = _read_head(path)[:4]
+    if head == journal.MAGIC or (path.suffix == ".txn" and head != b"BKLO"):
+        return "journal"
+    return "entry-log"
+
+
+def _read_head(path: Path) -> bytes:
+    try:
+        with open_file(path) as file:
+            return file.read(HEADER_BYTES)
+    except OSError as error:
+        raise EntryLogCorrupt(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+
+
+def read_log_summary(path: Path) -> LogSummary:
+    """Return what the name and the header of a log or journal tell; a bad header is told, not raised."""
+    kind, size = kind_of(path), path.stat().st_size
+    head = _read_head(path)
+    if kind == "journal":
+        number = journal.journal_id_of(path.name)
+        summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
+        try:
+            return replace(summary, version=journal.decode_header(head, path.name).version)
+        except Unsupported as error:
+            return replace(summary, header=error.message)
+    number = log_id_of(path.name)
+    summary = LogSummary(str(path), kind, -1 if number is None else number, size, OK, None, False, None)
+    if not size:
+        return replace(summary, header="empty: preallocated")
+    try:
+        header = decode_header(head, path.name)
+    except (Corrupt, Unsupported) as error:
+        return replace(summary, header=error.message)
+    sealed = header.has_map and HEADER_BYTES <= header.ledgers_map_offset < size
+    return replace(summary, version=header.version, sealed=sealed, ledgers=header.ledgers_count if sealed else None)
+
+
+def iter_log_records(path: Path, *, verify: bool = True, engine: Engine | None = None) -> Iterator[LogRecord]:
+    """Yield every record of a log or journal in file order, and what lies between them when it is damage; scanned by ENGINE.
+
+    Without metadata a digest's type is found by trying: an entry of a DUMMY ledger, or of an HMAC one with a password, is "bad".
+    """
+    scan = _scan(path, verify, engine)
+    gaps: list[LogRecord] = []
+    told = 0
+    for batch in scan.batches():
+        rows = [_record(row) for row in batch.tolist()]
+        bad = {row.offset for row in rows if row.state == BAD}
+        gaps += map(_gap, scan.problems[told:])
+        told = len(scan.problems)
+        last = rows[-1].offset if rows else -1
+        rows += [gap for gap in gaps if gap.offset <= last and gap.offset not in bad]
+        gaps = [gap for gap in gaps if gap.offset > last]  # an engine tells them with the slice they are in
+        yield from sorted(rows, key=lambda row: row.offset)
+    yield from sorted([*gaps, *map(_gap, scan.problems[told:])], key=lambda row: row.offset)
+
+
+def _scan(
+    path: Path, verify: bool, engine: Engine | None = None, *, sizes: bool = False
+) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
+    """Return a scan of PATH; by ENGINE its batches come from other processes, with SIZES only the bytes of each ledger."""
+    import numpy as np
+
+    from store.scan.files import FileScan, Slice
+
+    nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+    whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)  # type: ignore[arg-type]
+    if engine is None:
+        return FileScan(whole, nothing_known, verify)
+    from store.index.scan import EngineLog, ScanRecords, ScanSizes
+
+    return EngineLog(engine, whole, (ScanSizes if sizes else ScanRecords)(nothing_known, verify))
+
+
+def _record(row: tuple[int, ...]) -> LogRecord:
+    from store.kernels import records as kernel
+
+    ledger_id, entry_id, offset, publish_ms, _, _, length, lac, size, messages, digest_bytes, flags = row
+    state = BAD if flags & kernel.BAD_DIGEST else UNVERIFIED if flags & kernel.UNVERIFIED else OK
+    is_message = not flags & kernel.UNFRAMED
+    return LogRecord(
+        ledger_id,
+        entry_id,
+        offset,
+        size,
+        lac,
+        length,
+        None if state == BAD else _DIGEST_NAMES.get(digest_bytes),
+        state,
+        publish_ms if is_message else None,
+        messages if is_message else None,
+    )
+
+
+def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
+    size = max(problem.length_bytes - 4, 0) if problem.ledger_id >= 0 else problem.length_bytes
+    return LogRecord(
+        problem.ledger_id, problem.entry_id, problem.offset, size, None, None, None, problem.reason, None, None
+    )
+
+
+def verify_log(path: Path, advance: Callable[[int], None], engine: Engine | None = None) -> LogVerdict:
+    """Read a whole log or journal, by ENGINE: framing, every digest, and the ledgers map against the records."""
+    kind = kind_of(path)
+    verdict = LogVerdict(str(path), kind, path.stat().st_size)
+    scan = _scan(path, True, engine, sizes=True)
+    sizes: dict[int, int] = {}
+    told = 0
+    for batch in scan.batches():
+        _add_sizes(sizes, batch)
+        advance(scan.next_offset - told)
+        told = scan.next_offset
+    advance(max(verdict.size_bytes - told, 0))
+    verdict.records, verdict.torn = scan.records, scan.torn
+    verdict.ledgers, verdict.entry_bytes = len(sizes), sum(sizes.values())
+    for problem in sorted(scan.problems, key=lambda problem: problem.offset):
+        whose = f", entry {problem.ledger_id}:{problem.entry_id}" if problem.ledger_id >= 0 else ""
+        verdict.add(f"{path} @ {problem.offset:#x}: {problem.reason}{whose} ({counted(problem.length_bytes, 'byte')})")
+    if kind == "entry-log" and verdict.size_bytes:
+        _verify_map(path, verdict, sizes)
+    return verdict
+
+
+def read_ledger_sizes(path: Path) -> dict[int, int]:
+    """Return ledger id → bytes of its records (with their size fields) in the entry log PATH.
+
+    Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
+    """
+    header = _read_head(path)
+    if not header:
+        return {}
+    sizes = _read_map(path, header)
+    if sizes is None:
+        sizes = {}
+        for batch in _scan(path, False).batches():
+            _add_sizes(sizes, batch)
+    return sizes
+
+
+def _read_map(path: Path, head: bytes) -> dict[int, int] | None:
+    """Return what the ledgers map of a log says, None where there is none to believe."""
+    try:
+        header: EntryLogHeader = decode_header(head, str(path))
+        if not header.has_map:
+            return None
+        return decode_ledgers_map(_bytes_of_map(path, header), header, str(path))
+    except StoreError:
+        return None
+
+
+def _bytes_of_map(path: Path, header: EntryLogHeader) -> memoryview:
+    """Return the bytes of a log, zeros in front of the ledgers map that HEADER names: memory of ours, read, not mapped, so that a
+    log that is cut meanwhile kills no process. What nobody touches of it costs nothing."""
+    import mmap
+
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = header.ledgers_map_offset
+        data = memoryview(mmap.mmap(-1, size))
+        if HEADER_BYTES <= start < size:
+            # A garbage offset names no map: the log is not read for it.
+            os.preadv(file.fileno(), [data[start : start + _MAP_HEAD_BYTES]], start)
+            if data[start + 4 : start + _MAP_HEAD_BYTES] == _MAP_IDS:
+                os.preadv(file.fileno(), [data[start:]], start)
+        return data
+
+
+def _add_sizes(sizes: dict[int, int], batch: Any) -> None:  # Any: numpy records, or sizes already
+    if not isinstance(batch, dict):
+        from store.scan.grouping import ledger_sizes
+
+        ledgers, found = ledger_sizes(batch)
+        batch = dict(zip(ledgers.tolist(), found.tolist(), strict=True))
+    for ledger_id, size in batch.items():
+        sizes[ledger_id] = sizes.get(ledger_id, 0) + size
+
+
+def _verify_map(path: Path, verdict: LogVerdict, sizes: dict[int, int]) -> None:
+    """Compare the ledgers map with the records; a log that was never sealed has none."""
+    try:
+        header: EntryLogHeader = decode_header(_read_head(path), str(path))
+    except StoreError:
+        verdict.map = "unknown: the header is damaged"
+        return
+    if not header.has_map:
+        return
+    try:
+        found = decode_ledgers_map(_bytes_of_map(path, header), header, str(path))
+    except Corrupt as error:
+        verdict.map = error.message
+        verdict.add(error.message)
+        return
+    verdict.map = "ok"
+    wrong = sorted(
+        ledger_id for ledger_id in sizes.keys() | found.keys() if sizes.get(ledger_id) != found.get(ledger_id)
+    )
+    if wrong:
+        first = wrong[0]
+        verdict.map = (
+            f"{counted(len(wrong), 'ledger differs', 'ledgers differ')}, first {first}: the map says {found.get(first, 0)} bytes,"
+            f" its records have {sizes.get(first, 0)}"
+        )
+        verdict.add(f"{path}: ledgers map: {verdict.map}")

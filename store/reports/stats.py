@@ -1,0 +1,318 @@
+"""Read model of ``stats`` and ``partitioned-stats``: backlogs and sizes of a topic in upstream's shape.
+
+Keys, their order and the sums over partitions: upstream ``TopicStatsImpl``, ``SubscriptionStatsImpl`` and
+``PersistentSubscription.getStats`` (Pulsar 4.0.8). What only a running broker knows has the value that a broker shows just
+after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from store.codec.cursor import Ranges
+from store.codec.given import parse_integer
+from store.codec.policies import PartitionedTopic
+from store.db.environment import Txn
+from store.errors import MetadataCorrupt, StoreError
+from store.model.cursors import (
+    DEDUP_CURSOR,
+    INTERNAL_PROPERTY_PREFIX,
+    Cursor,
+    backlog_entries,
+    backlog_size_bytes,
+    is_subscription,
+)
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic
+from store.names import Position, TopicName
+from store.policies.in_force import QuotaInForce, find_quotas
+from store.reports.internal_stats import iter_cursors
+from store.search.by_time import read_entry_time
+
+REPLICATED_PROPERTY = "pulsar.replicated.subscription"
+EPOCH_PROPERTY = "pulsar.topic.epoch"
+
+_OPTIONAL = {"json_optional": True}
+_IN_BYTES = {"json": "delayedMessageIndexSizeInBytes"}  # the suffix is part of upstream's key
+
+
+@dataclass(frozen=True, slots=True)
+class StatsOptions:
+    """What to add. ``backlog_size``: bytes of each subscription's backlog, else −1; ``earliest_time``: reads one entry each."""
+
+    backlog_size: bool = True
+    earliest_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """One subscription; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
+
+    msg_rate_out: float = 0.0
+    msg_throughput_out: float = 0.0
+    bytes_out_counter: int = 0
+    msg_out_counter: int = 0
+    msg_rate_redeliver: float = 0.0
+    message_ack_rate: float = 0.0
+    chunked_message_rate: float = 0.0
+    msg_backlog: int = 0
+    backlog_size: int = 0
+    earliest_msg_publish_time_in_backlog: int = 0
+    msg_backlog_no_delayed: int = 0
+    blocked_subscription_on_unacked_msgs: bool = False
+    msg_delayed: int = 0
+    msg_in_replay: int = 0
+    unacked_messages: int = 0
+    type: str = "None"
+    msg_rate_expired: float = 0.0
+    total_msg_expired: int = 0
+    last_expire_timestamp: int = 0
+    last_consumed_flow_timestamp: int = 0
+    last_consumed_timestamp: int = 0
+    last_acked_timestamp: int = 0
+    last_mark_delete_advanced_timestamp: int = 0
+    consumers: tuple[object, ...] = ()
+    is_durable: bool = True
+    is_replicated: bool = False
+    allow_out_of_order_delivery: bool = False
+    consumers_after_mark_delete_position: Mapping[str, str] = field(default_factory=dict)
+    draining_hashes_count: int = 0
+    draining_hashes_cleared_total: int = 0
+    draining_hashes_unacked_messages: int = 0
+    non_contiguous_deleted_messages_ranges: int = 0
+    non_contiguous_deleted_messages_ranges_serialized_size: int = 0
+    delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
+    subscription_properties: Mapping[str, str] = field(default_factory=dict)
+    filter_processed_msg_count: int = 0
+    filter_accepted_msg_count: int = 0
+    filter_rejected_msg_count: int = 0
+    filter_rescheduled_msg_count: int = 0
+    dispatch_throttled_msg_events_by_subscription_limit: int = 0
+    dispatch_throttled_bytes_events_by_subscription_limit: int = 0
+    dispatch_throttled_msg_events_by_topic_limit: int = 0
+    dispatch_throttled_bytes_events_by_topic_limit: int = 0
+    dispatch_throttled_msg_events_by_broker_limit: int = 0
+    dispatch_throttled_bytes_events_by_broker_limit: int = 0
+    durable: bool = True
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionStats:
+    """Counters of the compactor, which live in the broker's memory."""
+
+    last_compaction_removed_event_count: int = 0
+    last_compaction_succeed_timestamp: int = 0
+    last_compaction_failed_timestamp: int = 0
+    last_compaction_duration_time_in_mills: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """``topics stats``; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
+
+    msg_rate_in: float = 0.0
+    msg_throughput_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_throughput_out: float = 0.0
+    bytes_in_counter: int = 0
+    msg_in_counter: int = 0
+    system_topic_bytes_in_counter: int = 0
+    bytes_out_counter: int = 0
+    msg_out_counter: int = 0
+    bytes_out_internal_counter: int = 0
+    average_msg_size: float = 0.0
+    msg_chunk_published: bool = False
+    storage_size: int = 0
+    backlog_size: int = 0
+    backlog_quota_limit_size: int = -1
+    backlog_quota_limit_time: int = -1
+    oldest_backlog_message_age_seconds: int = -1
+    publish_rate_limited_times: int = 0
+    earliest_msg_publish_time_in_backlogs: int = 0
+    offloaded_storage_size: int = 0
+    last_offload_ledger_id: int = 0
+    last_offload_success_time_stamp: int = 0
+    last_offload_failure_time_stamp: int = 0
+    ongoing_txn_count: int = 0
+    aborted_txn_count: int = 0
+    committed_txn_count: int = 0
+    publishers: tuple[object, ...] = ()
+    waiting_publishers: int = 0
+    subscriptions: Mapping[str, SubscriptionStats] = field(default_factory=dict)
+    replication: Mapping[str, object] = field(default_factory=dict)
+    deduplication_status: str = "Disabled"
+    topic_epoch: int | None = field(default=None, metadata=_OPTIONAL)
+    non_contiguous_deleted_messages_ranges: int = 0
+    non_contiguous_deleted_messages_ranges_serialized_size: int = 0
+    delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
+    compaction: CompactionStats = field(default_factory=CompactionStats)
+    owner_broker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedTopicStats(TopicStats):
+    """``topics partitioned-stats``: sums over the partitions and, when asked for, each of them by name."""
+
+    metadata: PartitionedTopic = field(default_factory=lambda: PartitionedTopic(0))
+    partitions: Mapping[str, TopicStats] = field(default_factory=dict)
+
+
+def read_topic_stats(
+    reader: EntryReader, name: TopicName, options: StatsOptions, *, problems: list[StoreError]
+) -> TopicStats:
+    """Return the statistics of a topic; a cursor or policies that cannot be read are left out and reported in PROBLEMS.
+
+    Raises TopicNotFound, MetadataCorrupt.
+    """
+    topic = read_topic(reader.txn, name)
+    cursors = dict(iter_cursors(reader, topic, problems))
+    subscriptions = {
+        cursor.name: _subscription_stats(reader, topic, cursor, options)
+        for cursor in cursors.values()
+        if is_subscription(cursor.name)
+    }
+    slowest = min((cursor.mark_delete for cursor in cursors.values()), default=None)
+    quotas = _quotas(reader.txn, name, problems)
+    sizes, ages = quotas.get("destination_storage"), quotas.get("message_age")
+    epoch = topic.managed.properties.get(EPOCH_PROPERTY, "")
+    return TopicStats(
+        storage_size=topic.total_size_bytes,
+        backlog_size=backlog_size_bytes(topic, slowest) if slowest is not None else 0,
+        backlog_quota_limit_size=sizes.quota.limit_size_bytes if sizes else -1,
+        backlog_quota_limit_time=ages.quota.limit_time_seconds if ages else -1,
+        earliest_msg_publish_time_in_backlogs=_earliest_time(reader, topic, slowest) if options.earliest_time else 0,
+        offloaded_storage_size=sum(ledger.size_bytes for ledger in topic.ledgers if ledger.info.offloaded),
+        subscriptions=subscriptions,
+        deduplication_status="Enabled" if DEDUP_CURSOR in cursors else "Disabled",
+        topic_epoch=parse_integer(epoch),
+        non_contiguous_deleted_messages_ranges=sum(
+            found.non_contiguous_deleted_messages_ranges for found in subscriptions.values()
+        ),
+        non_contiguous_deleted_messages_ranges_serialized_size=sum(
+            found.non_contiguous_deleted_messages_ranges_serialized_size for found in subscriptions.values()
+        ),
+    )
+
+
+def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, options: StatsOptions) -> SubscriptionStats:
+    backlog = backlog_entries(topic, cursor.state)
+    replicated = cursor.state.properties.get(REPLICATED_PROPERTY) == 1
+    earliest = 0
+    if options.earliest_time:
+        earliest = _earliest_time(reader, topic, cursor.mark_delete) if backlog else -1
+    return SubscriptionStats(
+        msg_backlog=backlog,
+        backlog_size=backlog_size_bytes(topic, cursor.mark_delete) if options.backlog_size else -1,
+        earliest_msg_publish_time_in_backlog=earliest,
+        msg_backlog_no_delayed=backlog,
+        is_replicated=replicated,
+        non_contiguous_deleted_messages_ranges=len(cursor.state.ranges),
+        non_contiguous_deleted_messages_ranges_serialized_size=ranges_size_bytes(cursor.state.ranges),
+        subscription_properties={
+            key: value
+            for key, value in cursor.info.cursor_properties.items()
+            if not key.startswith(INTERNAL_PROPERTY_PREFIX)
+        },
+        replicated=replicated,
+    )
+
+
+def _earliest_time(reader: EntryReader, topic: Topic, mark_delete: Position | None) -> int:
+    """Return the broker's time of the entry behind MARK_DELETE: 0 without a cursor, −1 when it is the end or unreadable."""
+    if mark_delete is None:
+        return 0
+    position = topic.next_valid(mark_delete)
+    if not topic.is_entry(position):
+        return -1
+    try:
+        found = read_entry_time(reader, position, "auto")
+    except StoreError:
+        return -1
+    return -1 if found is None else found
+
+
+def _quotas(txn: Txn, name: TopicName, problems: list[StoreError]) -> dict[str, QuotaInForce]:
+    """Return the backlog quotas in force; nothing, and a note in PROBLEMS, when policies are damaged: statistics do not hang on them."""
+    try:
+        return find_quotas(txn, name)
+    except MetadataCorrupt as error:
+        problems.append(error)
+        return {}
+
+
+# -- sums over partitions ---------------------------------------------------------------------------------------------
+
+_SUMMED = (
+    "storage_size",
+    "backlog_size",
+    "offloaded_storage_size",
+    "non_contiguous_deleted_messages_ranges",
+    "non_contiguous_deleted_messages_ranges_serialized_size",
+)
+_SUMMED_BY_SUBSCRIPTION = (
+    "msg_backlog",
+    "backlog_size",
+    "msg_backlog_no_delayed",
+    "non_contiguous_deleted_messages_ranges",
+    "non_contiguous_deleted_messages_ranges_serialized_size",
+)
+
+
+def sum_stats(
+    metadata: PartitionedTopic, partitions: Mapping[str, TopicStats], *, per_partition: bool
+) -> PartitionedTopicStats:
+    """Return the sums over PARTITIONS as upstream adds them up; PER_PARTITION keeps the parts too."""
+    parts = tuple(partitions.values())
+    names = sorted({name for part in parts for name in part.subscriptions})
+    sums = {key: sum(getattr(part, key) for part in parts) for key in _SUMMED}
+    return PartitionedTopicStats(
+        **sums,
+        backlog_quota_limit_size=parts[-1].backlog_quota_limit_size if parts else -1,
+        backlog_quota_limit_time=parts[-1].backlog_quota_limit_time if parts else -1,
+        earliest_msg_publish_time_in_backlogs=_earliest(part.earliest_msg_publish_time_in_backlogs for part in parts),
+        subscriptions={
+            name: _sum_subscriptions([part.subscriptions[name] for part in parts if name in part.subscriptions])
+            for name in names
+        },
+        metadata=metadata,
+        partitions=dict(partitions) if per_partition else {},
+    )
+
+
+def _sum_subscriptions(parts: list[SubscriptionStats]) -> SubscriptionStats:
+    replicated = any(part.is_replicated for part in parts)
+    return replace(
+        parts[0],
+        **{key: sum(getattr(part, key) for part in parts) for key in _SUMMED_BY_SUBSCRIPTION},
+        earliest_msg_publish_time_in_backlog=_earliest(part.earliest_msg_publish_time_in_backlog for part in parts),
+        is_replicated=replicated,
+        replicated=replicated,
+    )
+
+
+def _earliest(times: Iterable[int]) -> int:
+    """Return the smallest known time; 0 and −1 are none."""
+    listed = list(times)
+    return min((time for time in listed if time > 0), default=max(listed, default=0))
+
+
+# -- sizes of stored ranges -------------------------------------------------------------------------------------------
+
+
+def ranges_size_bytes(ranges: Ranges) -> int:
+    """Return the bytes of RANGES as MessageRange messages, as the broker counts them when it stores a cursor."""
+    return sum(_nested_size(_position_size(lower)) + _nested_size(_position_size(upper)) for lower, upper in ranges)
+
+
+def _position_size(position: Position) -> int:
+    return 2 + _varint_size(position.ledger_id) + _varint_size(position.entry_id)
+
+
+def _nested_size(size: int) -> int:
+    return 1 + _varint_size(size) + size
+
+
+def _varint_size(value: int) -> int:
+    return max((value & (2**64 - 1)).bit_length() + 6, 7) // 7

@@ -1,0 +1,124 @@
+"""What a store holds, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from store.db.blocks import decode_times, ledger_of_key
+from store.db.entry_files import file_state
+from store.db.environment import DATABASES, Store
+from store.db.files import LogFile, iter_logs
+from store.errors import StoreError
+from store.model.cursors import iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader, iter_ledger_ids
+from store.model.topics import Topic, iter_topics, read_topic
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """One catalogued file and how it is now (``store.db.entry_files.file_state``)."""
+
+    file_id: int
+    path: str
+    kind: str
+    mode: str
+    size_bytes: int
+    records: int
+    problems: int
+    torn: bool
+    sealed: bool
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSummary:
+    """A store in numbers. ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable")."""
+
+    store: str
+    format_version: int
+    created_ms: int
+    state: str
+    transaction: int
+    sources: tuple[Mapping[str, Any], ...]  # Any: JSON, see store/transfer/imports.py
+    topics: int
+    unreadable_topics: int
+    cursors: Mapping[str, int]
+    ledgers: int
+    indexed_ledgers: int
+    entries: int
+    messages: int
+    payload_bytes: int
+    damaged_places: int
+    changes: int
+    databases: Mapping[str, int]
+    meta_bytes: int
+    files: tuple[FileSummary, ...]
+
+
+def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
+    """Return the summary of STORE; a topic or cursor that cannot be read is counted, not raised."""
+    txn = reader.txn
+    sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
+    topics, unreadable, cursors = _count_topics(reader)
+    files = tuple(_file(store, log) for log in iter_logs(txn))
+    return StoreSummary(
+        store=str(store.path),
+        format_version=store.info.format_version,
+        created_ms=store.info.created_ms,
+        state=store.info.state,
+        transaction=store.last_txn_id(),
+        sources=store.info.sources,
+        topics=topics,
+        unreadable_topics=unreadable,
+        cursors=cursors,
+        ledgers=sum(1 for _ in iter_ledger_ids(txn)),
+        indexed_ledgers=len(sums),
+        entries=sum(row.entries for row in sums),
+        messages=sum(row.messages for row in sums),
+        payload_bytes=sum(row.payload_bytes for row in sums),
+        damaged_places=sum(file.problems for file in files) + sum(1 for _ in txn.items("damage", bytes(4))),
+        changes=txn.count("changes"),
+        databases={name: txn.count(name) for name in DATABASES},
+        meta_bytes=(store.path / "meta" / "data.mdb").stat().st_size,
+        files=files,
+    )
+
+
+def _file(store: Store, log: LogFile) -> FileSummary:
+    return FileSummary(
+        log.file_id,
+        log.path,
+        log.kind,
+        log.mode,
+        log.size_bytes,
+        log.records,
+        log.problems,
+        log.torn,
+        log.sealed,
+        file_state(log, store.path),
+    )
+
+
+def _count_topics(reader: EntryReader) -> tuple[int, int, Mapping[str, int]]:
+    topics = unreadable = 0
+    cursors: Counter[str] = Counter()
+    for name in iter_topics(reader.txn):
+        topics += 1
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError:
+            unreadable += 1
+            continue
+        cursors.update(_cursor_sources(reader, topic))
+    return topics, unreadable, dict(sorted(cursors.items()))
+
+
+def _cursor_sources(reader: EntryReader, topic: Topic) -> Iterator[str]:
+    for name in iter_cursor_names(reader.txn, topic.name):
+        try:
+            yield read_cursor(reader.txn, reader, topic, name).source
+        except StoreError:
+            yield "unreadable"

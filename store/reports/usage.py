@@ -1,0 +1,179 @@
+"""Who fills the disk: bytes by topic, by file and by disk, what is dead, and why a file is kept.
+
+A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from store.codec.entrylog import HEADER_BYTES
+from store.codec.ledgermetadata import ledger_path
+from store.db.blocks import Block
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, iter_logs
+from store.db.owners import Owner, find_owners
+from store.db.tree import find_node
+from store.reports.log_files import read_ledger_sizes
+
+NOBODY = "(unreferenced)"
+DELETED = "(deleted ledgers)"
+Names = Mapping[int, tuple[str, str]]
+"""Ledger id → (topic, kind) of who it belongs to."""
+_DEAD = (DELETED, "deleted")
+_KEPT_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileUsage:
+    """One file. ``live_bytes``: records of ledgers that have metadata or are of a delayed message index; ``dead_bytes``: of deleted
+    ones, the copies of other bookies' entries too; ``other_bytes``: header, ledgers map, damage, unwritten space, and what a journal
+    holds that is in a log. ``freed``: garbage collection would delete it. ``kept_for``: the owners of its largest live ledgers."""
+
+    path: str
+    kind: str
+    size_bytes: int
+    live_bytes: int
+    dead_bytes: int
+    other_bytes: int
+    ledgers: int
+    live_ledgers: int
+    freed: bool
+    kept_for: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerUsage:
+    """One topic (or what no topic owns): ledgers, entries and record bytes, each entry once; ``disk_bytes``: all its copies."""
+
+    owner: str
+    kind: str
+    ledgers: int
+    entries: int
+    bytes: int
+    disk_bytes: int = field(metadata={"json": "diskBytes"})
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The whole store's share of the disks."""
+
+    files: tuple[FileUsage, ...]
+    owners: tuple[OwnerUsage, ...]
+    disks: tuple[tuple[str, int, int, int], ...]  # (mount device, size, live, dead bytes)
+
+    @property
+    def freed_bytes(self) -> int:
+        """What garbage collection would free by deleting whole entry logs."""
+        return sum(file.size_bytes for file in self.files if file.freed)
+
+
+@dataclass(slots=True)
+class _Share:
+    entries: int = 0
+    bytes: int = 0
+
+
+def read_usage(store: Store, txn: Txn) -> Usage:
+    """Sum the location index by file, ledger and owner.
+
+    The index knows one place of an entry. What else is in a log, copies that several bookies hold, is read from the log's ledgers
+    map, or counted in a log that has none.
+    """
+    shares: dict[tuple[int, int], _Share] = defaultdict(_Share)
+    for file_id, ledger_id, count, size in _iter_parts(txn):
+        share = shares[file_id, ledger_id]
+        share.entries += count
+        share.bytes += size
+    indexes = find_index_ledgers(txn)
+    sizes = {log.file_id: _sizes_in(store, log, shares) for log in iter_logs(txn)}
+    ids = {ledger_id for _, ledger_id in shares}.union(*sizes.values())
+    names = {ledger_id: _owner_name(txn, ledger_id, indexes) for ledger_id in ids}
+    files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
+    return Usage(files, _owner_usage(shares, sizes, names), _disk_usage(store, txn, files))
+
+
+def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (file id, ledger id, records, their bytes with the size field) of every location block."""
+    for key, row in txn.items("entries"):
+        block = Block(key, row)
+        for file_id, count, size in block.iter_parts():
+            yield file_id, block.ledger_id, count, size
+
+
+def _sizes_in(store: Store, log: LogFile, shares: dict[tuple[int, int], _Share]) -> dict[int, int]:
+    """Return ledger id → record bytes in LOG; of a log that is gone what the index knows."""
+    known = {ledger_id: share for (file_id, ledger_id), share in shares.items() if file_id == log.file_id}
+    has_more = log.kind == "entry-log" and sum(share.entries for share in known.values()) != log.records
+    if has_more and (path := log.locate(store.path)).exists():
+        return read_ledger_sizes(path)
+    return {ledger_id: share.bytes for ledger_id, share in known.items()}
+
+
+def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsage:
+    alive = {ledger_id: size for ledger_id, size in here.items() if names[ledger_id] != _DEAD}
+    live_bytes, all_bytes = sum(alive.values()), sum(here.values())
+    largest = sorted(alive, key=lambda ledger_id: -alive[ledger_id])
+    kept = dict.fromkeys(names[ledger_id][0] for ledger_id in largest)
+    is_log = log.kind == "entry-log"
+    return FileUsage(
+        path=log.path,
+        kind=log.kind,
+        size_bytes=log.size_bytes,
+        live_bytes=live_bytes,
+        dead_bytes=all_bytes - live_bytes,
+        other_bytes=log.size_bytes - all_bytes,
+        ledgers=len(here),
+        live_ledgers=len(alive),
+        freed=is_log and not alive and bool(here) and log.size_bytes > HEADER_BYTES,
+        kept_for=tuple(kept)[:_KEPT_SHOWN] if is_log else (),
+    )
+
+
+def _owner_name(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> tuple[str, str]:
+    """Return (topic, kind) of the first owner of a ledger."""
+    index = indexes.get(ledger_id)
+    if index is not None:
+        return index.topic, index.kind
+    if find_node(txn, ledger_path(ledger_id)) is None:
+        return _DEAD
+    owners = find_owners(txn, ledger_id)
+    return (owners[0].topic, owners[0].kind) if owners else (NOBODY, "orphan")
+
+
+def _owner_usage(
+    shares: dict[tuple[int, int], _Share], sizes: Mapping[int, Mapping[int, int]], names: Names
+) -> tuple[OwnerUsage, ...]:
+    on_disk: dict[tuple[str, str], int] = defaultdict(int)
+    for here in sizes.values():
+        for ledger_id, size_bytes in here.items():
+            on_disk[names[ledger_id]] += size_bytes
+    sums: dict[tuple[str, str], tuple[set[int], _Share]] = {}
+    for (_, ledger_id), share in shares.items():
+        ledgers, total = sums.setdefault(names[ledger_id], (set(), _Share()))
+        ledgers.add(ledger_id)
+        total.entries += share.entries
+        total.bytes += share.bytes
+    rows = (
+        OwnerUsage(*name, len(ledgers), total.entries, total.bytes, on_disk[name])
+        for name, (ledgers, total) in sums.items()
+    )
+    return tuple(sorted(rows, key=lambda row: -row.disk_bytes))
+
+
+def _disk_usage(store: Store, txn: Txn, files: tuple[FileUsage, ...]) -> tuple[tuple[str, int, int, int], ...]:
+    disks: dict[str, list[int]] = {}
+    for log, file in zip(iter_logs(txn), files, strict=True):
+        path = log.locate(store.path)
+        device = "gone"
+        if path.exists():
+            number = os.stat(path).st_dev
+            device = f"{os.major(number)}:{os.minor(number)} {path.parent}"
+        row = disks.setdefault(device, [0, 0, 0])
+        for index, size in enumerate((file.size_bytes, file.live_bytes, file.dead_bytes)):
+            row[index] += size
+    return tuple((device, *sizes) for device, sizes in disks.items())  # type: ignore[misc]

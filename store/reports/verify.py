@@ -1,0 +1,243 @@
+"""Reading every entry of a ledger: digests, ids, and the running length that each entry carries.
+
+The kernel checks a location block at a time; what it does not believe, the entry reader reads again and explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from store.codec.compactedentry import decode_compacted_entry
+from store.codec.digest import DIGEST_SIZE
+from store.codec.message import decode_entry_times
+from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
+from store.db.blocks import Block
+from store.db.files import find_log
+from store.errors import EntryCorrupt, StoreError
+from store.model.ledgers import EntryReader, Ledger, iter_blocks, missing_ranges, read_ledger
+
+DETAILS_MAX = 1_000  # damaged entries named a ledger; the count goes on
+_READ_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class LedgerVerdict:
+    """What reading a whole ledger found. ``damaged``: (entry id, what is wrong); ``unverified``: no digest to check (DUMMY)."""
+
+    ledger_id: int
+    entries: int = 0
+    bytes: int = 0
+    missing_entries: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
+    damaged_entries: int = 0
+    damaged: list[tuple[int, str]] = field(default_factory=list)
+    unverified: int = 0
+    metadata_problems: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> int:
+        """How much is wrong."""
+        return self.damaged_entries + self.missing_entries + len(self.metadata_problems)
+
+    def add(self, entry_id: int, reason: str) -> None:
+        """Note a damaged entry."""
+        self.damaged_entries += 1
+        if len(self.damaged) < DETAILS_MAX:
+            self.damaged.append((entry_id, reason))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRow:
+    """One entry of a ledger as it was read. ``state``: "ok", "missing", or what is wrong; what is not known is None."""
+
+    ledger_id: int
+    entry_id: int
+    state: str
+    file: str | None = None
+    offset: int | None = None
+    size_bytes: int | None = None
+    last_add_confirmed: int | None = None
+    length: int | None = None
+    digest_type: str | None = None
+    publish_time_ms: int | None = None
+    broker_time_ms: int | None = None
+    messages: int | None = None
+
+
+def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
+    """Yield the entries FIRST to LAST (default: to the end) of a ledger in order, those that no file holds included.
+
+    Raises LedgerNotFound; a bad entry is a row.
+    """
+    ledger = read_ledger(reader.txn, ledger_id)
+    is_compacted = ledger.metadata is not None and ledger.metadata.custom.get(COMPONENT) == COMPACTED_COMPONENT
+    end = ledger.last_entry_id
+    stop = end + 1 if last is None else min(end, last) + 1
+    expected = first
+    for block in iter_blocks(reader.txn, ledger_id, first):
+        for index in range(block.index_of(first), len(block)):
+            entry_id = block.entry_id(index)
+            if last is not None and entry_id > last:
+                break
+            yield from (EntryRow(ledger_id, lost, "missing") for lost in range(expected, min(entry_id, stop)))
+            yield _entry_row(reader, block, index, is_compacted)
+            expected = entry_id + 1
+    yield from (EntryRow(ledger_id, lost, "missing") for lost in range(expected, stop))
+
+
+def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool) -> EntryRow:
+    place = file_id, offset, size = block.place(index)
+    log = find_log(reader.txn, file_id)
+    found = EntryRow(block.ledger_id, block.entry_id(index), "ok", log.path if log else None, offset, size)
+    try:
+        entry = reader.read_at(block.ledger_id, found.entry_id, place)
+    except StoreError as error:
+        return replace(found, state=error.message)
+    publish_ms: int | None
+    try:
+        payload: bytes | memoryview = entry.payload
+        if is_compacted:
+            payload = decode_compacted_entry(payload, "entry").headers_and_payload
+        publish_ms, broker_ms = decode_entry_times(payload)
+    except EntryCorrupt:
+        publish_ms = broker_ms = None  # a cursor's, schema's … entry
+    return replace(
+        found,
+        last_add_confirmed=entry.last_add_confirmed,
+        length=entry.length,
+        digest_type=entry.digest_type.name,
+        publish_time_ms=publish_ms,
+        broker_time_ms=broker_ms,
+        messages=block.messages(index),
+    )
+
+
+class _Last(NamedTuple):
+    """The last entry that was read, −1 before the first, and the length it carries."""
+
+    entry_id: int
+    length: int
+
+
+RowsOf = Callable[[EntryReader, Ledger, Block], list[tuple[int, int] | None]]
+
+
+def verify_ledger(reader: EntryReader, ledger_id: int, rows_of: RowsOf | None = None) -> LedgerVerdict:
+    """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read.
+
+    ROWS_OF reads the entries of a block; None: this process does, block by block.
+    """
+    ledger = read_ledger(reader.txn, ledger_id)
+    verdict = LedgerVerdict(ledger_id)
+    verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
+    verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
+    before = _Last(-1, 0)
+    for block in iter_blocks(reader.txn, ledger_id):
+        rows = (rows_of or _read_rows)(reader, ledger, block)
+        read = verdict.bytes
+        before = _verify_block(reader, ledger, block, rows, verdict, before)
+        reader.advance(verdict.bytes - read)
+    _verify_metadata(ledger, verdict, before)
+    return verdict
+
+
+def _verify_metadata(ledger: Ledger, verdict: LedgerVerdict, last: _Last) -> None:
+    metadata = ledger.metadata
+    if (
+        metadata is None
+        or metadata.state.name != "CLOSED"
+        or last.entry_id != metadata.last_entry_id
+        or last.entry_id < 0
+    ):
+        return
+    if last.length != metadata.length:
+        verdict.metadata_problems.append(
+            f"the metadata says {metadata.length} payload bytes, the last entry {last.length}"
+        )
+
+
+def _verify_block(
+    reader: EntryReader,
+    ledger: Ledger,
+    block: Block,
+    rows: list[tuple[int, int] | None],
+    verdict: LedgerVerdict,
+    before: _Last,
+) -> _Last:
+    """Check the entries of one block; return the last good one."""
+    for index, row in enumerate(rows):
+        entry_id, place = block.entry_id(index), block.place(index)
+        verdict.entries += 1
+        verdict.bytes += place[2]
+        if row is None:
+            try:
+                entry = reader.read_at(ledger.ledger_id, entry_id, place)
+            except StoreError as error:
+                verdict.add(entry_id, error.message)
+                continue
+            length, payload = entry.length, len(entry.payload)
+            verdict.unverified += DIGEST_SIZE[entry.digest_type] == 0
+        else:
+            length, payload = row
+        expected = before.length + payload if before.entry_id == entry_id - 1 else length
+        if length != expected:
+            verdict.add(entry_id, f"it carries length {length}, expected {expected}")
+        before = _Last(entry_id, length)
+    return before
+
+
+def _read_rows(reader: EntryReader, ledger: Ledger, block: Block) -> list[tuple[int, int] | None]:
+    """Return (length field, payload bytes) of each entry of BLOCK that the kernel finds good, None for the others."""
+    import numpy as np
+
+    from store.kernels import records as kernel
+
+    digest_type = ledger.metadata.digest_type if ledger.metadata else None
+    known = np.array([ledger.ledger_id], np.int64)
+    kinds = np.array([-1 if digest_type is None else DIGEST_SIZE[digest_type]], np.int16)
+    found: list[tuple[int, int] | None] = []
+    for first, last in _spans(block):
+        offsets = np.array([block.place(index)[1] for index in range(first, last)], np.int64)
+        sizes = np.array([block.place(index)[2] for index in range(first, last)], np.int64)
+        rows = np.zeros(last - first, kernel.RECORD)
+        base, data = _read_span(reader, block.place(first)[0], offsets, sizes)
+        if data is not None:
+            kernel.read_bodies(data, offsets - base, sizes, (known, kinds), True, rows)
+        ids = np.array([block.entry_id(index) for index in range(first, last)], np.int64)
+        good = (rows["flags"] & (kernel.BAD_DIGEST | kernel.UNVERIFIED) == 0) & (rows["entry_id"] == ids)
+        good &= (rows["ledger_id"] == ledger.ledger_id) & (data is not None)
+        payload = np.maximum(sizes - 32 - rows["digest_bytes"], 0)
+        lengths = zip(good.tolist(), rows["length"].tolist(), payload.tolist(), strict=True)
+        found += [(length, size) if is_good else None for is_good, length, size in lengths]
+    return found
+
+
+def _spans(block: Block) -> list[tuple[int, int]]:
+    """Cut the entries of BLOCK into runs [first, last) that lie close together in one file."""
+    spans, first = [], 0
+    places = [block.place(index) for index in range(len(block))]
+    used = 0
+    for index, (file_id, offset, size) in enumerate(places):
+        start_file, start, _ = places[first]
+        inside = file_id == start_file and start <= offset < start + _READ_BYTES
+        used = used + size if inside else size
+        # Not many more bytes than are needed: other ledgers may lie between.
+        if index > first and not (inside and (offset + size - start <= 4 * used + 65536)):
+            spans.append((first, index))
+            first, used = index, size
+    spans.append((first, len(places)))
+    return spans
+
+
+def _read_span(reader: EntryReader, file_id: int, offsets: Any, sizes: Any) -> tuple[int, Any]:  # Any: numpy arrays
+    """Return (offset of the first byte, bytes as uint8) that hold the records, or None for bytes that cannot be read."""
+    import numpy as np
+
+    base = int(offsets[0])
+    end = int((offsets + sizes).max()) + 4
+    try:
+        return base, np.frombuffer(reader.files.read(file_id, base, end - base), np.uint8)
+    except StoreError:
+        return base, None

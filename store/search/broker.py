@@ -1,0 +1,306 @@
+"""What the broker itself would answer: its probes, its pruning by ledger close time, its two clocks. Pulsar 4.0.8 and 4.2.4.
+
+Sources, alike in both unless a version is named: ``OpFindNewest``, ``PersistentMessageFinder``,
+``ManagedLedgerImpl.asyncFindPosition``, ``PersistentMessageExpiryMonitor``, ``CompactedTopicImpl`` (pulsar.md §3.2–3.4, §3.7).
+Probing assumes that time never runs backwards; where it does, the answer depends on these very probes. A ledger that BookKeeper
+does not know fails the search that reads from it (``autoSkipNonRecoverableData`` is off unless it was switched on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from store.errors import EntryNotFound, LedgerNotFound
+from store.model.ledgers import EntryReader, find_metadata
+from store.model.topics import Topic, TopicLedger
+from store.names import EARLIEST, Position
+from store.search.by_time import read_entry_time
+
+if TYPE_CHECKING:
+    from store.compaction import CompactedView
+    from store.model.cursors import Cursor
+
+BrokerVersion = Literal["4.0", "4.2"]
+BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
+READ_FROM: dict[BrokerVersion, str] = {"4.0": "4.0.8", "4.2": "4.2.4"}
+"""The release whose answers and classes each version's rules were read from."""
+
+MAX_CLOCK_SKEW_MS = 60_000
+"""``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSetup:
+    """The broker that is asked.
+
+    ``max_clock_skew_ms`` below 0: ledgers' close times prune nothing. ``loaded_ms``: when it loads the topic, which closes the
+    last ledger and drops empty ones (``ManagedLedgerImpl.initialize``, ``initializeBookKeeper``); None: it had it loaded all along.
+    """
+
+    version: BrokerVersion = "4.0"
+    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
+    loaded_ms: int | None = None
+
+
+DEFAULT_BROKER = BrokerSetup()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
+
+    position: Position
+    time_ms: int | None
+    matches: bool
+
+
+@dataclass(slots=True)
+class BrokerSearch:
+    """The broker's searches in one topic; ``probes`` lists what the last one looked at, ``pruned`` the range it kept.
+
+    Each raises LedgerNotFound where the broker fails since BookKeeper does not know a ledger that it reads from, and so does a
+    search in a compacted ledger that is gone.
+    """
+
+    reader: EntryReader
+    topic: Topic
+    broker: BrokerSetup = DEFAULT_BROKER
+    probes: list[Probe] = field(default_factory=list)
+    pruned: tuple[Position | None, Position | None] = (None, None)
+    used_compacted_ledger: int | None = None
+    compacted_entries_read: int = 0
+    forgotten: int | None = None  # the last ledger, when BookKeeper does not know it
+    _times: dict[Position, int | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leave out a last ledger that BookKeeper does not know: loading a topic forgets it (``ManagedLedgerImpl.initialize``)."""
+        ledgers = self.topic.ledgers
+        if ledgers and not self._is_known(ledgers[-1].ledger_id):
+            topic, self.forgotten = self.topic, ledgers[-1].ledger_id
+            self.topic = Topic(topic.name, topic.stat, topic.managed, ledgers[:-1])
+
+    @property
+    def entries_read(self) -> int:
+        """Entries that the last search looked at, those of the compacted ledger among them."""
+        return len(self.probes) + self.compacted_entries_read
+
+    def time_at(self, position: Position) -> int | None:
+        """Return the time of POSITION where a search has looked at it."""
+        return self._times.get(position)
+
+    def message_id_by_time(self, time_ms: int) -> Position:
+        """Return what GET messageid/{timestamp} answers; a position behind the last entry when nothing is late enough.
+
+        4.2 answers earliest (−1:−1) for time 0: without compacted entries its ``PulsarTopicCompactionService`` gives
+        ``MessagePosition.EARLIEST``, published at 0, as the last compacted message.
+        """
+        # Imported here: commands that offer ``--rule broker`` seldom need it.
+        from store.compaction import find_compacted_view
+
+        self.probes, self.used_compacted_ledger, self.compacted_entries_read = [], None, 0
+        view = find_compacted_view(self.reader, self.topic)
+        if view is not None and view.last_entry_id >= 0:
+            found = self._find_in_compacted(view, time_ms)
+            if found is not None:
+                self.used_compacted_ledger = view.ledger_id
+                return found
+        elif self.broker.version == "4.2" and time_ms == 0:
+            return EARLIEST
+        count = self.topic.number_of_entries
+        try:
+            newest = self._find_newest((0, count - 1), self._earlier_than(time_ms), None)
+        except LedgerNotFound as error:
+            # ``asyncFindPosition`` answers null, ``PersistentTopics`` makes that 404.
+            message = f"a broker answers 404 (Message ID not found) here: {error.message}"
+            raise LedgerNotFound(message, hint=error.hint, **error.context) from error
+        if newest is None:
+            first = self.topic.first_position
+            return Position(first.ledger_id, first.entry_id + 1)
+        return self.topic.next_valid(newest)
+
+    def reset_read_position(self, time_ms: int) -> Position:
+        """Return the read position a reset by time leaves: behind the newest earlier entry it finds, or the topic's first.
+
+        What the cursor has acknowledged plays no part: ``PersistentMessageFinder`` searches from the ledger.
+        """
+        self.probes = []
+        newest = self._find_message(time_ms)
+        if newest is None:
+            return Position(self.topic.first_position.ledger_id, 0)
+        return Position(newest.ledger_id, newest.entry_id + 1)
+
+    def expire_position(self, cursor: Cursor, now_ms: int, ttl_seconds: int) -> Position | None:
+        """Return the mark-delete after an expiry by age, None when it stays where it is.
+
+        4.0 searches what the cursor still has to be given; 4.2 asks the finder of resets, close times and all. A search that
+        fails expires nothing (``PersistentMessageExpiryMonitor.findEntryFailed``): whole ledgers are gone by then.
+        """
+        self.probes = []
+        limit_ms = ttl_seconds * 1000
+        if ttl_seconds <= 0:
+            return None
+        mark_delete = self._expire_whole_ledgers(cursor.mark_delete, now_ms - limit_ms)
+        try:
+            if self.broker.version == "4.2":
+                newest = self._find_message(now_ms - limit_ms)
+            else:
+                newest = self._find_expired(cursor, mark_delete, lambda at: at is not None and now_ms > at + limit_ms)
+        except LedgerNotFound:
+            newest = None
+        mark_delete = max(mark_delete, newest) if newest is not None else mark_delete
+        return mark_delete if mark_delete > cursor.mark_delete else None
+
+    def _find_expired(
+        self, cursor: Cursor, mark_delete: Position, condition: Callable[[int | None], bool]
+    ) -> Position | None:
+        start_rank = self.topic.place(mark_delete)
+        size = self.topic.number_of_entries - start_rank
+        return self._find_newest((start_rank, size), condition, cursor) if size > 0 else None
+
+    def _find_message(self, time_ms: int) -> Position | None:
+        """``PersistentMessageFinder.findMessages``: the newest entry it takes to be earlier than TIME_MS."""
+        start, end = self.pruned = self._prune(time_ms)
+        topic = self.topic
+        first_rank = topic.rank(start) if start is not None else 0
+        end_rank = topic.rank(end) if end is not None and end < topic.last_confirmed else topic.number_of_entries - 1
+        size = end_rank - first_rank + 1
+        return self._find_newest((first_rank, size), self._earlier_than(time_ms), None) if size > 0 else None
+
+    def _expire_whole_ledgers(self, mark_delete: Position, limit_ms: int) -> Position:
+        """The fast path: ledgers closed before the limit go without a look at their entries."""
+        last = None
+        for ledger in self.topic.ledgers:
+            if ledger.ledger_id < mark_delete.ledger_id:
+                continue
+            closed_ms = self._closed_ms(ledger)
+            if not closed_ms or closed_ms >= limit_ms:
+                break
+            last = Position(ledger.ledger_id, ledger.entries - 1)
+        return mark_delete if last is None else max(mark_delete, min(last, self.topic.last_confirmed))
+
+    def _closed_ms(self, ledger: TopicLedger) -> int | None:
+        """When the ledger was closed as the broker sees it: the last one of a topic is closed, once more, by loading that."""
+        is_last = ledger.ledger_id == self.topic.ids[-1]
+        return self.broker.loaded_ms if is_last and self.broker.loaded_ms is not None else ledger.info.timestamp_ms
+
+    def _prune(self, time_ms: int) -> tuple[Position | None, Position | None]:
+        """Narrow the search by the times at which ledgers were closed (PR 22792, 24219)."""
+        start = end = None
+        skew_ms = self.broker.max_clock_skew_ms
+        if skew_ms < 0:
+            return None, None
+        for ledger in self.topic.ledgers:
+            if self.broker.loaded_ms is not None and not ledger.entries:
+                continue
+            closed_ms = self._closed_ms(ledger)
+            if closed_ms is None:
+                return None, None
+            if closed_ms == 0:
+                return start, None
+            edge = Position(ledger.ledger_id, ledger.entries - 1)
+            if closed_ms <= time_ms - skew_ms:
+                start = edge
+            elif closed_ms > time_ms + skew_ms:
+                end = edge
+                break
+        return start, end
+
+    def _earlier_than(self, time_ms: int) -> Callable[[int | None], bool]:
+        return lambda at: at is not None and at < time_ms
+
+    def _find_newest(
+        self, search: tuple[int, int], condition: Callable[[int | None], bool], cursor: Cursor | None
+    ) -> Position | None:
+        """OpFindNewest from rank START over N entries; with CURSOR it also gives up where that has nothing undeleted left."""
+        start, high = search
+        low = 0
+        if not self._has_more(start, cursor) or not self._probe(start, condition):
+            return None
+        best = self._at(start)
+        if not self._has_more(self._clamp(start + high), cursor):
+            return best
+        if self._probe(start + high, condition):
+            return self._at(start + high)
+        while high > low:
+            middle = low + max((high - low) // 2, 1)
+            if not self._has_more(self._clamp(start + middle), cursor):
+                return best
+            if self._probe(start + middle, condition):
+                best, low = self._at(start + middle), middle
+            else:
+                high = middle - 1
+        return best
+
+    def _clamp(self, rank: int) -> int:
+        return min(rank, self.topic.number_of_entries - 1)
+
+    def _at(self, rank: int) -> Position:
+        return self.topic.at_rank(self._clamp(rank))
+
+    def _has_more(self, rank: int, cursor: Cursor | None) -> bool:
+        end = self.topic.number_of_entries
+        if rank >= end:
+            return False
+        if cursor is None:
+            return True
+        # Imported here: questions by time have no cursor, and are asked cold.
+        from store.model.cursors import normal_ranges
+        from store.model.extent import subtract
+
+        return bool(subtract(((rank, end),), normal_ranges(self.topic, cursor.state)))
+
+    def _probe(self, rank: int, condition: Callable[[int | None], bool]) -> bool:
+        position = self._at(rank)
+        if position not in self._times:
+            ledger = self.topic.ledger(position.ledger_id)
+            if not (ledger is not None and ledger.info.offloaded) and not self._is_known(position.ledger_id):
+                raise LedgerNotFound(
+                    f"its search reads {position}, and BookKeeper has no metadata of ledger {position.ledger_id}",
+                    ledgerId=position.ledger_id,
+                )
+            try:
+                self._times[position] = read_entry_time(self.reader, position, "auto")
+            except EntryNotFound:
+                self._times[position] = None
+        time_ms = self._times[position]
+        matches = condition(time_ms)
+        self.probes.append(Probe(position, time_ms, matches))
+        return matches
+
+    def _is_known(self, ledger_id: int) -> bool:
+        return find_metadata(self.reader.txn, ledger_id) is not None
+
+    # -- compacted ledger ---------------------------------------------------------------------------------------------
+
+    def _find_in_compacted(self, view: CompactedView, time_ms: int) -> Position | None:
+        """Return what the compacted ledger answers, by publish time; None: the managed ledger is asked."""
+        from store.compaction import read_compacted_entry
+
+        self.compacted_entries_read = 1
+        last = read_compacted_entry(self.reader, view, view.last_entry_id)
+        last_ms = last.header.metadata.publish_time
+        if time_ms == last_ms:
+            return last.position
+        if time_ms > last_ms:
+            return None
+        found, read = _bisect_compacted(self.reader, view, time_ms)
+        self.compacted_entries_read += read
+        return found
+
+
+def _bisect_compacted(reader: EntryReader, view: CompactedView, time_ms: int) -> tuple[Position | None, int]:
+    """Return the first compacted entry published at or after TIME_MS as upstream's bisection finds it, or None, and how many it read."""
+    from store.compaction import read_compacted_entry
+
+    low, high, found, read = 0, view.last_entry_id, None, 0
+    while low <= high:
+        read += 1
+        middle = (low + high) // 2
+        entry = read_compacted_entry(reader, view, middle)
+        if entry.header.metadata.publish_time >= time_ms:
+            found, high = entry.position, middle - 1
+        else:
+            low = middle + 1
+    return found, read

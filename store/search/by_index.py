@@ -1,0 +1,156 @@
+"""Message index → position (PIP-415), on the index that the broker's AppendIndexMetadataInterceptor put into entries (PIP-70).
+
+An entry carries the index of its last message; it covers the indexes behind the entry before it. Upstream
+(``PersistentTopicsBase.internalGetMessageIDByIndexAsync``) looks for the first entry whose index is not below the one asked for,
+by binary search over positions. That is right as long as the index grows with the position; it does not where the interceptor was
+switched off and lost its count. So what a binary search does not find is looked for in every entry.
+
+A batch published in a transaction is counted as one message by the broker: it covers one index however many messages it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store.codec.message import EntryHeader, decode_message_entry, is_batch, message_count, transaction_id
+from store.errors import EntryCorrupt, EntryLogCorrupt, EntryNotFound
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+
+_UNREADABLE = (EntryCorrupt, EntryLogCorrupt, EntryNotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFound:
+    """Where an index was found. ``position``: with the batch index where the entry is a batch; None: no entry covers it.
+
+    ``indexed``: whether any entry carries an index at all; ``scanned``: whether every entry was looked at. ``next_index``: the
+    least index behind a gap that the one asked for lies in, with the entry it belongs to.
+    """
+
+    position: Position | None
+    first_index: int | None
+    last_index: int | None
+    entries_read: int
+    scanned: bool
+    indexed: bool
+    next_index: tuple[int, Position] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Covered:
+    """The indexes an entry covers."""
+
+    position: Position
+    first: int
+    last: int
+    batch: bool
+
+
+def find_by_index(reader: EntryReader, topic: Topic, index: int) -> IndexFound:
+    """Return the entry of TOPIC that covers the message INDEX."""
+    search = _Search(reader, topic)
+    found = search.find(index)
+    if found is not None:
+        return _answer(index, found, search.read)
+    return _scan(reader, topic, index, search.read)
+
+
+def _answer(index: int, found: _Covered, entries_read: int, *, scanned: bool = False) -> IndexFound:
+    position = found.position
+    if found.batch:
+        position = Position(position.ledger_id, position.entry_id, index - found.first)
+    return IndexFound(position, found.first, found.last, entries_read, scanned, True)
+
+
+class _Search:
+    """A binary search over ranks; entries without an index are passed over."""
+
+    def __init__(self, reader: EntryReader, topic: Topic) -> None:
+        self._reader = reader
+        self._topic = topic
+        self.read = 0
+
+    def find(self, index: int) -> _Covered | None:
+        """Return the entry that covers INDEX; None when this way does not come upon one."""
+        low, high = 0, self._topic.number_of_entries
+        best = None
+        while low < high:
+            middle = (low + high) // 2
+            found = self._covered_from(middle, high)
+            if found is None:
+                high = middle
+            elif found[1].last < index:
+                low = found[0] + 1
+            else:
+                best, high = found[1], middle
+        return best if best is not None and best.first <= index <= best.last else None
+
+    def _covered_from(self, rank: int, end: int) -> tuple[int, _Covered] | None:
+        """Return (rank, what it covers) of the first entry from RANK on, before END, that carries an index."""
+        for here in range(rank, end):
+            self.read += 1
+            position = self._topic.at_rank(here)
+            try:
+                payload = self._reader.read(position.ledger_id, position.entry_id).payload
+                covered = _covered(decode_message_entry(payload, f"entry {position}"), position)
+            except _UNREADABLE:
+                continue
+            if covered is not None:
+                return here, covered
+        return None
+
+
+def _covered(header: EntryHeader, position: Position) -> _Covered | None:
+    if header.broker is None or header.broker.index is None:
+        return None
+    last = header.broker.index
+    in_transaction = transaction_id(header.metadata) is not None
+    batch = is_batch(header.metadata) and not in_transaction
+    return _Covered(position, last - (message_count(header.metadata) - 1 if batch else 0), last, batch)
+
+
+def _is_sound(reader: EntryReader, position: Position) -> bool:
+    """Of large entries heads are read, without their digest: check the one that is the answer."""
+    try:
+        reader.read(position.ledger_id, position.entry_id)
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> IndexFound:
+    """Look at every entry, columns at a time."""
+    import numpy as np
+
+    from store.kernels.messages import HEAD, read_heads
+    from store.kernels.records import BATCH, TRANSACTION
+    from store.model.extent import iter_ledger_parts
+    from store.scan.entries import EntryScan
+
+    following: tuple[int, Position] | None = None
+    indexed = False
+    scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
+    for batch in scan.batches():
+        heads = np.zeros(len(batch), HEAD)
+        starts = batch.offsets + 36 + batch.rows["digest_bytes"]
+        read_heads(batch.data, starts, batch.offsets + 4 + batch.held, heads)
+        entries_read += len(batch)
+        flags, last = batch.rows["flags"], heads["broker_index"]
+        batched = (flags & BATCH != 0) & (flags & TRANSACTION == 0)
+        first = last - np.where(batched, batch.rows["messages"] - 1, 0)
+        indexed |= bool((last >= 0).any())
+        hits = np.flatnonzero((last >= 0) & (first <= index) & (index <= last)).tolist()
+        for at in hits:
+            position = Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
+            if not _is_sound(reader, position):
+                continue
+            covered = _Covered(position, int(first[at]), int(last[at]), bool(batched[at]))
+            return _answer(index, covered, entries_read, scanned=True)
+        above = np.flatnonzero(first > index)
+        if len(above):
+            at = int(above[first[above].argmin()])
+            if following is None or int(first[at]) < following[0]:
+                following = int(first[at]), Position(int(batch.ledger_ids[at]), int(batch.entry_ids[at]))
+    return IndexFound(None, None, None, entries_read, True, indexed, following)

@@ -1,0 +1,226 @@
+"""Exact search by time on the time index: the first entry at or after a time, and what lies before it.
+
+Rule: entries are looked at in topic order, whatever their clocks say. A block can hold the first entry at or after T only if
+it is the first whose running maximum reaches T, so one bisection over a monotone column and one block answer (PIP-345's idea,
+made exact for clocks that run backwards). Clock ``auto``: broker time where the entry carries one, else publish time (upstream
+``Commands.getEntryTimestamp``, 4.0.8).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from store.codec.message import decode_entry_times
+from store.db.blocks import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
+from store.errors import EntryCorrupt, EntryNotFound, InvalidValue
+from store.model.ledgers import EntryReader, find_block, find_times, iter_blocks
+from store.model.publish_times import is_stated_earlier
+from store.model.topics import Topic
+from store.names import Position
+
+Clock = Literal["auto", "publish", "broker"]
+
+_ENTRY_HEADER_BYTES = 32
+_HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
+_READ_AHEAD_BYTES = 1 << 20
+
+
+class Found(NamedTuple):
+    """Where a time search ended. ``position`` None: nothing is at or after the time.
+
+    ``ledgers_without_index``: listed ledgers in front of it that have entries of which none is here (lost or offloaded), and
+    that are not stated to be earlier (PIP-345): the answer is exact for what is here only.
+    """
+
+    position: Position | None
+    entry_time_ms: int | None
+    entries_read: int
+    ledgers_pruned: int
+    ledgers_scanned: int
+    ledgers_without_index: tuple[int, ...] = ()
+    unreadable: int = 0
+
+
+def find_first_at_or_after(reader: EntryReader, topic: Topic, time_ms: int, clock: Clock) -> Found:
+    """Return the first entry of TOPIC whose time is TIME_MS or later."""
+    pruned, scanned, read, unreadable = 0, 0, 0, 0
+    without: list[int] = []
+    for ledger_id, ledger in zip(topic.ids, topic.ledgers, strict=True):
+        if not ledger.entries:
+            continue
+        row = reader.txn.view("times", ledger_key(ledger_id))
+        if row is None:
+            if is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
+                pruned += 1
+            else:
+                without.append(ledger_id)
+            continue
+        if decode_latest(ledger_id, row, clock) < time_ms:
+            pruned += 1
+            continue
+        first_block = first_candidate(decode_times(ledger_id, row), time_ms, clock)
+        assert first_block is not None  # the largest time is not before TIME_MS
+        scanned += 1
+        found, look = None, _Look(reader, time_ms, clock)
+        for block in iter_blocks(reader.txn, ledger_id, first_block << BLOCK_BITS):
+            found = look.into(block, ledger.entries)
+            if found is not None:
+                break
+        read, unreadable = read + look.read, unreadable + look.unreadable
+        if found is not None:
+            return Found(*found, read, pruned, scanned, tuple(without), unreadable)
+    return Found(None, None, read, pruned, scanned, tuple(without), unreadable)
+
+
+class _Look:
+    """Looks into blocks for the first entry that is late enough, and counts what it read."""
+
+    def __init__(self, reader: EntryReader, time_ms: int, clock: Clock) -> None:
+        self._reader = reader
+        self._question = (time_ms, clock)
+        self.read = 0
+        self.unreadable = 0
+
+    def into(self, block: Block, entries: int) -> tuple[Position, int] | None:
+        """Return the position and time of the first match in BLOCK among the ledger's first ENTRIES, or None."""
+        time_ms, clock = self._question
+        if block_max(block, clock) < time_ms:
+            return None
+        for entry_id, entry_ms in iter_block_times(self._reader, block, clock):
+            if entry_id >= entries:
+                break
+            self.read += 1
+            if entry_ms is not None and entry_ms >= time_ms and self._is_sound(block.ledger_id, entry_id):
+                return Position(block.ledger_id, entry_id), entry_ms
+        return None
+
+    def _is_sound(self, ledger_id: int, entry_id: int) -> bool:
+        """Headers were read without their digest: check the one that is the answer."""
+        try:
+            self._reader.read(ledger_id, entry_id)
+        except EntryCorrupt:
+            self.unreadable += 1
+            return False
+        return True
+
+
+def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
+    """Return the first message of TOPIC whose event time is TIME_MS or later; reads messages from the start on.
+
+    Event times are the producers' own and not indexed. A message without one is passed over, an encrypted batch counts by
+    its entry's event time.
+    """
+    from store.model.message_row import signed
+    from store.model.messages import MessageReader, ReadOptions
+
+    messages = MessageReader(reader, ReadOptions(committed=False))
+    read, last = 0, None
+    for message in messages.iter_messages(topic.iter_positions(topic.first_position)):
+        read += message.position.entry != last
+        last = message.position.entry
+        if message.event_ms and signed(message.event_ms) >= time_ms:
+            return Found(message.position, signed(message.event_ms), read, 0, len(topic.ids), (), len(messages.errors))
+    return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
+
+
+def first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
+    """Return the number of the first block whose running maximum reaches TIME_MS, or None when none does."""
+    if clock == "broker":
+        # Entries without a broker time are on no clock here: the blocks' own bounds decide.
+        return times.sums.first_block if times.sums.broker_max_ms >= time_ms else None
+    column = times.publish_max if clock == "publish" else times.auto_max
+    index = bisect_left(column, time_ms)
+    return times.sums.first_block + index if index < times.blocks else None
+
+
+def block_max(block: Block, clock: Clock) -> int:
+    """Return the newest time of a block's entries on CLOCK."""
+    header = block.header
+    return {"publish": header.publish_max_ms, "broker": header.broker_max_ms, "auto": header.auto_max_ms}[clock]
+
+
+def block_min(block: Block, clock: Clock) -> int:
+    """Return the oldest time of a block's entries on CLOCK."""
+    header = block.header
+    return {"publish": header.publish_min_ms, "broker": header.broker_min_ms, "auto": header.auto_min_ms}[clock]
+
+
+def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:
+    """Return the time of an entry on CLOCK; None when it has none there."""
+    if clock == "publish":
+        return publish_ms
+    if clock == "broker":
+        return broker_ms
+    return publish_ms if broker_ms is None else broker_ms
+
+
+def iter_block_times(reader: EntryReader, block: Block, clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time in ms or None) of a block's entries, reading their headers only."""
+    for index, head in enumerate(_iter_heads(reader, block)):
+        yield block.entry_id(index), _time_of_head(reader, block, index, head, clock)
+
+
+def _iter_heads(reader: EntryReader, block: Block) -> Iterator[memoryview]:
+    """Yield the first bytes of each entry's payload; neighbours in one file are read together."""
+    base, chunk, chunk_file = 0, memoryview(b""), -1
+    skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
+    for index in range(len(block)):
+        file_id, offset, size = block.place(index)
+        wanted = min(4 + size, skip + _HEAD_BYTES)
+        if file_id != chunk_file or not base <= offset <= base + len(chunk) - wanted:
+            length = _run_bytes(block, index, wanted)
+            base, chunk, chunk_file = offset, memoryview(reader.files.read(file_id, offset, length)), file_id
+        start = offset - base
+        yield chunk[start + skip : start + wanted]
+
+
+def _run_bytes(block: Block, index: int, wanted: int) -> int:
+    """Return how many bytes to read at the INDEX-th entry: the rest of the block when it is near, else one head."""
+    file_id, offset, _ = block.place(index)
+    last_file, last_offset, last_size = block.place(len(block) - 1)
+    length = last_offset + 4 + last_size - offset
+    return length if last_file == file_id and wanted <= length <= _READ_AHEAD_BYTES else wanted
+
+
+def _time_of_head(reader: EntryReader, block: Block, index: int, head: memoryview, clock: Clock) -> int | None:
+    try:
+        return clock_time(*decode_entry_times(head), clock)
+    except EntryCorrupt:
+        # Cut because its metadata is long, or no message at all.
+        place = block.place(index)
+    try:
+        whole = reader.read_at(block.ledger_id, block.entry_id(index), place)
+        return clock_time(*decode_entry_times(whole.payload), clock)
+    except EntryCorrupt:
+        return None
+
+
+def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> int | None:
+    """Return the time of one entry, None when it is no message; raises EntryNotFound."""
+    block = find_block(reader.txn, position.ledger_id, position.entry_id)
+    index = block.index_of(position.entry_id) if block is not None else 0
+    if block is None or index >= len(block) or block.entry_id(index) != position.entry_id:
+        raise EntryNotFound(
+            f"entry {position} is not in any imported file", ledgerId=position.ledger_id, entryId=position.entry_id
+        )
+    file_id, offset, size = block.place(index)
+    skip = 4 + _ENTRY_HEADER_BYTES + block.header.digest_bytes
+    wanted = min(4 + size, skip + _HEAD_BYTES)
+    head = memoryview(reader.files.read(file_id, offset, wanted))[skip:]
+    return _time_of_head(reader, block, index, head, clock)
+
+
+def count_without_broker_time(reader: EntryReader, topic: Topic) -> tuple[int, int]:
+    """Return (indexed entries of TOPIC that carry no broker time, all of them): clock ``broker`` passes over the former."""
+    times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]
+    entries = sum(row.sums.entries for row in times)
+    return entries - sum(row.sums.broker_count for row in times), entries
+
+
+def check_clock(clock: str) -> Clock:
+    """Return CLOCK when the index knows it; raises InvalidValue."""
+    if clock in ("auto", "publish", "broker"):
+        return clock  # type: ignore[return-value]  # narrowed by the test above
+    raise InvalidValue(f"clock {clock!r} is not indexed", hint="use auto, publish or broker", clock=clock)

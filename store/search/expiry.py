@@ -1,0 +1,148 @@
+"""What an age limit drops: by the rule that drops nothing young, and by the broker's own (pulsar.md §3.4); forecasts of a TTL.
+
+Rule ``all-before`` drops what stands before the first pending entry whose time is the limit or later. Rule ``broker`` is what a
+broker does: whole ledgers by the time they were closed, then a binary search that takes clocks to run forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from store.errors import InvalidValue, Refused
+from store.model.cursors import Cursor
+from store.model.extent import Extent, Intervals, extent_of, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position
+from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
+from store.search.by_time import Clock
+from store.search.pending import Dated, PendingSearch
+
+ExpiryRule = Literal["all-before", "broker"]
+ALL_BEFORE: ExpiryRule = "all-before"
+BROKER: ExpiryRule = "broker"
+FORECAST_ROWS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The last entry to drop (None: nothing), and the entry that stopped rule ``all-before``."""
+
+    through: Position | None
+    first_kept: Dated | None = None
+
+
+def expire_by_time(
+    search: PendingSearch, cursor: Cursor, limit_ms: int, rule: ExpiryRule, broker: BrokerSetup = DEFAULT_BROKER
+) -> Expired:
+    """Return what dropping everything older than LIMIT_MS drops by RULE; BROKER is whom rule ``broker`` asks."""
+    if rule == BROKER:
+        return Expired(broker_through(search.reader, search.topic, cursor, limit_ms, broker))
+    topic = search.topic
+    pending = search.intervals
+    if not pending:
+        return Expired(None)
+    kept = search.find_first(limit_ms)
+    end = topic.number_of_entries if kept is None else topic.rank(kept.position)
+    return Expired(topic.at_rank(end - 1) if end > pending[0][0] else None, kept)
+
+
+def broker_through(
+    reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: int, broker: BrokerSetup
+) -> Position | None:
+    """Return the last entry that BROKER drops when everything older than LIMIT_MS is to go, None when nothing.
+
+    It computes limits as now − age in whole seconds; an age of one second at one second past the limit is the same.
+    """
+    if not pending_intervals(topic, cursor.state):
+        return None
+    return BrokerSearch(reader, topic, broker).expire_position(cursor, limit_ms + 1000, 1)
+
+
+def broker_through_position(topic: Topic, cursor: Cursor, position: Position) -> Position | None:
+    """Return the last entry a broker (4.0.8, 4.2.4) drops when asked to expire up to POSITION, None when nothing.
+
+    An entry is taken as it is (a broker that loads the topic closes its last ledger first); else the newest entry that is not behind
+    POSITION counts. Raises Refused as upstream does for a position behind the last entry.
+    """
+    if topic.is_entry(position):
+        return position if position > cursor.mark_delete else None
+    if position > topic.last_confirmed:
+        raise Refused(
+            f"Expire message by position not issued on topic {topic.name} for subscription {cursor.name} due to ongoing message "
+            "expiration not finished or invalid message position provided.",
+            hint=f"the last entry is {topic.last_confirmed}",
+            topic=str(topic.name),
+            subscription=cursor.name,
+        )
+    end = topic.place(position)
+    mark_delete = cursor.mark_delete
+    start = topic.place(mark_delete)
+    return topic.at_rank(end - 1) if end > start else None
+
+
+# -- forecast ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastQuestion:
+    """A TTL from NOW_MS on: HORIZON_MS cut into intervals of INTERVAL_MS."""
+
+    now_ms: int
+    ttl_ms: int
+    horizon_ms: int
+    interval_ms: int
+    rule: ExpiryRule
+    clock: Clock
+    broker: BrokerSetup = DEFAULT_BROKER
+
+    def __post_init__(self) -> None:
+        if self.horizon_ms <= 0 or self.interval_ms <= 0:
+            raise InvalidValue("a forecast looks ahead: its time and its interval must be above 0")
+        if -(-self.horizon_ms // self.interval_ms) > FORECAST_ROWS_MAX:
+            raise InvalidValue(
+                f"the forecast would have more than {FORECAST_ROWS_MAX} intervals", hint="name a longer --interval"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRow:
+    """What goes between two times. FROM None: what is overdue already; TO None: what is left after the forecast."""
+
+    from_ms: int | None
+    to_ms: int | None
+    extent: Extent
+    mark_delete: Position
+
+
+def iter_forecast(
+    reader: EntryReader, topic: Topic, cursor: Cursor, question: ForecastQuestion
+) -> Iterator[ForecastRow]:
+    """Yield what the TTL drops from CURSOR's backlog, interval by interval; together the rows are the whole backlog."""
+    pending = pending_intervals(topic, cursor.state)
+    done = pending[0][0] if pending else 0
+    from_ms: int | None = None
+    for to_ms in _boundaries(question):
+        search = PendingSearch(reader, topic, cursor.state, question.clock)
+        expired = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule, question.broker)
+        end = done
+        if expired.through is not None:
+            cursor = replace(cursor, state=replace(cursor.state, mark_delete=expired.through))
+            end = max(done, topic.place(expired.through))
+        yield ForecastRow(from_ms, to_ms, extent_of(reader.txn, topic, _clip(pending, done, end)), cursor.mark_delete)
+        from_ms, done = to_ms, end
+    rest = _clip(pending, done, topic.number_of_entries)
+    yield ForecastRow(from_ms, None, extent_of(reader.txn, topic, rest), topic.last_confirmed)
+
+
+def _boundaries(question: ForecastQuestion) -> Iterator[int]:
+    end_ms = question.now_ms + question.horizon_ms
+    yield from range(question.now_ms, end_ms, question.interval_ms)
+    yield end_ms
+
+
+def _clip(intervals: Intervals, start: int, end: int) -> Intervals:
+    """Return the ranks of INTERVALS from START to END (excluded)."""
+    return tuple((max(low, start), min(high, end)) for low, high in intervals if low < end and high > start)

@@ -1,0 +1,174 @@
+"""Why a time search answers as it does, and where the broker's answer parts from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store.codec.message import decode_message_entry
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+from store.model.ledgers import EntryReader, find_block, find_times
+from store.model.publish_times import is_stated_earlier, stated_times
+from store.model.topics import Topic, TopicLedger
+from store.names import EARLIEST, Position
+from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
+from store.search.by_time import Clock, Found, clock_time, find_first_at_or_after
+from store.timespec import format_time_ms
+from store.wording import counted
+
+NEIGHBOURS = 3
+_SHOWN_LEDGERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerVerdict:
+    """What the index said of one ledger: its newest time on the clock asked for, and whether it had to be looked into."""
+
+    ledger_id: int
+    entries: int
+    newest_ms: int | None
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One entry around the answer; ``backwards``: its time is before that of the entry in front of it."""
+
+    position: Position
+    time_ms: int | None
+    publish_ms: int
+    broker_ms: int | None
+    producer: str
+    backwards: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswer:
+    """What the broker would say. ``position`` may name an entry that does not exist yet (behind the last one); None: it answers 404."""
+
+    position: Position | None
+    agrees: bool
+    why: str | None
+    probes: tuple[Probe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The proof of an answer. ``ledgers``: the last few pruned ones and the one that was looked into."""
+
+    ledgers: tuple[LedgerVerdict, ...]
+    block: tuple[Position, int] | None  # (first entry, entries) of the block that was read
+    neighbours: tuple[Neighbour, ...]
+    broker: BrokerAnswer
+
+
+def explain(
+    reader: EntryReader,
+    topic: Topic,
+    time_ms: int,
+    clock: Clock,
+    found: Found,
+    broker: BrokerSetup = DEFAULT_BROKER,
+) -> Explanation:
+    """Return why FOUND is the first entry at or after TIME_MS on CLOCK, and the answer of BROKER."""
+    return Explanation(
+        _ledger_verdicts(reader, topic, time_ms, clock, found.position),
+        _block_of(reader, found.position),
+        _neighbours(reader, topic, clock, found.position),
+        broker_answer(reader, topic, time_ms, clock, found, broker),
+    )
+
+
+def _ledger_verdicts(
+    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, answer: Position | None
+) -> tuple[LedgerVerdict, ...]:
+    verdicts: list[LedgerVerdict] = []
+    for ledger in topic.ledgers:
+        times = find_times(reader.txn, ledger.ledger_id) if ledger.entries else None
+        newest = None
+        if times is not None:
+            auto = times.auto_max[times.blocks - 1]
+            newest = {"publish": times.sums.publish_max_ms, "broker": times.sums.broker_max_ms, "auto": auto}[clock]
+        if answer is not None and ledger.ledger_id == answer.ledger_id:
+            verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, "holds the answer"))
+            break
+        if newest is None:
+            verdict = _unseen(reader, topic, ledger, time_ms, clock)
+        else:
+            verdict = "pruned: all of it is earlier" if newest < time_ms else "looked into"
+        verdicts.append(LedgerVerdict(ledger.ledger_id, ledger.entries, newest, verdict))
+    return tuple(verdicts[-_SHOWN_LEDGERS:])
+
+
+def _unseen(reader: EntryReader, topic: Topic, ledger: TopicLedger, time_ms: int, clock: Clock) -> str:
+    if not ledger.entries:
+        return "empty"
+    stated = stated_times(ledger.info)
+    if stated is not None and is_stated_earlier(reader.txn, topic, ledger, time_ms, clock):
+        return f"pruned: not here, its {stated.source} states that it ends at {format_time_ms(stated.end_ms)}"
+    return "not here: no imported file holds an entry of it"
+
+
+def _block_of(reader: EntryReader, position: Position | None) -> tuple[Position, int] | None:
+    block = find_block(reader.txn, position.ledger_id, position.entry_id) if position is not None else None
+    return None if block is None else (Position(block.ledger_id, block.entry_id(0)), len(block))
+
+
+def _neighbours(reader: EntryReader, topic: Topic, clock: Clock, answer: Position | None) -> tuple[Neighbour, ...]:
+    middle = topic.number_of_entries if answer is None else topic.rank(answer)
+    ranks = range(max(middle - NEIGHBOURS, 0), min(middle + NEIGHBOURS + 1, topic.number_of_entries))
+    found: list[Neighbour] = []
+    for rank in ranks:
+        position = topic.at_rank(rank)
+        try:
+            header = decode_message_entry(
+                reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}"
+            )
+        except (EntryCorrupt, EntryNotFound):
+            continue
+        publish_ms = header.metadata.publish_time
+        broker_ms = header.broker.timestamp_ms if header.broker else None
+        time_ms = clock_time(publish_ms, broker_ms, clock)
+        before = found[-1].time_ms if found else None
+        backwards = before is not None and time_ms is not None and time_ms < before
+        found.append(Neighbour(position, time_ms, publish_ms, broker_ms, header.metadata.producer_name, backwards))
+    return tuple(found)
+
+
+def broker_answer(
+    reader: EntryReader, topic: Topic, time_ms: int, clock: Clock, found: Found, broker: BrokerSetup
+) -> BrokerAnswer:
+    """Return BROKER's answer to the question and, where it is not FOUND's, what misled it."""
+    search = BrokerSearch(reader, topic, broker)
+    try:
+        position = search.message_id_by_time(time_ms)
+    except LedgerNotFound as error:
+        return BrokerAnswer(None, False, error.message, tuple(search.probes))
+    if position == EARLIEST:
+        agrees = found.position is not None and topic.rank(found.position) == 0
+        return BrokerAnswer(position, agrees, None if agrees else "it takes time 0 for the topic's beginning", ())
+    agrees = position == found.position if found.position is not None else not topic.is_entry(position)
+    why = None if agrees else _why(topic, time_ms, clock, found, search, position)
+    return BrokerAnswer(position, agrees, why, tuple(search.probes))
+
+
+def _why(topic: Topic, time_ms: int, clock: Clock, found: Found, search: BrokerSearch, position: Position) -> str:
+    if search.forgotten is not None:
+        return f"loading the topic forgets ledger {search.forgotten}: BookKeeper has no metadata of it"
+    if search.used_compacted_ledger is not None:
+        return (
+            f"the broker asks the compacted ledger {search.used_compacted_ledger}, by publish time: "
+            "it sees only entries that compaction kept, on the clients' clocks"
+        )
+    exact = found if clock == "auto" else find_first_at_or_after(search.reader, topic, time_ms, "auto")
+    if exact.position == position:
+        return f"the broker goes by broker time where an entry carries one, the question was about the {clock} clock"
+    first = topic.number_of_entries if exact.position is None else topic.rank(exact.position)
+    misled = [probe for probe in search.probes if probe.matches and topic.rank(probe.position) >= first]
+    if not misled:
+        return "the broker's probes missed it"
+    probe = misled[0]
+    shown = "unreadable" if probe.time_ms is None else format_time_ms(probe.time_ms)
+    return (
+        f"the clock runs backwards: probe {probe.position} lies behind the answer but is stamped {shown}, before the time asked for, "
+        f"so the broker searched on behind it ({len(misled)} of {counted(len(search.probes), 'probe')} misled it)"
+    )

@@ -1,0 +1,135 @@
+"""What a cursor has still to be given, asked by time: the first entry that is young enough, and entries dated in the future.
+
+Only entries behind the mark-delete that are not individually deleted count: what was acknowledged long ago, however it is dated,
+holds nothing back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from store.codec.cursor import CursorState
+from store.codec.message import decode_message_entry
+from store.db.blocks import BLOCK_BITS, Block
+from store.errors import EntryCorrupt
+from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
+from store.model.ledgers import EntryReader, find_times, iter_blocks
+from store.model.publish_times import is_stated_earlier
+from store.model.topics import Topic
+from store.names import Position
+from store.search.by_time import Clock, block_max, first_candidate, iter_block_times
+
+PRODUCERS_SAMPLE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """An entry, its time, and how many messages it holds."""
+
+    position: Position
+    time_ms: int
+    messages: int
+
+
+@dataclass(slots=True)
+class PendingSearch:
+    """Searches the pending entries of one cursor by time.
+
+    ``unreadable`` counts late entries whose digest is wrong: nobody can be given them, they hold nothing back.
+    ``ledgers_without_index``: ledgers with pending entries of which no byte is here; their times are unknown.
+    """
+
+    reader: EntryReader
+    topic: Topic
+    state: CursorState
+    clock: Clock
+    unreadable: int = 0
+    ledgers_without_index: dict[int, None] = field(default_factory=dict)
+
+    @property
+    def intervals(self) -> Intervals:
+        """The pending entries as intervals of ranks."""
+        return pending_intervals(self.topic, self.state)
+
+    def find_first(self, time_ms: int) -> Dated | None:
+        """Return the first pending entry whose time is TIME_MS or later."""
+        for dated in self.iter_late(time_ms):
+            try:
+                self.reader.read(dated.position.ledger_id, dated.position.entry_id)
+            except EntryCorrupt:
+                self.unreadable += 1
+                continue
+            return dated
+        return None
+
+    def iter_late(self, time_ms: int) -> Iterator[Dated]:
+        """Yield the pending entries whose time is TIME_MS or later, in topic order; reads headers, not digests."""
+        intervals = self.intervals
+        if not intervals:
+            return
+        starts = [start for start, _ in intervals]
+        for block, ranks in self._iter_blocks(intervals, time_ms):
+            for place, (entry_id, entry_ms) in enumerate(iter_block_times(self.reader, block, self.clock)):
+                rank = ranks.start + entry_id
+                if entry_ms is None or entry_ms < time_ms or rank >= ranks.stop:
+                    continue
+                index = bisect_right(starts, rank) - 1
+                if index >= 0 and rank < intervals[index][1]:
+                    yield Dated(Position(block.ledger_id, entry_id), entry_ms, block.messages(place))
+
+    def _iter_blocks(self, intervals: Intervals, time_ms: int) -> Iterator[tuple[Block, range]]:
+        """Yield the blocks that hold an entry at TIME_MS or later, with the ranks of their ledger's entries."""
+        parts = iter_ledger_parts(self.topic, intervals[0][0], intervals[-1][1])
+        for ledger_id, first, last in parts:
+            times = find_times(self.reader.txn, ledger_id)
+            if times is None:
+                listed = self.topic.ledger(ledger_id)
+                if listed is None or not is_stated_earlier(self.reader.txn, self.topic, listed, time_ms, self.clock):
+                    self.ledgers_without_index[ledger_id] = None
+                continue
+            candidate = first_candidate(times, time_ms, self.clock)
+            if candidate is None:
+                continue
+            rank = self.topic.rank(Position(ledger_id, 0))
+            for block in iter_blocks(self.reader.txn, ledger_id, max(first, candidate << BLOCK_BITS)):
+                if block_max(block, self.clock) >= time_ms:
+                    yield block, range(rank, rank + last + 1)
+
+
+@dataclass(slots=True)
+class FutureDated:
+    """Pending entries dated after now, which no age reaches: how much, the first, the latest time, and who sent them.
+
+    ``producers``: those of the first PRODUCERS_SAMPLE entries.
+    """
+
+    entries: int = 0
+    messages: int = 0
+    first: Position | None = None
+    latest_ms: int = 0
+    producers: set[str] = field(default_factory=set)
+
+
+def read_future_dated(search: PendingSearch, now_ms: int) -> FutureDated:
+    """Return the pending entries dated after NOW_MS."""
+    found = FutureDated()
+    for dated in search.iter_late(now_ms + 1):
+        if found.entries < PRODUCERS_SAMPLE:
+            producer = _producer(search.reader, dated.position)
+            found.producers |= set() if producer is None else {producer}
+        found.first = found.first or dated.position
+        found.latest_ms = max(found.latest_ms, dated.time_ms)
+        found.entries += 1
+        found.messages += dated.messages
+    return found
+
+
+def _producer(reader: EntryReader, position: Position) -> str | None:
+    """Return who sent the entry, None when its bytes are damaged."""
+    try:
+        payload = reader.read(position.ledger_id, position.entry_id).payload
+        return str(decode_message_entry(payload, f"entry {position}").metadata.producer_name)
+    except EntryCorrupt:
+        return None

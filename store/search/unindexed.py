@@ -1,0 +1,61 @@
+"""Entries of ledgers that the index does not know, looked for in the catalogued files themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from store.db.environment import Txn
+from store.db.files import iter_logs
+from store.engine.memory import cut_for
+from store.engine.slices import local_files, plan_slices
+from store.index.scan import Engine
+from store.names import Position
+from store.scan.operations import ReadEntries, ScanOptions
+from store.search.by_time import Clock
+
+Advance = Callable[[int], None]
+_COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFound:
+    """The first entry at or after the time among those found, its time in ms; how many entries, in how much."""
+
+    position: Position | None
+    time_ms: int | None
+    entries: int
+    files: int
+    bytes: int
+
+
+def find_unindexed(
+    engine: Engine, txn: Txn, advance: Advance, ledgers: Sequence[int], time_ms: int, clock: Clock
+) -> ScanFound:
+    """Scan every catalogued file, as long as it is now, for entries of LEDGERS; raises SliceFailed: nothing is sure then.
+
+    ADVANCE is told bytes as they are scanned.
+    """
+    paths = [str(log.locate(txn.store.path).absolute()) for log in iter_logs(txn)]
+    files = list(local_files(paths))
+    operation = ReadEntries(ScanOptions(ledgers=tuple(ledgers)), _COLUMNS)
+    best: tuple[Position, int] | None = None
+    entries = 0
+    for _, table in engine.run(
+        operation, plan_slices(files, cut_for(engine.memory_bytes)), lambda piece: advance(piece.bytes)
+    ):
+        entries += len(table)
+        publish, broker = (pc.cast(table[name], "int64") for name in _COLUMNS[2:])
+        times = {"publish": publish, "broker": broker, "auto": pc.coalesce(broker, publish)}[clock]
+        times = pc.divide(times, 1000)
+        chosen = pc.greater_equal(times, time_ms)
+        columns = (table["ledger_id"], table["entry_id"], times)
+        rows = zip(*(column.filter(chosen).to_pylist() for column in columns), strict=True)
+        found = [(Position(ledger_id, entry_id), entry_ms) for ledger_id, entry_id, entry_ms in rows]
+        best = min([*found, *([best] if best else [])], default=None)
+    if engine.failed:
+        raise engine.failed.pop().error()
+    position, found_ms = best or (None, None)
+    return ScanFound(position, found_ms, entries, len(files), sum(size for _, _, size in files))

@@ -1,0 +1,225 @@
+"""Reading a part of a topic: between positions, between times, with one key; what was lost on the way is named.
+
+Times prune by the time index: blocks without an entry in the window are not read. The window is exact on clocks that run
+backwards, it takes every entry whose own time lies in it. Event times belong to messages and are not indexed: they are compared
+message by message.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
+from store.db.environment import Txn
+from store.errors import EntryNotFound, StoreError
+from store.model.extent import Extent, extent_of
+from store.model.ledgers import EntryReader, find_times, iter_blocks
+from store.model.message_row import signed
+from store.model.messages import Message, MessageReader, ReadOptions
+from store.model.topics import Topic, TopicLedger
+from store.names import EARLIEST, LATEST, LONG_MAX, Position
+from store.search.by_time import Clock, block_max, block_min, check_clock, first_candidate, iter_block_times
+from store.wording import counted, plural
+
+EVENT = "event"
+SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
+"""What is read entry by entry before the libraries that read columns would be imported; of a time window, so many heads."""
+BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
+"""What reads (entry id, time in ms or None) of the entries of one ledger's blocks, in order."""
+
+
+def read_block_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
+    """Yield (entry id, time) of every entry of BLOCKS, read in this process."""
+    for block in blocks:
+        yield from iter_block_times(reader, block, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
+
+    A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.
+    """
+
+    first: Position = EARLIEST
+    last: Position = LATEST
+    start_ms: int | None = None
+    end_ms: int | None = None
+    clock: str = "auto"
+    key: str | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether entries are chosen by their time."""
+        return self.clock != EVENT and (self.start_ms is not None or self.end_ms is not None)
+
+    @property
+    def by_entry(self) -> Window:
+        """The same entries, whole: without what chooses among their messages."""
+        if self.clock == EVENT:
+            return Window(self.first.entry, self.last.entry)
+        return replace(self, first=self.first.entry, last=self.last.entry, key=None)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether messages are chosen by what is in them."""
+        return self.key is not None or (self.clock == EVENT and self.times != (-LONG_MAX, LONG_MAX))
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """The window's times, half-open, ms."""
+        return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
+
+    def holds(self, message: Message) -> bool:
+        """Whether MESSAGE, of an entry in the window, is in it too."""
+        if self.key is not None and message.key != self.key:
+            return False
+        if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):
+            start_ms, end_ms = self.times
+            if not message.event_ms or not start_ms <= signed(message.event_ms) < end_ms:
+                return False
+        index, entry = message.position.batch_index, message.position.entry
+        if index < 0:
+            return True
+        if entry == self.first.entry and index < self.first.batch_index:
+            return False
+        return not (entry == self.last.entry and 0 <= self.last.batch_index < index)
+
+
+def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
+    """Return whether at most LIMIT messages of WINDOW are so few that they are read one by one."""
+    if window.is_timed:
+        return _is_small_timed(txn, topic, window, limit)
+    if limit is not None and limit <= SMALL_MESSAGES and not window.chooses:
+        return True
+    first = topic.last_confirmed if window.first == LATEST else window.first.entry
+    end = topic.rank(Position(window.last.ledger_id, window.last.entry_id + 1))
+    return is_few(extent_of(txn, topic, [(min(topic.rank(first), end), end)]), None)
+
+
+def is_few(extent: Extent, limit: int | None) -> bool:
+    """Return whether EXTENT, or at most LIMIT messages from its beginning, is so little that it is read one by one."""
+    if limit is not None and limit <= SMALL_MESSAGES:
+        return True
+    return extent.messages <= SMALL_MESSAGES and extent.bytes <= SMALL_BYTES
+
+
+def _is_small_timed(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
+    """Return whether few heads are read for a window of times, and few messages lie in it if a block's times are spread evenly."""
+    start_ms, end_ms = window.times
+    clock = check_clock(window.clock)
+    heads = messages = size_bytes = 0.0
+    wanted = LONG_MAX if limit is None or window.chooses else limit
+    for block in _iter_all_blocks(txn, topic, window):
+        header, low, high = block.header, block_min(block, clock), block_max(block, clock) + 1
+        share = (min(high, end_ms) - max(low, start_ms)) / (high - low)
+        heads += header.entries
+        messages += share * header.messages
+        size_bytes += share * header.payload_bytes
+        if heads > SMALL_HEADS or messages > SMALL_MESSAGES or size_bytes > SMALL_BYTES:
+            return False
+        if messages >= wanted:
+            break
+    return True
+
+
+def _iter_all_blocks(txn: Txn, topic: Topic, window: Window) -> Iterator[Block]:
+    """Yield the blocks of TOPIC that may hold an entry of the window."""
+    for ledger in _listed(topic, window):
+        times = find_times(txn, ledger.ledger_id)
+        if times is not None:
+            yield from _iter_blocks(txn, ledger, times, window)
+
+
+def _listed(topic: Topic, window: Window) -> Iterator[TopicLedger]:
+    """Yield the ledgers with entries between the window's positions."""
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    for ledger in topic.ledgers:
+        if ledger.entries and first.ledger_id <= ledger.ledger_id <= window.last.ledger_id:
+            yield ledger
+
+
+def iter_window(
+    reader: EntryReader,
+    topic: Topic,
+    window: Window,
+    options: ReadOptions,
+    *,
+    problems: list[StoreError],
+    times_of: BlockTimes = read_block_times,
+) -> Iterator[Message]:
+    """Yield the messages of TOPIC in WINDOW, in topic order; what could not be read is added to PROBLEMS as it comes up.
+
+    TIMES_OF reads the times of entries where the window has times.
+    """
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    options = replace(options, whole=first.entry == EARLIEST and not window.is_timed)
+    messages = MessageReader(reader, options, lambda: topic.iter_positions(first), problems)
+    if window.is_timed:
+        positions = _iter_timed(reader, topic, window, problems, times_of)
+    else:
+        positions = _iter_until(topic.iter_positions(first), window.last)
+    for message in messages.iter_messages(positions):
+        if window.holds(message):
+            yield message
+
+
+def _iter_until(positions: Iterator[Position], last: Position) -> Iterator[Position]:
+    for position in positions:
+        if position > last.entry:
+            return
+        yield position
+
+
+def _iter_timed(
+    reader: EntryReader, topic: Topic, window: Window, problems: list[StoreError], times_of: BlockTimes
+) -> Iterator[Position]:
+    """Yield the entries of the window's ledgers whose time lies in it."""
+    first = topic.last_confirmed if window.first == LATEST else window.first
+    for ledger in _listed(topic, window):
+        times = find_times(reader.txn, ledger.ledger_id)
+        missing = ledger.entries - (times.sums.entries if times else 0)
+        if missing > 0:
+            problems.append(_missing(ledger, missing))
+        if times is not None:
+            blocks = _iter_blocks(reader.txn, ledger, times, window)
+            yield from _in_window(ledger, times_of(reader, blocks, check_clock(window.clock)), window, first.entry)
+
+
+def _missing(ledger: TopicLedger, missing: int) -> EntryNotFound:
+    return EntryNotFound(
+        f"ledger {ledger.ledger_id}: {missing:,} of {counted(ledger.entries, 'entry')} {plural(missing, 'is', 'are')} in no imported file; "
+        "some may lie in the window",
+        hint=f"see: pulsar-admin ledgers info {ledger.ledger_id}",
+        ledgerId=ledger.ledger_id,
+    )
+
+
+def _in_window(
+    ledger: TopicLedger, entry_times: Iterator[tuple[int, int | None]], window: Window, first: Position
+) -> Iterator[Position]:
+    start_ms, end_ms = window.times
+    for entry_id, entry_ms in entry_times:
+        if entry_ms is not None and start_ms <= entry_ms < end_ms and entry_id < ledger.entries:
+            position = Position(ledger.ledger_id, entry_id)
+            if first <= position <= window.last.entry:
+                yield position
+
+
+def _iter_blocks(txn: Txn, ledger: TopicLedger, times: LedgerTimes, window: Window) -> Iterator[Block]:
+    """Yield the blocks of LEDGER that may hold an entry of the window."""
+    clock = check_clock(window.clock)
+    start_ms, end_ms = window.times
+    first = first_candidate(times, start_ms, clock)
+    if first is None:
+        return
+    minima = {"publish": times.publish_min, "auto": times.auto_min}.get(clock)
+    # From this block on everything is younger; entries without a broker time are on no column.
+    end = times.sums.first_block + (times.blocks if minima is None else bisect_left(minima, end_ms))
+    for block in iter_blocks(txn, ledger.ledger_id, first << BLOCK_BITS):
+        if block.entry_id(0) >> BLOCK_BITS >= end:
+            return
+        if block_max(block, clock) >= start_ms and block_min(block, clock) < end_ms:
+            yield block

@@ -1,0 +1,1 @@
+"""Into the store and out of it: import, refresh, export."""

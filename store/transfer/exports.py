@@ -1,0 +1,358 @@
+"""``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on them.
+
+Only nodes whose value differs from the imported one are written (database ``base`` keeps those), each with its RocksDB header's
+version raised by one. A node that is no longer what was imported stops the export before anything is written, unless its value is
+the one that an export in place meant to write (database ``state``) that was stopped before the store knew of it. Ledgers that this
+toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their metadata nodes with the others.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from store.changes.plan import append_change
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
+from store.db.entry_files import EntryFiles
+from store.db.environment import Store, Txn
+from store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
+from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
+from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
+from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
+from store.model.publish_times import Form, annotated_value
+from store.model.topics import iter_topics
+from store.sources.layout import StandaloneLayout, is_rocksdb, read_standalone_layout
+from store.sources.rocksdb import (
+    apply_changes,
+    check_unlocked,
+    damaged_in_place,
+    lock_database,
+    open_for_reading,
+    read_values,
+)
+from store.transfer.ledger_export import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
+from store.wording import counted
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNode:
+    """A node to write: what was imported and what the store has now (None: not there)."""
+
+    path: str
+    imported: Node | None
+    current: Node | None
+
+    @property
+    def action(self) -> str:
+        if self.current is None:
+            return "delete"
+        return "create" if self.imported is None else "update"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
+
+    source: Path
+    target: Path
+    in_place: bool
+    nodes: tuple[ChangedNode, ...] = ()
+    ledgers: LedgerExport = field(default_factory=LedgerExport)
+    problems: tuple[str, ...] = ()  # of the source's metadata; what can be read of it is in the target
+    annotate: Form | None = None
+    now_ms: int = 0
+
+    @property
+    def loses(self) -> str:
+        if not self.in_place or not self.nodes:
+            return ""
+        return f"{len(self.nodes)} metadata nodes of {self.target} get new values"
+
+    def preview(self) -> object:
+        return self.report(dry_run=True)
+
+    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
+        return {
+            "source": str(self.source),
+            "target": str(self.target),
+            "inPlace": self.in_place,
+            "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
+            "ledgers": [ledger.report() for ledger in self.ledgers.ledgers],
+            "problems": list(self.problems),
+            "dryRun": dry_run,
+        }
+
+    def dump(self) -> bytes:
+        raise Refused(
+            "an export is not kept as a plan",
+            hint="use --dry-run to see it",
+            plan=json.dumps(self.report(dry_run=True)),
+        )
+
+
+def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
+    """Return the nodes whose value is not the imported one, in path order."""
+    changed = []
+    for key, row in txn.items("base"):
+        imported = decode_node(key, row) if len(row) else None
+        now = txn.get("tree", key)
+        current = None if now is None else decode_node(key, now)
+        node = imported or current
+        if node is not None and (imported is None or current is None or imported.value != current.value):
+            changed.append(ChangedNode(node.path, imported, current))
+    return changed
+
+
+def plan_export(
+    store: Store, target: Path, *, in_place: bool, annotate: Form | None = None, now_ms: int = 0
+) -> ExportPlan:
+    """Plan an export to TARGET; raises AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused before anything is written.
+
+    With ANNOTATE the copy's ledgers get the publish times of PIP-345 in that form; the store does not: in place such a plan is a
+    preview.
+    """
+    if not store.info.sources:
+        raise SourceNotFound(
+            f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
+        )
+    source = Path(store.info.sources[0]["path"])
+    if not in_place:
+        _check_copy(source, target)
+    metadata = read_standalone_layout(target if in_place else source).metadata
+    if not is_rocksdb(metadata):
+        raise Unsupported(
+            f"{metadata} is ZooKeeper's: this toolkit writes RocksDB metadata only",
+            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
+            path=str(metadata),
+        )
+    check_unlocked(metadata)
+    return _plan(store, ExportPlan(source, target, in_place, annotate=annotate, now_ms=now_ms))
+
+
+def _check_copy(source: Path, target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise AlreadyExists(
+            f"{target} exists",
+            hint="name a new directory, or write the changes into this one with --in-place",
+            path=str(target),
+        )
+    if target.resolve().is_relative_to(source.resolve()):
+        raise Refused(
+            f"{target} lies inside {source}, which would be copied into itself", hint="name a directory elsewhere"
+        )
+    check_copyable(source)
+
+
+def _plan(store: Store, request: ExportPlan) -> ExportPlan:
+    """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
+    layout = read_standalone_layout(request.target if request.in_place else request.source)
+    with store.read() as txn:
+        intent, sequence = find_intent(txn)
+        nodes = _since_stopped(txn, layout.metadata, iter_changed_nodes(txn), intent)
+        if request.annotate is not None:
+            nodes = _annotated(txn, nodes, request.annotate, request.now_ms)
+        problems = _check_unmoved(layout.metadata, nodes)
+        if problems and not request.in_place:
+            _check_whole(txn, layout.metadata)
+        created = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
+        ledgers = plan_ledger_export(txn, layout, created, problems, sequence)
+    if request.in_place:
+        if problems:
+            raise damaged_in_place(problems)
+        for database in _databases(ledgers, layout) if nodes else ():
+            check_may_write_for(database / "CURRENT")
+    return replace(request, nodes=nodes, ledgers=ledgers, problems=tuple(problems))
+
+
+def _databases(ledgers: LedgerExport, layout: StandaloneLayout) -> list[Path]:
+    return [layout.metadata, *databases_of(ledgers, layout.root)]
+
+
+def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int) -> tuple[ChangedNode, ...]:
+    """Return NODES and, with them, every topic whose value the annotation changes."""
+    changed = {node.path: node for node in nodes}
+    for name in iter_topics(txn):
+        current = read_node(txn, name.path)
+        value = annotated_value(txn, current.path, current.value, form)
+        if value != current.value:
+            base = txn.get("base", tree_key(name.path))
+            imported = current if base is None else decode_node(tree_key(name.path), base) if base else None
+            stat = current.stat._replace(modified_ms=now_ms)
+            changed[name.path] = ChangedNode(name.path, imported, Node(name.path, stat, value))
+    return tuple(changed[path] for path in sorted(changed))
+
+
+def _new_ledger(node: ChangedNode) -> list[int]:
+    """Return the id of the ledger that NODE is the metadata of, when this export brings it; else nothing."""
+    ledger_id = ledger_id_of_path(node.path) if node.action == "create" else None
+    return [] if ledger_id is None else [ledger_id]
+
+
+def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: Intent) -> tuple[ChangedNode, ...]:
+    """Return NODES; those of which METADATA has what a stopped export wrote, INTENT, and this one does not write, from there on."""
+    if not intent:
+        return tuple(nodes)
+    found = read_values(metadata, [path.encode() for path in intent])
+    changed = {node.path: node for node in nodes}
+    for path, raw in intent.items():
+        if found.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
+            continue
+        now = txn.get("tree", tree_key(path))
+        current = None if now is None else decode_node(tree_key(path), now)
+        written = intended_node(path, raw)
+        if (written and written.value) != (current and current.value):
+            changed[path] = ChangedNode(path, written, current)
+        else:
+            changed.pop(path, None)
+    return tuple(changed[path] for path in sorted(changed))
+
+
+def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
+    """Return what is damaged in METADATA; raises StalePlan unless every node is what was imported, or what is to be written.
+
+    The latter is what an export leaves that was stopped before the store knew of it.
+    """
+    problems: list[str] = []
+    wanted = {node.path.encode() for node in nodes}
+    with open_for_reading(metadata, problems) as pairs:
+        found = {key: value for key, value in pairs if key in wanted}
+    for node in nodes:
+        raw = found.get(node.path.encode())
+        if raw == _new_value(node):
+            continue
+        there = None if raw is None else decode_value(raw, node.path)
+        state = None if there is None else _Version(there[0].version, there[1])
+        imported = None if node.imported is None else _Version(node.imported.stat.version, node.imported.value)
+        if state != imported:
+            raise StalePlan(
+                f"{metadata}: {node.path} is no longer what was imported:"
+                f" expected {_version_text(imported)}, found {_version_text(state)}",
+                hint="import it into another directory (--store NEW) and make the change there; keep this store, `store log` lists its"
+                " changes",
+                path=node.path,
+            )
+    return problems
+
+
+def _check_whole(txn: Txn, metadata: Path) -> None:
+    """Raise MetadataCorrupt when what can be read of METADATA, which is damaged, lacks something that was imported."""
+    with open_for_reading(metadata) as pairs:
+        found = {tree_key(key.decode("utf-8", "replace")): value for key, value in pairs if key.startswith(b"/")}
+    base = {key: bytes(row) for key, row in txn.items("base")}
+    imported = {**{key: bytes(row) for key, row in txn.items("tree")}, **base}
+    lost = [
+        node.path for key, row in imported.items() if row and _is_lost(node := decode_node(key, row), found.get(key))
+    ]
+    if lost:
+        raise MetadataCorrupt(
+            f"{metadata} is damaged, and {counted(len(lost), 'node is', 'nodes are')} not what was imported: first {lost[0]}",
+            hint="keep this store: it has them; bring back an undamaged copy of the directory and export again",
+            path=str(metadata),
+            lost=lost[:100],
+        )
+
+
+def _is_lost(imported: Node, raw: bytes | None) -> bool:
+    if raw is None:
+        return True
+    stat, value = decode_value(raw, imported.path)
+    return stat.version < imported.stat.version or (stat.version == imported.stat.version and value != imported.value)
+
+
+class _Version(NamedTuple):
+    """What identifies a node's state."""
+
+    version: int
+    value: bytes
+
+
+def _version_text(state: _Version | None) -> str:
+    return "nothing" if state is None else f"version {state.version} of {len(state.value)} bytes"
+
+
+def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN: copy (unless in place), write ledgers, then the changed nodes, then the audit log; return the report.
+
+    Raises StalePlan when the store or the target moved since, SourceBusy when a process opened the target.
+    """
+    if plan.in_place:
+        layout = read_standalone_layout(plan.target)
+        with ExitStack() as locks:
+            for database in _databases(plan.ledgers, layout) if plan.nodes else ():
+                locks.enter_context(lock_database(database))
+            _check_current(store, plan)
+            store.write(lambda txn: _put_intent(txn, plan))
+            _apply_to(store, plan, plan.target)
+            store.write(lambda txn: _record(txn, plan, now_ms))
+        return plan.report(dry_run=False)
+    _check_current(store, plan)
+    with new_directory(plan.target) as unfinished:
+        copy_tree(plan.source, unfinished)
+        check_unlocked(read_standalone_layout(plan.source).metadata)  # nobody may have written while it was copied
+        _apply_to(store, plan, unfinished)
+    return plan.report(dry_run=False)
+
+
+def _check_current(store: Store, plan: ExportPlan) -> None:
+    if _plan(store, plan) != plan:
+        raise StalePlan(
+            f"{store.path} or {plan.target if plan.in_place else plan.source} changed since the export was planned",
+            hint="run the command again",
+        )
+
+
+def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
+    source = None if plan.in_place else plan.source
+    if plan.ledgers.ledgers:
+        with store.read() as txn, EntryFiles(store, txn) as files:
+            apply_ledger_export(files, txn, plan.ledgers, root, source)
+    values = {node.path.encode(): _new_value(node) for node in plan.nodes}
+    if plan.ledgers.sequence is not None:
+        values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)
+    rows = sorted(values.items())
+    if rows or plan.problems:
+        original = None if source is None else read_standalone_layout(source).metadata
+        apply_changes(read_standalone_layout(root).metadata, lambda: rows, original)
+
+
+def _new_stat(node: ChangedNode) -> NodeStat:
+    assert node.current is not None
+    if node.imported is None:
+        return node.current.stat._replace(version=0)
+    return node.imported.stat._replace(
+        version=node.imported.stat.version + 1, modified_ms=node.current.stat.modified_ms
+    )
+
+
+def _new_value(node: ChangedNode) -> bytes | None:
+    return None if node.current is None else encode_value(_new_stat(node), node.current.value)
+
+
+def _put_intent(txn: Txn, plan: ExportPlan) -> None:
+    """Remember what PLAN writes, and what it found written: stopped behind either, the target has one of the two."""
+    for node in plan.nodes:
+        row = b"" if node.imported is None else encode_node(node.imported)
+        txn.put("base", tree_key(node.path), row)
+    if plan.ledgers.own is not None:
+        put_own_ledgers(txn, plan.ledgers.own)
+    put_intent(txn, {node.path: _new_value(node) for node in plan.nodes}, plan.ledgers.sequence)
+
+
+def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
+    """What was written in place is what a next export starts from."""
+    for node in plan.nodes:
+        if node.current is None:
+            txn.put("base", tree_key(node.path), b"")
+        else:
+            txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
+    delete_intent(txn)
+    own = plan.ledgers.own
+    if own is not None:
+        # The target has these ids now: its own may follow them.
+        put_own_ledgers(txn, OwnLedgers(own.next_id, own.next_id))
+    append_change(txn, now_ms, "store export standalone --in-place", (plan.report(dry_run=False),))

@@ -1,0 +1,399 @@
+"""``store import standalone``: a Pulsar data directory → tree, catalogue, location and time index. The source is only read.
+
+When an import is stopped the same command goes on behind what was committed last (``store.index.build``).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from store.codec.entrylog import HEADER_BYTES, decode_header
+from store.db.blocks import decode_entry_count, ledger_of_key
+from store.db.entry_files import file_state
+from store.db.environment import Store, Txn, create_store, open_store
+from store.db.files import (
+    METADATA_FILE_ID,
+    WHOLE_METADATA,
+    Damage,
+    LogFile,
+    clear_damage,
+    delete_log,
+    file_fingerprint,
+    iter_differing,
+    iter_logs,
+    next_file_id,
+    put_damage,
+    put_log,
+)
+from store.db.locks import writer_lock
+from store.db.storeinfo import check_new_store, read_store_info
+from store.db.tree import Node, put_nodes
+from store.errors import AlreadyExists, SourceChanged, StoreError
+from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
+from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.model.absent_journals import find_absent_journals
+from store.model.references import index_owners
+from store.sources.bookies import Stranger, files_of, find_strangers
+from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.nodes import iter_source_nodes
+from store.sources.rocksdb import locked_by
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.index.scan import Engine
+
+
+NewFile = tuple[str, int, Path]  # kind, number, path
+Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How to import. ``mode``: "referenced", "linked" or "copied" entry logs."""
+
+    mode: str = "referenced"
+    verify: bool = True
+    now_ms: int = 0
+    engine: Engine | None = None  # None: files are scanned in this process
+    wait_ms: int = 0  # for another process that writes there
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """What an import or refresh found."""
+
+    store: str
+    source: str
+    nodes: int = 0
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+    entries: int = 0
+    problems: int = 0
+    undecodable_values: int = 0
+    differing_copies: int = 0
+    strangers: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    checksums: bool = True
+    source_in_use_by: int | None = None
+    without_journal: list[str] = field(default_factory=list)  # bookies whose last entries may not be here
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, log: LogFile) -> None:
+        """Count a file that was read."""
+        self.files += 1
+        self.bytes += log.size_bytes
+        self.records += log.records
+        self.problems += log.problems
+        if log.problems:
+            torn = ", torn tail" if log.torn else ""
+            self.warnings.append(f"{log.path}: {counted(log.problems, 'damaged place')}{torn}")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPreview:
+    """What an import would read."""
+
+    store: str
+    source: str
+    nodes: int
+    undecodable_values: int
+    files: int
+    bytes: int
+    source_in_use_by: int | None
+    dry_run: bool = True
+
+
+def preview_standalone(root: Path, path: Path) -> ImportPreview:
+    """Return what importing ROOT into PATH would read; raises what ``import_standalone`` raises before it writes."""
+    layout = read_standalone_layout(root)
+    _check_target(path, layout)
+    damaged = [isinstance(item, Damage) for item in iter_source_nodes(layout.metadata)]
+    files = [file for _, _, file in files_of(layout)]
+    return ImportPreview(
+        str(path),
+        str(layout.root),
+        damaged.count(False),
+        damaged.count(True),
+        len(files),
+        sum(file.stat().st_size for file in files),
+        locked_by(layout.metadata),
+    )
+
+
+def import_standalone(
+    root: Path, path: Path, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+) -> ImportResult:
+    """Import the standalone directory ROOT into a new store at PATH, or finish an import that was stopped there.
+
+    Raises SourceNotFound for anything but a whole standalone directory, AlreadyExists for a finished store.
+    """
+    started = time.monotonic()
+    layout = read_standalone_layout(root)
+    source = _source_fields(layout, options)
+    _check_target(path, layout)
+    result = ImportResult(str(path), str(layout.root), checksums=options.verify)
+    mode = _mode_of(layout)
+    # One lock from before the store is there until it is whole: of two imports into one path one is refused.
+    with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, source, mode, lock) as store:
+        _note_holder(layout, result, warn)
+        result.nodes, damages = import_tree(store, layout)
+        result.undecodable_values = len(damages)
+        result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
+        _import_files(store, layout, options, result, advance)
+        store.write(lambda txn: index_owners(store, txn))
+        _note_absent_journals(store, result)
+        store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
+    for text in result.warnings[result.source_in_use_by is not None :]:
+        warn(text)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _note_holder(layout: StandaloneLayout, result: ImportResult, warn: Warn) -> None:
+    result.source_in_use_by = holder = locked_by(layout.metadata)
+    if holder is not None:
+        text = f"process {holder} has {layout.metadata} open: going on, reading only; what it writes from now on is left out"
+        result.warnings.append(text)
+        warn(text)
+
+
+def _note_absent_journals(store: Store, result: ImportResult) -> None:
+    with store.read() as txn:
+        absent = find_absent_journals(store, txn)
+    if absent is not None:
+        result.without_journal = list(absent.bookies)
+        result.warnings.append(f"{absent.text()}; {absent.hint()}")
+
+
+def source_bytes(root: Path) -> int:
+    """Return how many bytes an import of ROOT will scan, for a progress display."""
+    layout = read_standalone_layout(root)
+    return sum(file.stat().st_size for _, _, file in files_of(layout))
+
+
+def _begin(
+    path: Path,
+    layout: StandaloneLayout,
+    source: dict[str, Any],  # Any: JSON
+    mode: int,
+    lock: int,
+) -> Store:
+    if _check_target(path, layout):
+        create_store(path, now_ms=source["imported"], state="importing", sources=(source,), mode=mode, lock=lock)
+    return open_store(path, writable=True, unfinished=True, lock=lock)
+
+
+def _mode_of(layout: StandaloneLayout) -> int:
+    """Return the mode of a store's directories: whoever may not read all of the source does not read the store."""
+    directories = [layout.root, layout.metadata, *(bookie.path for bookie in layout.bookies)]
+    files = [file for _, _, file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
+    mode, readable = 0o077, 0o044
+    for directory in directories:
+        mode &= directory.stat().st_mode
+    for parent in layout.root.resolve().parents:
+        mode &= parent.stat().st_mode | 0o066  # to pass through is enough
+    for file in files:
+        readable &= file.stat().st_mode
+    readers = (0o070 if readable & 0o040 else 0) | (0o007 if readable & 0o004 else 0)
+    return PRIVATE_DIRECTORY | (mode & readers)
+
+
+def _check_target(path: Path, layout: StandaloneLayout) -> bool:
+    """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
+    if (path / "store.json").exists():
+        info = read_store_info(path)
+        if info.state == "importing" and info.sources[0]["path"] == str(layout.root.resolve()):
+            return False
+        raise AlreadyExists(
+            f"{path} is a store already",
+            hint="use `store refresh` to bring it up to date, or name a new directory with --store",
+            path=str(path),
+        )
+    if path.resolve().is_relative_to(layout.root.resolve()):
+        raise AlreadyExists(
+            f"{path} lies inside the source {layout.root}", hint="name a directory outside it with --store"
+        )
+    check_new_store(path)
+    return True
+
+
+def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str, Any]:  # Any: JSON
+    return {
+        "kind": "standalone",
+        "path": str(layout.root.resolve()),
+        "imported": options.now_ms,
+        "mode": options.mode,
+        "checksums": options.verify,
+        "bookies": [str(bookie.path.resolve()) for bookie in layout.bookies],
+    }
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, list[Damage]]:
+    """Read the metadata store into ``tree``; return how many nodes it has, and what is none."""
+
+    def work(txn: Txn) -> tuple[int, list[Damage]]:
+        txn.clear("tree")
+        clear_damage(txn, METADATA_FILE_ID)
+        damages: list[Damage] = []
+        put_nodes(txn, _nodes_of(layout, damages))
+        for damage in damages:
+            put_damage(txn, damage)
+        return txn.count("tree"), damages
+
+    return store.write(work)
+
+
+def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]:
+    """Yield the nodes of the metadata store; what is none goes into DAMAGES."""
+    for item in iter_source_nodes(layout.metadata):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            yield item
+
+
+# -- entries ----------------------------------------------------------------------------------------------------------
+
+
+def _import_files(
+    store: Store, layout: StandaloneLayout, options: ImportOptions, result: ImportResult, advance: Advance
+) -> None:
+    with store.read() as txn:
+        digests = ledger_digests(txn)
+        known = {log.origin: log for log in iter_logs(txn)}
+        strangers = find_strangers(txn, layout)
+    result.strangers = [stranger.text for stranger in strangers]
+    result.warnings += result.strangers
+    files = [file for file in files_of(layout, strangers) if str(file[2].resolve()) not in known]
+    stopped = _stopped(store, list(known.values()))
+    advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
+    how = Scanning(digests, options.verify, advance, options.engine)
+    index_files(store, chain(stopped, catalogue_new(store, files, options.mode, strangers)), how)
+    with store.read() as txn:
+        for log in iter_logs(txn):
+            result.add(log)
+        result.entries = count_entries(txn)
+        result.differing_copies = sum(1 for _ in iter_differing(txn))
+    if result.differing_copies:
+        text = counted(result.differing_copies, "entry has", "entries have")
+        result.warnings.append(f"{text} copies that differ: see them with: pulsar-admin store check")
+
+
+def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
+    """Return those of LOGS whose scan is to go on, or to begin; one that vanished before that is forgotten.
+
+    Raises SourceChanged when a file is not the one that was begun with.
+    """
+    states = {log.file_id: file_state(log, store.path) for log in logs if log.unfinished}
+    gone = [log for log in logs if not log.next_offset and states.get(log.file_id) == "missing"]
+    store.write(lambda txn: delete_logs(txn, gone))
+    stopped = [log for log in logs if log.unfinished and log not in gone]
+    for log in stopped:
+        if states[log.file_id] not in ("same", "grown"):
+            raise SourceChanged(
+                f"{log.locate(store.path)} is {states[log.file_id]} since its scan was stopped at {log.next_offset:,}",
+                hint="bring the file back, or import into another directory: pulsar-admin --store NEW store import",
+                path=log.path,
+            )
+    return stopped
+
+
+def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
+    """Forget LOGS and their damage."""
+    for log in logs:
+        delete_log(txn, log.file_id)
+
+
+def count_entries(txn: Txn) -> int:
+    """Return how many different entries the index holds."""
+    return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
+
+
+def catalogue_new(
+    store: Store, files: Sequence[NewFile], mode: str, strangers: Sequence[Stranger] = ()
+) -> Iterator[LogFile]:
+    """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
+
+    They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
+    stay where they are at once, a copy when it is made.
+    """
+    with store.read() as txn:
+        first_id = next_file_id(txn)
+    numbered = list(enumerate(files, first_id))
+    reasons = {stranger.directory: stranger.reason for stranger in strangers}
+    if mode == "referenced":
+        logs = [_new_row(store, file_id, file, mode, reasons) for file_id, file in numbered]
+        store.write(lambda txn: _put_rows(txn, logs))
+        yield from logs
+        return
+    for file_id, file in numbered:
+        log = _new_row(store, file_id, file, mode, reasons)
+        store.write(partial(_put_rows, logs=[log]))
+        yield log
+
+
+def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
+    for log in logs:
+        put_log(txn, log)
+
+
+def _new_row(store: Store, file_id: int, file: NewFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
+    kind, number, path = file
+    status = path.stat()
+    return LogFile(
+        file_id=file_id,
+        path=str(place(store, path, file_id, mode)),
+        kind=kind,
+        log_id=number,
+        origin=str(path.resolve()),
+        mode=mode,
+        size_bytes=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        fingerprint=file_fingerprint(path, 0),
+        next_offset=0,
+        records=0,
+        problems=0,
+        torn=False,
+        sealed=kind == "entry-log" and is_sealed(path),
+        unfinished=True,
+        stranger=strangers.get(path.parent, ""),
+    )
+
+
+def place(store: Store, path: Path, file_id: int, mode: str) -> Path:
+    """Copy or link the file into the store when MODE asks, in place of what is there; return the path for the catalogue."""
+    if mode == "referenced":
+        return path.resolve()
+    inside = Path("entries", f"{file_id}-{path.name}")
+    unfinished = store.path / f"{inside}.unfinished"
+    remove_file(unfinished)
+    if mode == "linked":
+        link_file(path.resolve(), unfinished)
+    else:
+        copy_file(path.resolve(), unfinished)
+        status = path.stat()
+        os.utime(unfinished, ns=(status.st_atime_ns, status.st_mtime_ns))
+    rename(unfinished, store.path / inside)
+    remove_file(unfinished)  # renaming onto another name of the same file leaves both
+    return inside
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether the entry log's header names a ledgers map."""
+    with open_file(path) as file:
+        head = os.pread(file.fileno(), HEADER_BYTES, 0)
+    try:
+        return 0 < decode_header(head, str(path)).ledgers_map_offset < path.stat().st_size
+    except StoreError:
+        return False

@@ -1,0 +1,301 @@
+"""Ledgers that this toolkit wrote, put into a bookie's directory as the bookie itself would have: a sealed entry log with its
+ledgers map under a log id of its own, a row in ``ledgers``, a row in ``locations`` for every entry, ``lastId`` raised.
+
+Source of the rules: ``DefaultEntryLogger``, ``EntryLoggerAllocator``, ``SingleDirectoryDbLedgerStorage`` (BookKeeper 4.16). The
+entry log is durable before a row names it, the row in ``ledgers`` comes behind all of ``locations``, and the metadata node that makes
+the ledger known is written last, by the caller. What a stopped export leaves belongs to no ledger: the next one goes on with it, or
+the bookie's garbage collection removes it.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_cookie, decode_last_id, encode_last_id
+from store.codec.dbledger import (
+    LedgerData,
+    LedgerRow,
+    LocationRow,
+    decode_location_row,
+    encode_ledgers_row,
+    encode_location_row,
+    ledger_key,
+)
+from store.codec.digest import master_key
+from store.codec.entry import decode_entry
+from store.codec.entrylog import (
+    CURRENT_VERSION,
+    HEADER_BYTES,
+    EntryLogHeader,
+    encode_header,
+    encode_ledgers_map,
+    log_file_name,
+    log_id_of,
+)
+from store.codec.rocksvalue import decode_counter
+from store.db.entry_files import EntryFiles
+from store.db.environment import Txn
+from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, sequence_after_export
+from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
+from store.files import create_file, open_file, remove_file, rename, replace_like
+from store.model.ledgers import Ledger, iter_blocks, read_ledger
+from store.sources.layout import BookieDirectory, StandaloneLayout
+from store.sources.rocksdb import apply_changes, open_ranges, read_values
+from store.sources.rocksopen import Pairs
+
+LOG_LIMIT_BYTES = 1 << 30
+_DATABASES = ("ledgers", "locations")
+_SIZE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedLedger:
+    """A ledger to put into the bookie at ``bookie``, the ``current`` directory below the target's root."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    bookie: str
+
+    def report(self) -> dict[str, int | str]:
+        """Return it as JSON."""
+        return {
+            "ledgerId": self.ledger_id,
+            "entries": self.entries,
+            "bytes": self.size_bytes,
+            "bookie": self.bookie,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerExport:
+    """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""
+
+    ledgers: tuple[ExportedLedger, ...] = ()
+    sequence: int | None = None
+    own: OwnLedgers | None = None
+
+
+def plan_ledger_export(
+    txn: Txn, layout: StandaloneLayout, ledger_ids: list[int], problems: list[str], written: int | None = None
+) -> LedgerExport:
+    """Plan putting the ledgers LEDGER_IDS into LAYOUT; what a bookie there holds already, to its last entry, stays.
+
+    Raises StalePlan when the target has given one of our ids itself. What is lost of the bookies' databases goes into PROBLEMS.
+    WRITTEN: the sequence of an export that was stopped; a target that has it has all ids of ours below.
+    """
+    if not ledger_ids and written is None:
+        return LedgerExport()
+    own = find_own_ledgers(txn)
+    raw = read_values(layout.metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
+    where = str(layout.metadata)
+    target = sequence = 0 if raw is None else decode_counter(raw, where)
+    if own is not None and own.first_id < target == written:
+        own = OwnLedgers(target, own.next_id)
+    elif not ledger_ids:
+        return LedgerExport()
+    if own is not None and max(ledger_ids, default=own.next_id) >= own.first_id:
+        sequence = sequence_after_export(own, target, where)
+    ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
+    found = []
+    for bookie in layout.bookies:
+        here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == bookie]
+        place = str(bookie.path.relative_to(layout.root))
+        for ledger in _not_held(txn, bookie, here, problems) if here else ():
+            found.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
+    return LedgerExport(tuple(found), sequence if sequence != target else None, own)
+
+
+def _bookie_of(layout: StandaloneLayout, ledger: Ledger) -> BookieDirectory:
+    """Return the bookie that the ledger's metadata names, the first where none of them says who it is."""
+    members = ledger.metadata.segments[0].members if ledger.metadata else ()
+    for bookie in layout.bookies:
+        with suppress(OSError, MetadataCorrupt, Unsupported):
+            cookie = decode_cookie((bookie.path / COOKIE_FILE).read_bytes(), str(bookie.path / COOKIE_FILE))
+            if cookie.bookie_id in members:
+                return bookie
+    return layout.bookies[0]
+
+
+def _not_held(txn: Txn, bookie: BookieDirectory, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
+    """Yield those of LEDGERS that BOOKIE does not have whole; garbage collection takes one away some time after its metadata."""
+    for name in _DATABASES:
+        if not (bookie.path / name / "CURRENT").is_file():
+            raise NotFound(
+                f"{bookie.path} has no RocksDB {name!r}: its bookie keeps no DbLedgerStorage, which export writes",
+                path=str(bookie.path / name),
+            )
+    with (
+        open_ranges(bookie.path / "ledgers", problems) as ledgers_rows,
+        open_ranges(bookie.path / "locations", problems) as locations_rows,
+    ):
+        for ledger in ledgers:
+            first, end = ledger_key(ledger.ledger_id), ledger_key(ledger.ledger_id + 1)
+            pairs = locations_rows(first, end) if any(ledgers_rows(first, end)) else iter(())
+            if not _holds(txn, bookie, ledger, pairs):
+                yield ledger
+
+
+def _holds(txn: Txn, bookie: BookieDirectory, ledger: Ledger, pairs: Pairs) -> bool:
+    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in BOOKIE's entry logs, digests verified."""
+    where = str(bookie.path / "locations")
+    rows = (decode_location_row(key, value, where) for key, value in pairs)
+    is_empty = True
+    for _, entry_id, place in _iter_places(txn, (ledger.ledger_id,)):
+        row = next((row for row in rows if row.entry_id >= entry_id), None)
+        if row is None or row.entry_id != entry_id or not _is_entry(bookie, ledger, row, place[2]):
+            return False
+        is_empty = False
+    return not is_empty
+
+
+def _is_entry(bookie: BookieDirectory, ledger: Ledger, row: LocationRow, size_bytes: int) -> bool:
+    path = bookie.path / log_file_name(row.log_id)
+    digest_type, password = (ledger.metadata.digest_type, ledger.metadata.password) if ledger.metadata else (None, None)
+    try:
+        with open_file(path) as log:
+            raw = os.pread(log.fileno(), _SIZE_BYTES + size_bytes, row.pos - _SIZE_BYTES)
+        if int.from_bytes(raw[:_SIZE_BYTES], "big") != size_bytes:
+            return False
+        entry = decode_entry(memoryview(raw)[_SIZE_BYTES:], digest_type, where=str(path), password=password or b"")
+    except (OSError, Corrupt):
+        return False
+    return (entry.ledger_id, entry.entry_id) == (row.ledger_id, row.entry_id)
+
+
+def databases_of(export: LedgerExport, root: Path) -> list[Path]:
+    """Return the bookies' databases that EXPORT writes below ROOT."""
+    return [root / bookie / name for bookie in _bookies(export) for name in _DATABASES]
+
+
+def _bookies(export: LedgerExport) -> list[str]:
+    return list(dict.fromkeys(ledger.bookie for ledger in export.ledgers))
+
+
+def apply_ledger_export(files: EntryFiles, txn: Txn, export: LedgerExport, root: Path, original: Path | None) -> None:
+    """Write the ledgers of EXPORT below ROOT, which is a copy of ORIGINAL or is itself the source.
+
+    Whatever was written by an export that was stopped is found and used: the same entry log, the same rows.
+    """
+    for bookie in _bookies(export):
+        ids = tuple(ledger.ledger_id for ledger in export.ledgers if ledger.bookie == bookie)
+        _apply_to_bookie(files, txn, ids, root / bookie, None if original is None else original / bookie)
+
+
+def _apply_to_bookie(
+    files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], current: Path, original: Path | None
+) -> None:
+    """Write entry logs, then the rows of the entries, then those of the ledgers: what makes the bookie know them comes last."""
+    log_ids = [
+        _put_log(files, records, current)
+        for _, records in groupby(_place_records(txn, ledger_ids), key=lambda record: record.log_number)
+    ]
+    _raise_last_id(current)
+    data = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
+    rows = [encode_ledgers_row(LedgerRow(ledger_id, data)) for ledger_id in ledger_ids]
+    for name, changes in (
+        ("locations", lambda: (encode_location_row(row) for row in _locations(txn, ledger_ids, log_ids))),
+        ("ledgers", lambda: rows),
+    ):
+        apply_changes(current / name, changes, None if original is None else original / name)
+
+
+def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Iterator[LocationRow]:
+    for record in _place_records(txn, ledger_ids):
+        position = record.position + _SIZE_BYTES
+        yield LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """An entry of the store and where its record goes: ``position`` is that of its size field."""
+
+    ledger_id: int
+    entry_id: int
+    place: tuple[int, int, int]
+    log_number: int
+    position: int
+
+
+def _place_records(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[_Record]:
+    """Yield the entries of the ledgers, one log after the other from number 0 on; the same ones every time."""
+    number, position = 0, HEADER_BYTES
+    for ledger_id, entry_id, place in _iter_places(txn, ledger_ids):
+        if position + _SIZE_BYTES + place[2] > LOG_LIMIT_BYTES:
+            number, position = number + 1, HEADER_BYTES
+        yield _Record(ledger_id, entry_id, place, number, position)
+        position += _SIZE_BYTES + place[2]
+
+
+def _iter_places(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
+    """Yield (ledger id, entry id, place) of every entry up to the ledgers' ends."""
+    for ledger_id in ledger_ids:
+        last = read_ledger(txn, ledger_id).last_entry_id
+        for block in iter_blocks(txn, ledger_id):
+            for index in range(block.index_of(last + 1)):
+                yield ledger_id, block.entry_id(index), block.place(index)
+
+
+def _put_log(files: EntryFiles, records: Iterable[_Record], current: Path) -> int:
+    """Write one entry log with RECORDS and return its id; that of a log with exactly these bytes where a stopped export left one.
+
+    Until it is whole it has a name that bookies pass over, and that their compaction removes.
+    """
+    log_id = _newest_log_id(current) + 1
+    unfinished = current / f"{log_file_name(log_id)}.compacting"
+    remove_file(unfinished)
+    _write_log(files, records, unfinished)
+    for log in _logs(current):
+        if filecmp.cmp(log, unfinished, shallow=False):  # compares sizes first
+            remove_file(unfinished)
+            return log_id_of(log.name) or 0
+    rename(unfinished, current / log_file_name(log_id))
+    return log_id
+
+
+def _logs(current: Path) -> list[Path]:
+    return [file for file in sorted(current.iterdir()) if log_id_of(file.name) is not None]
+
+
+def _write_log(files: EntryFiles, records: Iterable[_Record], path: Path) -> None:
+    """Write one sealed entry log: the records as they are, their digests with them, behind them the ledgers map."""
+    sizes: dict[int, int] = {}
+    like = next(iter((*_logs(path.parent), path.parent / COOKIE_FILE))).stat()
+    with create_file(path, like=like) as file:
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
+        for record in records:
+            body = files.read_record(record.place)
+            file.write(len(body).to_bytes(_SIZE_BYTES, "big"))
+            file.write(body)
+            sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + _SIZE_BYTES + len(body)
+        end = file.tell()
+        file.write(encode_ledgers_map(sizes))
+        file.seek(0)
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
+
+
+def _newest_log_id(current: Path) -> int:
+    """Return the largest log id that is in use or was given by the bookie; −1 for a new one."""
+    ids = [log_id for log_id in (log_id_of(log.name) for log in _logs(current)) if log_id is not None]
+    return max([*ids, _last_id(current)])
+
+
+def _last_id(current: Path) -> int:
+    path = current / LAST_ID_FILE
+    return decode_last_id(path.read_bytes(), str(path)) if path.exists() else -1
+
+
+def _raise_last_id(current: Path) -> None:
+    """Let the bookie give ids above those of all its logs."""
+    newest, path = _newest_log_id(current), current / LAST_ID_FILE
+    if newest > _last_id(current):
+        if not path.exists():
+            with create_file(path, like=(current / COOKIE_FILE).stat()):
+                pass
+        replace_like(path, encode_last_id(newest), f"{LAST_ID_FILE}.new")

@@ -1,0 +1,454 @@
+"""``store refresh``: bring a store up to date with the directory it was imported from.
+
+Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
+A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
+source changed it, too. What an export in place of this store left there that was stopped is no change of the source's. A file that
+is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
+entries stay in the index, unless ``forget`` says otherwise.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from store.changes.plan import append_change
+from store.db.blocks import Block, ledger_of_key
+from store.db.entry_files import path_state
+from store.db.environment import Store, Txn
+from store.db.export_intent import intended_rows
+from store.db.files import (
+    METADATA_FILE_ID,
+    WHOLE_METADATA,
+    Damage,
+    LogFile,
+    clear_damage,
+    iter_damage,
+    iter_differing,
+    iter_logs,
+    put_damage,
+)
+from store.db.tree import Node, decode_node, encode_node, tree_key
+from store.errors import Refused
+from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
+from store.model.references import index_owners
+from store.reports.log_files import read_ledger_sizes
+from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.nodes import iter_source_nodes
+from store.sources.rocksdb import locked_by
+from store.transfer.imports import Warn, catalogue_new, count_entries, delete_logs, is_sealed, place
+from store.transfer.survey import Survey, survey_files
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.index.scan import Engine
+
+_Rows = Mapping[bytes, bytes | None]
+_Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
+"""Path → key of a location block → the slots (u16) of its entries there."""
+_UNFINISHED = b"unfinished-refresh"
+"""Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshOptions:
+    """How to refresh. ``forget``: entries of files that are gone leave the index, changed files are read anew."""
+
+    verify: bool = True
+    forget: bool = False
+    now_ms: int = 0
+    engine: Engine | None = None  # None: files are scanned in this process
+
+
+@dataclass(slots=True)
+class RefreshResult:
+    """What a refresh found.
+
+    ``lost``: file that is gone → entries of it that are in no file any more; ``elsewhere``: that are in another file, too, which the
+    index names after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes that are in the source as an
+    export in place wrote them that was stopped.
+    """
+
+    store: str
+    source: str
+    new_files: list[str] = field(default_factory=list)
+    grown_files: list[str] = field(default_factory=list)
+    forgotten_files: list[str] = field(default_factory=list)
+    changed_files: list[str] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    entries_before: int = 0
+    entries: int = 0
+    nodes_added: int = 0
+    nodes_updated: int = 0
+    nodes_removed: int = 0
+    undecodable_values: int = 0
+    conflicts: list[str] = field(default_factory=list)
+    stopped_export: list[str] = field(default_factory=list)
+    differing_copies: int = 0
+    strangers: list[str] = field(default_factory=list)
+    damaged_places: int = 0
+    seconds: float = 0.0
+    checksums: bool = True
+    forget: bool = False
+    source_in_use_by: int | None = None
+
+    @property
+    def changes(self) -> int:
+        """How much of the store is not as it was."""
+        files = len(self.new_files) + len(self.grown_files) + len(self.forgotten_files)
+        renewed = len(self.changed_files) if self.forget else 0
+        return files + renewed + self.nodes_added + self.nodes_updated + self.nodes_removed
+
+    @property
+    def problems(self) -> int:
+        """Things a person has to look at."""
+        gone = len(self.lost.keys() | self.elsewhere.keys())
+        open_losses = 0 if self.forget else gone + len(self.changed_files)
+        doubtful = self.differing_copies + len(self.strangers)
+        unsettled = len(self.conflicts) + len(self.stopped_export)
+        return open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful
+
+
+def refresh_store(
+    store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: Warn = lambda text: None
+) -> RefreshResult:
+    """Bring STORE (open for writing) up to date with its source; a refresh that was stopped goes on when run again.
+
+    Raises Refused for a store without a source, SourceNotFound when the source is gone or half there.
+    """
+    started = time.monotonic()
+    layout = source_layout(store)
+    result = RefreshResult(str(store.path), str(layout.root), checksums=options.verify, forget=options.forget)
+    result.source_in_use_by = locked_by(layout.metadata)
+    if result.source_in_use_by is not None:
+        warn(f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is left out")
+    with store.read() as txn:
+        result.entries_before = count_entries(txn)
+        tree = _read_tree(txn, layout, result)
+    _warn_of_metadata(result, tree, warn)
+    # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
+    _read_files(store, layout, options, result, advance, tree)
+    for text in result.strangers:
+        warn(text)
+    (source, *others) = store.info.sources
+    if result.strangers != source.get("strangers", []):
+        store.update_info(sources=(source | {"strangers": result.strangers}, *others))
+    if options.forget:
+        store.write(lambda txn: _take_tree(store, txn, tree))
+        tree = replace(tree, rows={})
+    _forget(store, layout, options, result, warn)
+    with store.read() as txn:
+        result.entries = count_entries(txn)
+        result.differing_copies = sum(1 for _ in iter_differing(txn))
+        was_stopped = txn.get("state", _UNFINISHED) is not None
+    if result.changes or was_stopped:
+        store.write(lambda txn: _finish(store, txn, options, result, tree))
+    else:
+        store.write(lambda txn: _put_damage(txn, tree))
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
+    if result.stopped_export:
+        warn(
+            f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
+            f" {result.source}; the store keeps its own: run that export again"
+        )
+    if result.conflicts:
+        warn(
+            f"{counted(len(result.conflicts), 'metadata node')} changed in the source and in the store, which keeps its own; to take the"
+            " source's, undo the change of the store (pulsar-admin store log, store undo) and refresh again"
+        )
+    for text in tree.unknown:
+        warn(f"{text}; the store keeps the metadata that it has")
+
+
+def _begin(txn: Txn) -> None:
+    txn.put("state", _UNFINISHED, b"")
+
+
+def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: _NewTree) -> None:
+    _take_tree(store, txn, tree)
+    txn.delete("state", _UNFINISHED)
+    append_change(txn, options.now_ms, "store refresh", (_report(result),))
+
+
+def source_layout(store: Store) -> StandaloneLayout:
+    """Return the parts of STORE's source as they are now; raises Refused, SourceNotFound."""
+    sources = [source for source in store.info.sources if source["kind"] == "standalone"]
+    if not sources:
+        raise Refused(f"{store.path} was not imported from a directory", hint="import one: store import standalone DIR")
+    return read_standalone_layout(Path(sources[0]["path"]))
+
+
+def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
+    return {
+        "source": result.source,
+        "before": {"entries": result.entries_before},
+        "after": {"entries": result.entries},
+        "files": [*result.new_files, *result.grown_files, *result.forgotten_files],
+        "nodes": result.nodes_added + result.nodes_updated + result.nodes_removed,
+    }
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _read_files(
+    store: Store,
+    layout: StandaloneLayout,
+    options: RefreshOptions,
+    result: RefreshResult,
+    advance: Advance,
+    tree: _NewTree,
+) -> None:
+    survey = survey_files(store, layout)
+    with store.read() as txn:
+        digests = ledger_digests(txn, tree.nodes("/ledgers/"))
+    if survey.new or survey.grown:
+        store.write(_begin)
+    result.strangers = [stranger.text for stranger in survey.strangers]
+    grown = {log.file_id: log for log in survey.grown}
+    how = Scanning(digests, options.verify, advance, options.engine)
+    renewed = (_grown(store, log) for log in survey.grown)
+    for row in index_files(
+        store, chain(renewed, catalogue_new(store, survey.new, store.info.sources[0]["mode"], survey.strangers)), how
+    ).values():
+        before = grown.get(row.file_id)
+        result.bytes += row.size_bytes - (before.next_offset if before else 0)
+        result.damaged_places += row.problems - (before.problems - before.tail_problems if before else 0)
+        (result.grown_files if before else result.new_files).append(row.path)
+
+
+def _grown(store: Store, log: LogFile) -> LogFile:
+    """Return the row of LOG with its size and time of now, its copy in the store renewed."""
+    origin = Path(log.origin)
+    if path_state(log, origin) not in ("grown", "changed"):  # its scan was stopped, nothing else
+        return log
+    status = origin.stat()
+    if log.mode in ("copied", "linked"):
+        place(store, origin, log.file_id, log.mode)
+    sealed = log.kind == "entry-log" and is_sealed(origin)
+    return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
+
+
+def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
+    """Drop files that are gone: those nothing needs, and with ``forget`` all of them, which makes the index anew."""
+    survey = survey_files(store, layout)
+    useless = [log for log, held in survey.gone if not held]
+    result.changed_files = [log.path for log in survey.changed]
+    dropped = [log for log, _ in survey.gone] if options.forget else useless
+    result.forgotten_files = [log.path for log in dropped]
+    held = _held_entries(store, survey)
+    if options.forget and (held or survey.changed):
+        renewed = {log.file_id: _grown(store, log) for log in survey.changed}
+        away = {log.file_id for log in dropped}
+        logs = [renewed.get(log.file_id, log) for log in read_catalogue(store) if log.file_id not in away]
+        rebuild_index(store, verify=options.verify, advance=lambda count: None, logs=logs, engine=options.engine)
+        with store.read() as txn:
+            result.lost, result.elsewhere = _split_held(txn, held)
+        return
+    result.lost, result.elsewhere = find_lost(store, survey, verify=options.verify, engine=options.engine)
+    if result.elsewhere:
+        warn(
+            "the index names files that are gone where other files have the entries, too: bring the files back, or read the"
+            " others: pulsar-admin store refresh --forget"
+        )
+    if useless:
+        store.write(lambda txn: delete_logs(txn, useless))
+
+
+def find_lost(
+    store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return path → entries of the files of SURVEY that are gone: those in no file that is here, and those in another one, too.
+
+    The index has one place an entry: where entries are in question, the files that may hold them are scanned.
+    """
+    held = _held_entries(store, survey)
+    if not held:
+        return {}, {}
+    with (
+        store.read() as txn,
+        tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
+        open_scratch(Path(folder, "scratch")) as scratch,
+    ):
+        ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
+        others = [log for log in _files_here(txn, survey) if _may_hold(log, store, ledgers)]
+        build_index(txn, scratch, others, (verify, lambda count: None, engine))
+        with scratch.read() as new:
+            return _split_held(new, held)
+
+
+def _held_entries(store: Store, survey: Survey) -> _Held:
+    """Return the entries that the index has in files that are gone."""
+    paths = {log.file_id: log.path for log, count in survey.gone if count}
+    held: dict[str, dict[bytes, Any]] = {path: {} for path in paths.values()}
+    if not held:
+        return held
+    with store.read() as txn:
+        for key, value in txn.items("entries"):
+            block = Block(key, value)
+            files, slots = np.asarray(block.files()), np.array(block.slots(), "<u2")
+            for file_id in paths.keys() & set(np.unique(files).tolist()):
+                held[paths[file_id]][key] = slots if files.ndim == 0 else slots[files == file_id]
+    return held
+
+
+def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
+    """Return path → entries of HELD that the index TXN does not know, and those that it does; nothing of a path without."""
+    lost, elsewhere = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
+    for path, blocks in held.items():
+        for key, slots in blocks.items():
+            value = txn.get("entries", key)
+            found = 0 if value is None else int(np.isin(slots, np.asarray(Block(key, value).slots())).sum())
+            lost[path] += len(slots) - found
+            elsewhere[path] += found
+    return {path: count for path, count in lost.items() if count}, {
+        path: count for path, count in elsewhere.items() if count
+    }
+
+
+def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
+    """Yield the catalogued files that are there, those that changed as they are now."""
+    gone, changed = ({log.file_id for log in logs} for logs in ((log for log, _ in survey.gone), survey.changed))
+    for log in iter_logs(txn):
+        if log.file_id in changed:
+            yield replace(log, path=log.origin, size_bytes=Path(log.origin).stat().st_size, sealed=False)
+        elif log.file_id not in gone:
+            yield log
+
+
+def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
+    """Whether LOG may have entries of LEDGERS; only a sealed entry log says which it has."""
+    return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _NewTree:
+    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
+    ``unknown``: what became wrong with it as a whole since it was read last."""
+
+    rows: dict[bytes, bytes | None]
+    damage: tuple[Damage, ...] | None
+    unknown: tuple[str, ...] = ()
+
+    def nodes(self, prefix: str) -> Iterator[Node]:
+        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
+        nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
+        return (node for node in nodes if node.path.startswith(prefix))
+
+
+def _read_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> _NewTree:
+    """Compare the nodes of the source with the store's.
+
+    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
+    which nodes are new and which were deleted.
+    """
+    known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
+    whole, items = _split_damage(iter_source_nodes(layout.metadata))
+    unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
+    if unknown:
+        result.undecodable_values = len(unknown)
+        return _NewTree({}, None, unknown)
+    ours = intended_rows(txn)
+    rows: dict[bytes, bytes | None] = {}
+    damages: list[Damage] = []
+    seen: set[bytes] = set()
+    for item in chain(whole, items):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            seen.add(_compare_node(txn, item, ours, result, rows))
+    result.undecodable_values = len(damages)
+    for key, _ in txn.items("tree"):
+        if key not in seen:
+            _compare_gone(txn, key, ours, result, rows)
+    return _NewTree(rows, tuple(damages))
+
+
+def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
+    """Take over what the source changed; the owners of ledgers follow."""
+    for key, row in tree.rows.items():
+        if row is None:
+            txn.delete("tree", key)
+        else:
+            txn.put("tree", key, row)
+        txn.delete("base", key)
+    if tree.rows:
+        _begin(txn)
+    _put_damage(txn, tree)
+    index_owners(store, txn)
+
+
+def _put_damage(txn: Txn, tree: _NewTree) -> None:
+    if tree.damage is not None:
+        clear_damage(txn, METADATA_FILE_ID)
+        for damage in tree.damage:
+            put_damage(txn, damage)
+
+
+def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterator[Node | Damage]]:
+    """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
+    whole: list[Damage] = []
+    for item in items:
+        if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
+            return whole, chain((item,), items)
+        whole.append(item)
+    return whole, iter(())
+
+
+def _compare_node(txn: Txn, node: Node, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
+    """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
+    key, row = tree_key(node.path), encode_node(node)
+    now, base = txn.get("tree", key), txn.get("base", key)
+    imported = now if base is None else (base or None)
+    if row == imported:
+        return key
+    if row == ours.get(key):
+        result.stopped_export.append(node.path)
+        return key
+    if base is not None and not _same_value(key, now, base):
+        result.conflicts.append(node.path)
+        return key
+    rows[key] = row
+    if now is None:
+        result.nodes_added += 1
+    else:
+        result.nodes_updated += 1
+    return key
+
+
+def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
+    """Add a node that the source has no more to ROWS, unless the store made or changed it, or itself deleted it there (OURS)."""
+    now, base = txn.get("tree", key), txn.get("base", key)
+    if base and key in ours and ours[key] is None:
+        result.stopped_export.append(key.decode("utf-8", "replace"))
+        return
+    if base is not None and not _same_value(key, now, base):
+        if base:
+            result.conflicts.append(key.decode("utf-8", "replace"))
+        return
+    rows[key] = None
+    result.nodes_removed += 1
+
+
+def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
+    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
+    if not now or not base:
+        return not now and not base
+    return decode_node(key, now).value == decode_node(key, base).value

@@ -1,0 +1,94 @@
+"""How the files of a source are now, compared with the catalogue of the store that was imported from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from store.db.blocks import Block, ledger_key
+from store.db.entry_files import path_state
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, iter_logs
+from store.sources.bookies import Stranger, files_of, find_strangers
+from store.sources.layout import StandaloneLayout
+from store.transfer.imports import NewFile
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """How the files of a source are now, compared with the catalogue.
+
+    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold.
+    """
+
+    new: tuple[NewFile, ...]
+    grown: tuple[LogFile, ...]
+    changed: tuple[LogFile, ...]
+    gone: tuple[tuple[LogFile, int], ...]
+    strangers: tuple[Stranger, ...]
+
+    def bytes(self) -> int:
+        """Return how many bytes there are to read, for a progress display."""
+        return sum(file.stat().st_size for _, _, file in self.new) + sum(
+            max(_size_now(log) - log.next_offset, 0) for log in self.grown
+        )
+
+
+def _size_now(log: LogFile) -> int:
+    origin = Path(log.origin)
+    return origin.stat().st_size if origin.exists() else log.size_bytes
+
+
+def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
+    """Compare the files below LAYOUT with the catalogue of STORE; reads no entries."""
+    with store.read() as txn:
+        known = {log.origin: log for log in iter_logs(txn) if log.origin}
+        strangers = find_strangers(txn, layout)
+        found = {str(file.resolve()): (kind, number, file) for kind, number, file in files_of(layout, strangers)}
+        states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
+        lost = [log for origin, log in known.items() if states[origin] in ("missing", "unreadable")]
+        # A copy inside the store outlives its origin.
+        lost = [log for log in lost if path_state(log, log.locate(store.path)) in ("missing", "unreadable")]
+        held = _held_entries(txn, {log.file_id for log in lost})
+    return Survey(
+        tuple(file for origin, file in found.items() if origin not in known),
+        tuple(log for origin, log in known.items() if states[origin] == "grown" or _goes_on(log, states[origin], lost)),
+        tuple(log for origin, log in known.items() if states[origin] == "changed"),
+        tuple((log, held[log.file_id]) for log in lost),
+        tuple(strangers),
+    )
+
+
+def _goes_on(log: LogFile, state: str, lost: list[LogFile]) -> bool:
+    """Whether the scan of LOG was stopped and there is a file to go on with."""
+    return log.unfinished and state != "changed" and log not in lost
+
+
+def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
+    """Return where files were that are gone → how many entries the index has there, of LEDGERS or (where none is named) of all."""
+    store = txn.store.path
+    paths = {
+        log.file_id: log.locate(store) for log in iter_logs(txn) if path_state(log, log.locate(store)) == "missing"
+    }
+    held = _held_entries(txn, set(paths), ledgers)
+    return {paths[file_id]: count for file_id, count in held.items() if count}
+
+
+def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -> dict[int, int]:
+    """Return how many entries of the index, of LEDGERS or of all, lie in each of FILE_IDS."""
+    held = dict.fromkeys(file_ids, 0)
+    if not held:
+        return held
+    parts = [txn.items("entries", ledger_key(ledger_id)) for ledger_id in ledgers] or [txn.items("entries")]
+    for key, value in chain.from_iterable(parts):
+        block = Block(key, value)
+        files = block.files()
+        if isinstance(files, int):
+            if files in held:
+                held[files] += len(block)
+        else:
+            for file_id in file_ids.intersection(files):
+                held[file_id] += files.tolist().count(file_id)
+    return held
