@@ -21,9 +21,10 @@ from pathlib import Path
 from bench.data import Bench, logs_of, size_of
 from bench.measuring import Row
 from store.engine.local import LocalEngine
+from store.engine.operation import Engine, Operation
 from store.engine.slices import Cut, FileRange, plan_slices
-from store.index.scan import Engine, ScanRuns
-from store.scan.operations import Operation, ReadEntries, ScanOptions
+from store.index.scan import ScanRuns
+from store.scan.operations import ReadEntries, ScanOptions
 from store.scan.sources import source_files
 
 SLICES_A_CORE = (1, 2, 4)

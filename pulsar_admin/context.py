@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from pulsar_admin.progress import Progress
     from store.changes.plan import Plan as StorePlan
     from store.db.environment import Store
-    from store.engine.local import FailedSlice
+    from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
-    from store.index.scan import Engine
     from store.model.ledgers import EntryReader
 
 INDEX_ANSWERS = "the index answers this: nothing was scanned"

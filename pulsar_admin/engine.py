@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pulsar_admin.config import Settings
-    from store.engine.local import FailedSlice, Finished
+    from store.engine.operation import Engine, FailedSlice, Finished, Operation
     from store.engine.slices import FileRange
     from store.engine.spark import SparkEngine
-    from store.index.scan import Engine
-    from store.scan.operations import Operation
 
 PROCESSES_PAY_BYTES = 4 << 30  # processes take a second or two to start, in which one reads a gigabyte
 CORE_BYTES_PER_SECOND = 600 << 20

@@ -16,10 +16,10 @@ from store.codec.logscan import Record, iter_records
 from store.db.environment import Store, create_store, open_store
 from store.db.files import LogFile, iter_logs
 from store.engine.local import LocalEngine
+from store.engine.operation import Engine
 from store.engine.packed import pack_slice
 from store.index import build as indexing
 from store.index.build import Scanning, index_files, ledger_digests
-from store.index.scan import Engine
 from store.kernels import records as kernel
 from store.scan import files, filewindow
 from store.scan.runs import Runs, decode_runs, pack_runs

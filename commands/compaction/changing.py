@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from store.changes.compaction import LedgerSwap
     from store.compaction.phases import Compaction
     from store.compaction.prepare import Prepared, SourceOptions
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 _NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before the change"
 KEEP, BY_KEY = "keep", "by-key"

@@ -20,7 +20,7 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from store.delayed.build import BuildResult, Draft, Wanted
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 Json = dict[str, Any]  # Any: JSON values
 

@@ -18,7 +18,7 @@ from store.db.environment import Store
 from store.model.ledgers import open_reader
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 __all__ = ["Finding", "check_store"]
 

@@ -17,7 +17,7 @@ from store.model.ledgers import EntryReader, iter_ledger_ids, read_ledger
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 
 def check_lengths(reader: EntryReader) -> Iterator[Finding]:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from store.compaction.batches import MessageSource, decode_rows, drop_uncommitted, explode, transactional
 from store.compaction.facts import EntryFacts, Survey
 from store.compaction.keys import LatestKeys
+from store.engine.operation import Engine
 from store.engine.slices import FileRange
-from store.index.scan import Engine
 from store.scan.arrow import packed_row
 from store.scan.entries import EntryBatch, EntryScan, Places, doubtful
 from store.scan.spread import EntryPlaces, iter_batches, run_places

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from types import TracebackType
 
-import pyarrow as pa
-
+from store.engine.operation import FailedSlice, Finished, Operation, Results
 from store.engine.packed import Packed, pack_slice, unpack_slice
 from store.engine.processes import AHEAD, Task, Worker, start_worker
 from store.engine.slices import FileRange
-from store.errors import LimitExceeded, SliceFailed, StoreError
-from store.scan.operations import Operation
 
 TRIES = 2
-Finished = Callable[[FileRange], None]
-Results = Iterator[tuple[FileRange, pa.Table]]
-
-
-@dataclass(frozen=True, slots=True)
-class FailedSlice:
-    """A slice that gave no result, and why."""
-
-    piece: FileRange
-    reason: str
-    out_of_memory: bool = False
-
-    def error(self) -> StoreError:
-        """Return what to report: SliceFailed, or LimitExceeded where memory was too small."""
-        piece = self.piece
-        where = f"{piece.path}, bytes {piece.start:,} to {piece.end:,}"
-        facts = {"path": piece.path, "start": piece.start, "end": piece.end, "reason": self.reason}
-        if self.out_of_memory:
-            hint = "give --memory more, or run fewer --jobs"
-            return LimitExceeded(f"{where} needs more memory: {self.reason}", hint=hint, **facts)
-        hint = "the rest of the result is there; bring the file back, or run the same command again"
-        return SliceFailed(f"{where} could not be read: {self.reason}", hint=hint, **facts)
 
 
 @dataclass(slots=True)

@@ -19,9 +19,9 @@ from threading import Thread
 from typing import Any
 
 from store.engine.memory import bound_process
+from store.engine.operation import Operation
 from store.engine.packed import Packed, pack_slice
 from store.engine.slices import FileRange
-from store.scan.operations import Operation
 
 Given = tuple[Operation | None, FileRange] | None
 """What a process is told: an operation where it is another than before, and a slice; None: there is no more."""

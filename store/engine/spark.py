@@ -16,19 +16,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from store.engine.local import FailedSlice, Finished, Results
+from store.engine.operation import FailedSlice, Finished, Operation, Results
 from store.engine.packed import PACKED, Packed, rows_of, unpack_slice
 from store.engine.slices import FileRange
 from store.engine.spark_errors import job_error
 from store.engine.spark_workers import lacking_packages
 from store.errors import LimitExceeded, MissingComponent
-from store.scan.datasource import register
-from store.scan.operations import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["SparkEngine", "register"]
 
 JOB_SLICES = 4  # results come a job at a time: few, so that progress moves
 JOBS_IN_FLIGHT = (

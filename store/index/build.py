@@ -38,7 +38,8 @@ from store.scan.runs import Runs, pack_runs
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine, EngineScan
+    from store.engine.operation import Engine
+    from store.index.scan import EngineScan
 
 Advance = Callable[[int], None]  # told how many more bytes are done
 

@@ -26,7 +26,7 @@ from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 DERIVED = ("entries", "times")
 How = tuple[bool, Advance, "Engine | None"]

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from store.engine.local import FailedSlice, Finished
 from store.engine.memory import cut_for
+from store.engine.operation import Engine
 from store.engine.slices import Cut, FileRange, kind_of, plan_slices
 from store.errors import SourceChanged
 from store.kernels import records as kernel
 from store.scan.arrow import packed_row
 from store.scan.files import FileScan, LedgerDigests, Problem, Records, Slice
 from store.scan.grouping import ledger_sizes
-from store.scan.operations import Operation
 from store.scan.runs import Runs, decode_runs, pack_runs
 
 Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them
-
-
-class Engine(Protocol):
-    """What runs slices: ``LocalEngine`` or ``SparkEngine``."""
-
-    failed: list[FailedSlice]
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """What one of its processes may use; None: it is not bounded."""
-
-    def run(
-        self, operation: Operation, pieces: Sequence[FileRange], finished: Finished
-    ) -> Iterator[tuple[FileRange, pa.Table]]:
-        """Yield (slice, its result) in any order."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from store.db.tree import find_node, iter_nodes
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 
 if TYPE_CHECKING:
-    from store.engine.local import FailedSlice
-    from store.index.scan import Engine
+    from store.engine.operation import Engine, FailedSlice
 
 
 @dataclass(frozen=True, slots=True)

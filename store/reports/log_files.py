@@ -16,7 +16,7 @@ from store.files import open_file
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 _MAP_IDS = (-1).to_bytes(8, "big", signed=True) + (-2).to_bytes(
     8, "big", signed=True

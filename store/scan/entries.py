@@ -22,7 +22,7 @@ from store.model.ledgers import EntryReader, iter_blocks
 from store.scan.files import LedgerDigests
 
 if TYPE_CHECKING:
-    from store.engine.local import FailedSlice
+    from store.engine.operation import FailedSlice
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 Part = tuple[int, int, int]
@@ -237,7 +237,7 @@ class EntryScan:
 
 def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | MemoryError) -> None:
     """List the bytes of one file at PLACES as failed, joined to what failed in front of them."""
-    from store.engine.local import FailedSlice
+    from store.engine.operation import FailedSlice
     from store.engine.slices import FileRange, kind_of
 
     file_id = int(places.files[0])

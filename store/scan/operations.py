@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,17 +48,6 @@ ENTRY_SCHEMA = pa.schema(
         *((name, pa.bool_()) for name in _FLAGS),
     ]
 )
-
-
-class Operation(Protocol):
-    """Picklable work on one slice."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that ``run`` yields."""
-
-    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the result for one slice, in batches of bounded size."""
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from store.engine.memory import slice_bytes
+from store.engine.operation import Engine, Operation
 from store.engine.slices import SLICE_BYTES, FileRange
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
 from store.files import open_regular
-from store.index.scan import Engine
 from store.kernels import records as kernel
 from store.scan.arrow import packed_row
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
-from store.scan.operations import Operation
 
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver

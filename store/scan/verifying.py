@@ -9,8 +9,8 @@ import numpy as np
 
 from store.codec.digest import DIGEST_SIZE
 from store.db.blocks import Block
+from store.engine.operation import Engine
 from store.errors import StoreError
-from store.index.scan import Engine
 from store.kernels.records import BAD_DIGEST, UNVERIFIED
 from store.model.ledgers import EntryReader, Ledger, find_metadata, iter_blocks
 from store.scan.entries import BATCH_BYTES, Array, Places, split_places

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from store.db.environment import Txn
 from store.db.files import iter_logs
 from store.engine.memory import cut_for
+from store.engine.operation import Engine
 from store.engine.slices import local_files, plan_slices
-from store.index.scan import Engine
 from store.names import Position
 from store.scan.operations import ReadEntries, ScanOptions
 from store.search.by_time import Clock

@@ -47,7 +47,7 @@ from store.sources.rocksdb import locked_by
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 
 NewFile = tuple[str, int, Path]  # kind, number, path

@@ -49,7 +49,7 @@ from store.transfer.survey import Survey, survey_files
 from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.index.scan import Engine
+    from store.engine.operation import Engine
 
 _Rows = Mapping[bytes, bytes | None]
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from store.db.environment import open_store
-from store.engine.local import Finished, LocalEngine
+from store.engine.local import LocalEngine
+from store.engine.operation import Finished, Operation
 from store.engine.slices import FileRange
 from store.model.ledgers import iter_blocks, iter_ledger_ids, open_reader, read_ledger
-from store.scan.operations import Operation
 from store.scan.verifying import EngineRows
 from tests.stores import imported
 

@@ -20,7 +20,7 @@ from store.compaction.verify import verify_view
 from store.compaction.view import find_compacted_view
 from store.db.environment import open_store
 from store.engine.local import LocalEngine
-from store.index.scan import Engine
+from store.engine.operation import Engine
 from store.model.ledgers import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic

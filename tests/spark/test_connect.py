@@ -80,7 +80,7 @@ def test_import_and_find_without_an_index(cli: Cli, server: ConnectServer, demo_
 _NOTEBOOK = """
 import sys
 from store.scan.ledgertopics import topics_option
-from store.engine.spark import register
+from store.scan.datasource import register
 from store.engine.spark_session import SparkOptions, open_session
 
 with open_session(SparkOptions(remote=sys.argv[1])) as spark:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def load(spark: SparkSession) -> Iterator[Callable[..., DataFrame]]:
     """Reads with options; the session's time zone is New York's."""
-    from store.engine.spark import register
+    from store.scan.datasource import register
 
     register(spark)
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -142,8 +142,7 @@ def test_pushed_filters_leave_out_what_they_can() -> None:
 
 
 def test_spark_pushes_its_filters(spark: SparkSession) -> None:
-    from store.engine.spark import register
-    from store.scan.datasource import PUSHDOWN, FilteredEntries
+    from store.scan.datasource import PUSHDOWN, FilteredEntries, register
 
     filters = f"publish_time >= timestamp '{datetime.now(UTC) + timedelta(days=9999):%Y-%m-%d}' and ledger_id = 3"
 

@@ -18,8 +18,8 @@ import pytest
 
 from store.db.environment import DATABASES, open_store
 from store.engine.local import LocalEngine
+from store.engine.operation import Engine
 from store.engine.slices import Cut, FileRange, local_files, plan_slices
-from store.index.scan import Engine
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
 from store.transfer.imports import ImportOptions, import_standalone
@@ -205,7 +205,7 @@ def _ms(time: datetime | None) -> int:
 class TestDataSource:
     @pytest.fixture
     def read(self, spark: SparkSession) -> Callable[..., Any]:
-        from store.engine.spark import register
+        from store.scan.datasource import register
 
         register(spark)
 

@@ -19,9 +19,9 @@ import pytest
 
 from store.engine.local import LocalEngine
 from store.engine.memory import bounded, check_memory, slice_bytes
+from store.engine.operation import Engine
 from store.engine.slices import SLICE_BYTES, Cut, FileRange, local_files, plan_slices
 from store.errors import LimitExceeded
-from store.index.scan import Engine
 from store.scan.operations import ReadEntries
 from tests.conftest import Cli
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store

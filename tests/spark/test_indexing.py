@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store.index.scan import Engine
+from store.engine.operation import Engine
 from tests.test_indexing import MIB, IndexContract
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pytest
 from pyarrow import fs
 
 from store.engine.local import LocalEngine
+from store.engine.operation import Engine, Operation
 from store.engine.slices import Cut, FileRange, plan_slices
 from store.errors import MissingComponent, SourceNotFound, StoreError, Unsupported
-from store.index.scan import Engine
 from store.scan import sources
 from store.scan.message_rows import ReadMessages
-from store.scan.operations import Operation, ReadEntries
+from store.scan.operations import ReadEntries
 from store.scan.sources import source_files
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import world

@@ -14,9 +14,9 @@ import pytest
 from store.codec.compression import decompress
 from store.codec.value import ValueSchema
 from store.engine.local import LocalEngine
+from store.engine.operation import Engine
 from store.engine.slices import Cut, local_files, plan_slices
 from store.errors import StoreError, Unsupported
-from store.index.scan import Engine
 from store.model.schemas import Encoded, TopicSchemas, ValueReader
 from store.scan.ledgertopics import read_topics
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
