@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from store.codec.cursor import CursorInfo
+from store.db.clocks import Clock
 from store.db.environment import open_store
 from store.dump.reading import find_event_time
 from store.model.cursors import read_cursor
@@ -17,7 +18,7 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LATEST, Position, parse_topic
 from store.search.broker import BrokerSearch, BrokerSetup
-from store.search.by_time import Clock, Found, find_by_event_time, find_first_at_or_after
+from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from store.search.explain import explain
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store

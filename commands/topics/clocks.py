@@ -14,11 +14,11 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.visible import clean_document
+from store.db.clocks import Clock, check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import read_topic, select_topics
 from store.names import TopicName
-from store.search.by_time import Clock, check_clock
 from store.timespec import format_duration_ms, format_time_ms
 from store.wording import counted
 

@@ -115,8 +115,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
 
 
 def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
+    from store.db.clocks import check_clock
     from store.dump.job import DumpOptions
-    from store.search.by_time import check_clock
     from store.search.window import Window
 
     first = EARLIEST if options.first is None else options.first

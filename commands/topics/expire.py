@@ -26,6 +26,7 @@ from pulsar_admin.options import (
 from store.changes.cursors import CursorMove, extent_json, plan_moves
 from store.changes.expiry import ExpiryRequest
 from store.changes.plan import Plan
+from store.db.clocks import check_clock
 from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
 from store.delayed.not_due import forecast_warnings
 from store.errors import (
@@ -44,7 +45,6 @@ from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl
 from store.search.broker import BrokerSetup, BrokerVersion
-from store.search.by_time import check_clock
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
 
 Cursors = list[tuple[Topic, Cursor]]

@@ -17,13 +17,13 @@ from pulsar_admin.jsonify import dump_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from store.db.blocks import Block
+from store.db.clocks import Clock, check_clock
 from store.errors import InvalidValue, NotWritable, SourceChanged, StoreError, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import MessageRow, message_row
 from store.model.messages import ReadOptions
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, LATEST, Position
-from store.search.by_time import Clock, check_clock
 from store.search.window import EVENT, Window, is_small, iter_window, read_block_times
 
 if TYPE_CHECKING:

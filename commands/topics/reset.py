@@ -16,6 +16,7 @@ from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.resetting import BROKER, EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
+from store.db.clocks import check_clock
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -32,7 +33,6 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.search.broker import BrokerSetup, BrokerVersion
-from store.search.by_time import check_clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pulsar_admin.api.session import Place, Session, Time, check_choice, positio
 from pulsar_admin.api.topic import Clock
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
+from store.db.clocks import check_clock
 from store.errors import InvalidValue
 from store.model.cursors import Cursor as CursorModel
 from store.model.cursors import backlog_entries, backlog_size_bytes, read_cursor
@@ -20,7 +21,6 @@ from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.search.broker import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
-from store.search.by_time import check_clock
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule
 from store.wording import counted
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pulsar_admin.api.session import Session, warn_partial
 from pulsar_admin.jsonify import camel_case
 from store.compaction.view import open_view
+from store.db.clocks import check_clock
 from store.db.delayed_entries import DelayedRows
 from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
@@ -25,7 +26,6 @@ from store.names import EARLIEST, TopicName
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
 from store.scan.operations import TIME
-from store.search.by_time import check_clock
 from store.search.window import EVENT, Window
 
 if TYPE_CHECKING:

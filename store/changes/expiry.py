@@ -8,6 +8,7 @@ from typing import Any
 from store.changes.cursors import CursorMove, Facts, advanced, cleared, ledger_rows
 from store.changes.resets import batch_size, bit_words, check_position, start_position
 from store.codec.cursor import CursorState
+from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
 from store.model.cursors import Cursor
 from store.model.extent import extent_of, pending_intervals, subtract
@@ -16,7 +17,6 @@ from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl
 from store.search.broker import DEFAULT_BROKER, BrokerSetup
-from store.search.by_time import Clock
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
 from store.search.pending import PendingSearch, read_future_dated
 from store.timespec import format_time_ms

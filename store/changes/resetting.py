@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from store.changes.cursors import CursorMove, Facts, check_movable
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
+from store.db.clocks import Clock
 from store.errors import InvalidValue, LedgerNotFound
 from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
-from store.search.by_time import Clock, find_first_at_or_after
+from store.search.by_time import find_first_at_or_after
 
 ResetRule = Literal["exact", "broker"]
 EXACT: ResetRule = "exact"

@@ -21,12 +21,12 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from store.db.clocks import Clock
 from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
 from store.dump.tables import day_name, json_text, split_by_day
 from store.engine.memory import give_back
 from store.errors import AlreadyExists, NotFound, SourceBusy
 from store.files import create_directory, create_file, open_lock_file, remove_file, remove_tree, rename, replace_file
-from store.search.by_time import Clock
 
 Format = Literal["parquet", "jsonl"]
 

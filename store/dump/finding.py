@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
-from store.search.by_time import Found, check_clock, find_by_event_time, find_first_at_or_after
+from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 
 if TYPE_CHECKING:
     from store.search.explain import Explanation

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from store.compaction.reading import CompactedReader
 from store.compaction.view import CompactedView, parts_of_view
+from store.db.clocks import check_clock
 from store.dump.columns import DumpColumns
 from store.dump.files import DumpDirectory, Format
 from store.dump.tables import EntryColumns, entry_batch, json_text
@@ -26,7 +27,6 @@ from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
-from store.search.by_time import check_clock
 from store.search.window import Window
 from store.wording import counted
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.db.clocks import Clock
 from store.dump.json_lines import json_lines
 from store.kernels.messages import HEAD, read_heads
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
@@ -20,7 +21,6 @@ from store.kernels.sha1 import sha1_spans
 from store.names import LONG_MIN
 from store.scan.arrow import column, nullable, numbers_of, spans_array
 from store.scan.entries import EntryBatch
-from store.search.by_time import Clock
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

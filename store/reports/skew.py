@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from store.db.clocks import Clock
 from store.kernels.producers import longest_forward_run, number_spans, producer_spans
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
@@ -22,7 +23,6 @@ from store.model.topics import Topic
 from store.names import LONG_MAX, LONG_MIN
 from store.scan.entries import EntryBatch, EntryScan
 from store.scan.grouping import Sums
-from store.search.by_time import Clock
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from store.db.blocks import Block
+from store.db.clocks import Clock
 from store.errors import LimitExceeded
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import EntryReader, iter_blocks
@@ -22,7 +23,6 @@ from store.names import LONG_MAX, LONG_MIN
 from store.scan.entries import EntryScan, Part
 from store.scan.grouping import Sums
 from store.scan.window import entry_times
-from store.search.by_time import Clock
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from store.db.blocks import Block
+from store.db.clocks import Clock, block_max, block_min, check_clock
 from store.errors import InvalidValue
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
@@ -15,7 +16,6 @@ from store.model.ledgers import EntryReader, iter_blocks
 from store.model.topics import Topic
 from store.names import LATEST
 from store.scan.entries import EntryBatch, EntryScan, Part
-from store.search.by_time import Clock, block_max, block_min, check_clock
 from store.search.window import Window
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made

@@ -8,19 +8,17 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from store.codec.message import decode_entry_times
-from store.db.blocks import BLOCK_BITS, Block, LedgerTimes, decode_latest, decode_times, ledger_key
-from store.errors import EntryCorrupt, EntryNotFound, InvalidValue
+from store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
+from store.db.clocks import Clock, block_max, first_candidate
+from store.errors import EntryCorrupt, EntryNotFound
 from store.model.ledgers import EntryReader, find_block, find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
 from store.model.topics import Topic
 from store.names import Position
-
-Clock = Literal["auto", "publish", "broker"]
 
 _ENTRY_HEADER_BYTES = 32
 _HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
@@ -125,28 +123,6 @@ def find_by_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found
     return Found(None, None, read, 0, len(topic.ids), (), len(messages.errors))
 
 
-def first_candidate(times: LedgerTimes, time_ms: int, clock: Clock) -> int | None:
-    """Return the number of the first block whose running maximum reaches TIME_MS, or None when none does."""
-    if clock == "broker":
-        # Entries without a broker time are on no clock here: the blocks' own bounds decide.
-        return times.sums.first_block if times.sums.broker_max_ms >= time_ms else None
-    column = times.publish_max if clock == "publish" else times.auto_max
-    index = bisect_left(column, time_ms)
-    return times.sums.first_block + index if index < times.blocks else None
-
-
-def block_max(block: Block, clock: Clock) -> int:
-    """Return the newest time of a block's entries on CLOCK."""
-    header = block.header
-    return {"publish": header.publish_max_ms, "broker": header.broker_max_ms, "auto": header.auto_max_ms}[clock]
-
-
-def block_min(block: Block, clock: Clock) -> int:
-    """Return the oldest time of a block's entries on CLOCK."""
-    header = block.header
-    return {"publish": header.publish_min_ms, "broker": header.broker_min_ms, "auto": header.auto_min_ms}[clock]
-
-
 def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | None:
     """Return the time of an entry on CLOCK; None when it has none there."""
     if clock == "publish":
@@ -217,10 +193,3 @@ def count_without_broker_time(reader: EntryReader, topic: Topic) -> tuple[int, i
     times = [found for ledger_id in topic.ids if (found := find_times(reader.txn, ledger_id)) is not None]
     entries = sum(row.sums.entries for row in times)
     return entries - sum(row.sums.broker_count for row in times), entries
-
-
-def check_clock(clock: str) -> Clock:
-    """Return CLOCK when the index knows it; raises InvalidValue."""
-    if clock in ("auto", "publish", "broker"):
-        return clock  # type: ignore[return-value]  # narrowed by the test above
-    raise InvalidValue(f"clock {clock!r} is not indexed", hint="use auto, publish or broker", clock=clock)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
 from store.model.cursors import Cursor
 from store.model.extent import Extent, Intervals, extent_of, pending_intervals
@@ -17,7 +18,6 @@ from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
 from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
-from store.search.by_time import Clock
 from store.search.pending import Dated, PendingSearch
 
 ExpiryRule = Literal["all-before", "broker"]

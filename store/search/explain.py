@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from store.codec.message import decode_message_entry
+from store.db.clocks import Clock
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 from store.model.ledgers import EntryReader, find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
 from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
-from store.search.by_time import Clock, Found, clock_time, find_first_at_or_after
+from store.search.by_time import Found, clock_time, find_first_at_or_after
 from store.timespec import format_time_ms
 from store.wording import counted
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from store.codec.cursor import CursorState
 from store.codec.message import decode_message_entry
 from store.db.blocks import BLOCK_BITS, Block
+from store.db.clocks import Clock, block_max, first_candidate
 from store.errors import EntryCorrupt
 from store.model.extent import Intervals, iter_ledger_parts, pending_intervals
 from store.model.ledgers import EntryReader, find_times, iter_blocks
 from store.model.publish_times import is_stated_earlier
 from store.model.topics import Topic
 from store.names import Position
-from store.search.by_time import Clock, block_max, first_candidate, iter_block_times
+from store.search.by_time import iter_block_times
 
 PRODUCERS_SAMPLE = 1_000
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from store.db.clocks import Clock
 from store.db.environment import Txn
 from store.db.files import iter_logs
 from store.engine.memory import cut_for
@@ -14,7 +15,6 @@ from store.engine.operation import Engine
 from store.engine.slices import local_files, plan_slices
 from store.names import Position
 from store.scan.operations import ReadEntries, ScanOptions
-from store.search.by_time import Clock
 
 Advance = Callable[[int], None]
 _COLUMNS = ("ledger_id", "entry_id", "publish_time", "broker_time")

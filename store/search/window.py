@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
+from store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate
 from store.db.environment import Txn
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of
@@ -20,7 +21,7 @@ from store.model.message_row import signed
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
-from store.search.by_time import Clock, block_max, block_min, check_clock, first_candidate, iter_block_times
+from store.search.by_time import iter_block_times
 from store.wording import counted, plural
 
 EVENT = "event"
