@@ -117,7 +117,7 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
 def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     from store.db.clocks import check_clock
     from store.dump.job import DumpOptions
-    from store.search.window import Window
+    from store.model.window import Window
 
     first = EARLIEST if options.first is None else options.first
     last = LATEST if options.last is None else options.last

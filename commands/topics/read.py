@@ -23,8 +23,9 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import MessageRow, message_row
 from store.model.messages import ReadOptions
 from store.model.topics import Topic, read_topic
+from store.model.window import EVENT, Window
 from store.names import EARLIEST, LATEST, Position
-from store.search.window import EVENT, Window, is_small, iter_window, read_block_times
+from store.search.window import is_small, iter_window, read_block_times
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,11 +22,11 @@ from store.model.cursors import read_cursor
 from store.model.extent import Intervals, pending_intervals
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
+from store.model.window import EVENT, Window
 from store.names import EARLIEST, TopicName
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
 from store.scan.operations import TIME
-from store.search.window import EVENT, Window
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,9 +21,9 @@ from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, partition_count, read_topic
+from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName
 from store.search.broker import BrokerSetup, BrokerVersion, Probe
-from store.search.window import Window
 from store.wording import counted
 
 if TYPE_CHECKING:

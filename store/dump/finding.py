@@ -126,7 +126,8 @@ def _search(
 
 
 def _find_event(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    from store.search.window import Window, is_small
+    from store.model.window import Window
+    from store.search.window import is_small
 
     if is_small(reader.txn, topic, Window(start_ms=time_ms, clock=EVENT), None):
         return find_by_event_time(reader, topic, time_ms)

@@ -22,12 +22,12 @@ from store.model.ledgers import EntryReader, iter_gaps
 from store.model.messages import MessageReader, ReadOptions
 from store.model.schemas import read_schemas
 from store.model.topics import Topic
+from store.model.window import Window
 from store.names import EARLIEST, LATEST
 from store.scan.entries import EntryBatch
 from store.scan.messages import MessageColumns
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
-from store.search.window import Window
 from store.wording import counted
 
 Level = Literal["messages", "entries"]

@@ -19,11 +19,11 @@ from store.errors import EntryCorrupt, StoreError
 from store.model.ledgers import EntryReader
 from store.model.message_row import MessageRow, redacted
 from store.model.topics import Topic
+from store.model.window import EVENT, Window
 from store.names import EARLIEST, Position, TopicName
 from store.scan.arrow import numbers_of
 from store.scan.messages import message_schema
 from store.search.by_time import Found
-from store.search.window import EVENT, Window
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
 """The columns of a ``MessageRow`` behind its topic, in its order."""

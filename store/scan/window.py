@@ -14,9 +14,9 @@ from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
 from store.model.extent import iter_ledger_parts
 from store.model.ledgers import EntryReader, iter_blocks
 from store.model.topics import Topic
+from store.model.window import Window
 from store.names import LATEST
 from store.scan.entries import EntryBatch, EntryScan, Part
-from store.search.window import Window
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from store.db.blocks import BLOCK_BITS, Block, LedgerTimes
 from store.db.clocks import Clock, block_max, block_min, check_clock, first_candidate
@@ -17,14 +17,13 @@ from store.db.environment import Txn
 from store.errors import EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of
 from store.model.ledgers import EntryReader, find_times, iter_blocks
-from store.model.message_row import signed
 from store.model.messages import Message, MessageReader, ReadOptions
 from store.model.topics import Topic, TopicLedger
+from store.model.window import Window
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
 from store.search.by_time import iter_block_times
 from store.wording import counted, plural
 
-EVENT = "event"
 SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
 """What is read entry by entry before the libraries that read columns would be imported; of a time window, so many heads."""
 BlockTimes = Callable[[EntryReader, Iterable[Block], Clock], Iterator[tuple[int, int | None]]]
@@ -35,58 +34,6 @@ def read_block_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock)
     """Yield (entry id, time) of every entry of BLOCKS, read in this process."""
     for block in blocks:
         yield from iter_block_times(reader, block, clock)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Which messages: positions FIRST to LAST, times from ``start_ms`` on and before ``end_ms``, on CLOCK; one KEY or any.
-
-    A position with a batch index begins or ends inside that batch. ``latest`` as the first is the last entry.
-    """
-
-    first: Position = EARLIEST
-    last: Position = LATEST
-    start_ms: int | None = None
-    end_ms: int | None = None
-    clock: str = "auto"
-    key: str | None = None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether entries are chosen by their time."""
-        return self.clock != EVENT and (self.start_ms is not None or self.end_ms is not None)
-
-    @property
-    def by_entry(self) -> Window:
-        """The same entries, whole: without what chooses among their messages."""
-        if self.clock == EVENT:
-            return Window(self.first.entry, self.last.entry)
-        return replace(self, first=self.first.entry, last=self.last.entry, key=None)
-
-    @property
-    def chooses(self) -> bool:
-        """Whether messages are chosen by what is in them."""
-        return self.key is not None or (self.clock == EVENT and self.times != (-LONG_MAX, LONG_MAX))
-
-    @property
-    def times(self) -> tuple[int, int]:
-        """The window's times, half-open, ms."""
-        return (-LONG_MAX if self.start_ms is None else self.start_ms, LONG_MAX if self.end_ms is None else self.end_ms)
-
-    def holds(self, message: Message) -> bool:
-        """Whether MESSAGE, of an entry in the window, is in it too."""
-        if self.key is not None and message.key != self.key:
-            return False
-        if self.clock == EVENT and (self.start_ms is not None or self.end_ms is not None):
-            start_ms, end_ms = self.times
-            if not message.event_ms or not start_ms <= signed(message.event_ms) < end_ms:
-                return False
-        index, entry = message.position.batch_index, message.position.entry
-        if index < 0:
-            return True
-        if entry == self.first.entry and index < self.first.batch_index:
-            return False
-        return not (entry == self.last.entry and 0 <= self.last.batch_index < index)
 
 
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
