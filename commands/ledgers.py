@@ -13,8 +13,9 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.db.environment import Txn
-from store.db.owners import Owner, custom_text, read_owners
+from store.db.owners import Owner
 from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
+from store.model.ledger_owners import custom_text, read_owners
 from store.model.ledgers import EntryReader, find_times, open_reader
 from store.wording import counted, plural
 

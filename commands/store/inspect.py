@@ -14,10 +14,10 @@ from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
-from store.db.owners import LedgerOwners, custom_text, read_owners
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.model.cursors import range_text, read_cursor
+from store.model.ledger_owners import LedgerOwners, custom_text, read_owners
 from store.model.ledgers import EntryReader, open_reader
 from store.model.structures import cursor_of_path, decode_structure, structure_of
 from store.model.topics import read_topic

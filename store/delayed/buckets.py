@@ -15,9 +15,10 @@ from store.codec.delayedbucket import (
 )
 from store.codec.given import parse_integer
 from store.db.delayed_entries import DelayedRows, join_rows, sorted_rows
-from store.db.owners import custom_text, find_owners
+from store.db.owners import find_owners
 from store.errors import EntryCorrupt, StoreError
 from store.model.cursors import Cursor
+from store.model.ledger_owners import custom_text
 from store.model.ledgers import EntryReader, find_metadata, find_times, iter_ledger_ids
 from store.names import TopicName
 

@@ -11,9 +11,10 @@ from store.db.blocks import LedgerSums, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import Owner, custom_text, find_owners, iter_owners
+from store.db.owners import Owner, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
+from store.model.ledger_owners import custom_text
 from store.model.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
 from store.model.topics import iter_topics
 
