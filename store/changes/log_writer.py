@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from store.changes.own_ledgers import next_own_ledgers
 from store.changes.plan import Plan, Step, apply_plan, put_value_step
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
@@ -31,7 +32,7 @@ from store.codec.ledgermetadata import (
 )
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, fingerprint, iter_logs, next_file_id, put_log
-from store.db.own_ledgers import OwnLedgers, next_own_ledgers, put_own_ledgers
+from store.db.own_ledgers import OwnLedgers, put_own_ledgers
 from store.db.owners import find_owners
 from store.db.tree import iter_children
 from store.errors import IndexCorrupt, LimitExceeded, Refused, StoreError

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
-from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
+from store.codec.rocksvalue import COUNTER_KEYS
 from store.db.blocks import ledger_of_key
-from store.db.environment import Store, Txn
+from store.db.environment import Txn
 from store.errors import IndexCorrupt, StalePlan, reason_of
 
 RESERVED_GAP = 1 << 16
@@ -55,16 +54,6 @@ def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
     txn.put("state", _ROW, json.dumps({"first": own.first_id, "next": own.next_id}).encode())
 
 
-def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
-    """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
-    found = find_own_ledgers(txn)
-    above = largest_ledger_id(txn) + 1
-    if found is not None:
-        return OwnLedgers(found.first_id, max(found.next_id, above))
-    first = max(above, source_sequence(store)) + (RESERVED_GAP if store.info.sources else 0)
-    return OwnLedgers(first, first)
-
-
 def largest_ledger_id(txn: Txn) -> int:
     """Return the largest ledger id in metadata, references or entries; −1 when there is none."""
     largest = -1
@@ -77,19 +66,6 @@ def largest_ledger_id(txn: Txn) -> int:
         ledger_id = None if node is None else ledger_id_of_path(node[0].decode("utf-8", "replace"))
         largest = max(largest, -1 if ledger_id is None else ledger_id)
     return largest
-
-
-def source_sequence(store: Store) -> int:
-    """Return the next id that the sequence of a standalone source gives; 0 when the source is gone or has none."""
-    from store.sources.rocksdb import read_values  # rocksdict costs 30 ms
-
-    sequences = [0]
-    for source in store.info.sources:
-        metadata = Path(source.get("path", "")) / "metadata"
-        if source.get("kind") == "standalone" and (metadata / "CURRENT").is_file():
-            raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
-            sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
-    return max(sequences)
 
 
 def sequence_after_export(own: OwnLedgers, target_sequence: int, where: str) -> int:
