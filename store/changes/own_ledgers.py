@@ -6,6 +6,7 @@ from pathlib import Path
 
 from store.codec.rocksvalue import decode_counter
 from store.db.environment import Store, Txn
+from store.db.own_ledgers import RESERVED_GAP, SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id
 
 
 def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:

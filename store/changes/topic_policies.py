@@ -19,7 +19,6 @@ from store.changes.plan import Plan, Report, Step, put_value_step
 from store.changes.policies import Change, PolicyJob
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from store.codec.message import encode_message_entry
 from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
 from store.codec.policyevent import (
     NEW_POLICIES,
@@ -27,7 +26,7 @@ from store.codec.policyevent import (
     AvroSchema,
     PolicyEvent,
     builtin_schema,
-    encode_policy_event,
+    encode_event_entry,
     event_key,
 )
 from store.codec.schema import IndexEntry, SchemaEntry, SchemaLocator, encode_schema_entry, encode_schema_locator
@@ -41,7 +40,6 @@ from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import NamespaceName, Position, TopicName, encode_name
 from store.policies.events import EVENTS_TOPIC, find_policy_events
 from store.policies.in_force import find_delivery, find_message_ttl, find_quotas
-from store.proto.pulsar_api_pb2 import MessageMetadata
 
 PRODUCER = "pulsar-admin-toolkit"
 _AVRO = 5
@@ -248,18 +246,8 @@ def _batch(
 
 
 def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
-    payload = encode_policy_event(PolicyEvent(change.topic, UPDATE, change.fields, change.replicate_to), schema)
-    metadata = MessageMetadata(
-        producer_name=PRODUCER,
-        sequence_id=sequence_id,
-        publish_time=now_ms,
-        partition_key=event_key(change.topic),
-        replicate_to=list(change.replicate_to),
-        uncompressed_size=len(payload),
-        schema_version=schema.version,
-        partition_key_b64_encoded=False,
-    )
-    return encode_message_entry(metadata, payload)
+    event = PolicyEvent(change.topic, UPDATE, change.fields, change.replicate_to)
+    return encode_event_entry(event, schema, producer=PRODUCER, sequence_id=sequence_id, publish_ms=now_ms)
 
 
 def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ from importlib.resources import files
 from typing import Any
 
 from store.codec.avro import avro_decoder, avro_encoder
+from store.codec.message import encode_message_entry
 from store.codec.value import DECODE_ERRORS
 from store.errors import EntryCorrupt, InvalidValue, reason_of
 from store.names import TopicName, parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
 
 GLOBAL_PREFIX = "__G__"
 """Before the key of policies for all clusters; brokers before upstream's pull request 24286 leave it out."""
@@ -132,6 +134,24 @@ def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
         raise EntryCorrupt(
             f"an event of {topic} does not fit the schema of __change_events: {reason_of(error)}"
         ) from error
+
+
+def encode_event_entry(
+    event: PolicyEvent, schema: AvroSchema, *, producer: str, sequence_id: int, publish_ms: int
+) -> bytes:
+    """Return EVENT as the message that a broker's PRODUCER sends: an entry, not batched; raises EntryCorrupt."""
+    payload = encode_policy_event(event, schema)
+    metadata = MessageMetadata(
+        producer_name=producer,
+        sequence_id=sequence_id,
+        publish_time=publish_ms,
+        partition_key=event_key(event.topic),
+        replicate_to=list(event.replicate_to or ()),
+        uncompressed_size=len(payload),
+        schema_version=schema.version,
+        partition_key_b64_encoded=False,
+    )
+    return encode_message_entry(metadata, payload)
 
 
 @lru_cache(maxsize=8)

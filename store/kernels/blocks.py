@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES, NO_MAX, NO_MIN
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
+from store.names import LONG_MAX, LONG_MIN
 
 RUN = np.dtype(
     [
@@ -34,22 +34,22 @@ RUN = np.dtype(
 
 
 @njit(cache=True, boundscheck=False)
-def _begin(run, record, start, block):
+def _begin(run, record, start, block_bits):
     run.start = start
     run.ledger_id = record.ledger_id
-    run.block = block
+    run.block = record.entry_id >> block_bits
     run.messages = run.payload_bytes = run.broker_count = run.unframed = run.others = 0
-    run.publish_min_ms = run.broker_min_ms = run.auto_min_ms = NO_MIN
-    run.publish_max_ms = run.broker_max_ms = run.auto_max_ms = NO_MAX
+    run.publish_min_ms = run.broker_min_ms = run.auto_min_ms = LONG_MAX
+    run.publish_max_ms = run.broker_max_ms = run.auto_max_ms = LONG_MIN
     run.max_lac = -1
     run.digest_bytes = record.digest_bytes
-    run.first_slot = record.entry_id & (BLOCK_ENTRIES - 1)
+    run.first_slot = record.entry_id & ((1 << block_bits) - 1)
 
 
 @njit(cache=True, boundscheck=False)
-def _add(run, record):
+def _add(run, record, block_bits):
     messages = max(np.int64(record.messages), 0)  # a batch that claims a negative number has none
-    run.last_slot = record.entry_id & (BLOCK_ENTRIES - 1)
+    run.last_slot = record.entry_id & ((1 << block_bits) - 1)
     run.messages += messages
     run.others += messages != 1
     run.payload_bytes += max(np.int64(record.size) - 32 - record.digest_bytes, 0)
@@ -70,8 +70,8 @@ def _add(run, record):
 
 
 @njit(cache=True, boundscheck=False)
-def sum_blocks(records, runs):
-    """Cut RECORDS into RUNS, one for each block in turn; return how many.
+def sum_blocks(records, runs, block_bits):
+    """Cut RECORDS into RUNS, one for each block of 1 << BLOCK_BITS entry ids in turn; return how many.
 
     −1: a digest is bad, or the records are not in strictly ascending order of (ledger, entry); ``runs`` is worthless then.
     """
@@ -80,7 +80,7 @@ def sum_blocks(records, runs):
         record = records[i]
         if record.flags & BAD_DIGEST:
             return -1
-        block = record.entry_id >> BLOCK_BITS
+        block = record.entry_id >> block_bits
         begins = i == 0
         if i > 0:
             before = records[i - 1]
@@ -91,9 +91,9 @@ def sum_blocks(records, runs):
         if begins:
             if count > 0:
                 runs[count - 1].end = i
-            _begin(runs[count], record, i, block)
+            _begin(runs[count], record, i, block_bits)
             count += 1
-        _add(runs[count - 1], record)
+        _add(runs[count - 1], record, block_bits)
     if count > 0:
         runs[count - 1].end = records.shape[0]
     return count

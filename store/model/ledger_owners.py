@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from store.codec.ledgermetadata import LedgerMetadata
 from store.db.environment import Txn
+from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
 from store.model.ledgers import find_metadata, find_times
 

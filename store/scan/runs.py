@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from store.db.blocks import BLOCK_ENTRIES
+from store.db.blocks import BLOCK_BITS, BLOCK_ENTRIES
 from store.kernels.blocks import RUN, sum_blocks
 from store.kernels.records import BAD_DIGEST, HAS_BROKER_TIME, UNFRAMED
 
@@ -115,7 +115,7 @@ def pack_runs(records: Records, *, keep_first: bool) -> Runs:
 def _cut(records: Records) -> Array | None:
     """Return the runs of RECORDS as rows of RUN; None when a digest is bad or they do not ascend."""
     found = np.empty(len(records), RUN)
-    count = sum_blocks(records, found)
+    count = sum_blocks(records, found, BLOCK_BITS)
     return None if count < 0 else found[:count].copy()
 
 
