@@ -85,8 +85,12 @@ class ReadOptions:
     redact: bool
 
 
-Asked = tuple[ReadOptions, list[StoreError]]
-"""What to read, and where to add what could not be read."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to read, and where to add what could not be read."""
+
+    options: ReadOptions
+    problems: list[StoreError]
 
 
 @command(
@@ -118,7 +122,7 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
         names = selected(reader.txn, selection)
         size_bytes = 0 if options.limit is not None else _size_of(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            _emit(app, reader, names, (options, problems))
+            _emit(app, reader, names, Asked(options, problems))
     report(app, problems)
 
 
@@ -134,7 +138,7 @@ def _size_of(reader: EntryReader, names: tuple[TopicName, ...]) -> int:
 def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: Asked) -> None:
     def opened(name: TopicName) -> tuple[Topic, CompactedView | None]:
         topic = read_topic(reader.txn, name)
-        return topic, open_view(reader, topic, asked[1])
+        return topic, open_view(reader, topic, asked.problems)
 
     topics = app.each(names, opened)
     if app.settings.output == "jsonl":
@@ -143,7 +147,7 @@ def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: As
                 app.writer.write(piece)
     else:
         rows = (row for topic, view in topics for row in _iter_rows(reader, topic, view, asked))
-        app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1, value=asked[0].value))
+        app.emit_rows(rows, columns_for(app.settings.output, several=len(names) > 1, value=asked.options.value))
 
 
 def _is_small(reader: EntryReader, topic: Topic, view: CompactedView | None, options: ReadOptions) -> bool:
@@ -152,7 +156,7 @@ def _is_small(reader: EntryReader, topic: Topic, view: CompactedView | None, opt
 
 def _iter_json(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[str]:
     """Yield the messages as JSON, in pieces of text."""
-    options, _ = asked
+    options = asked.options
     if options.redact or _is_small(reader, topic, view, options):
         yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, view, asked))
         return
@@ -163,7 +167,7 @@ def _iter_json(reader: EntryReader, topic: Topic, view: CompactedView | None, as
 
 
 def _iter_rows(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
-    options, _ = asked
+    options = asked.options
     if _is_small(reader, topic, view, options):
         yield from _iter_few(reader, topic, view, asked)
         return
@@ -179,13 +183,13 @@ def _iter_columns(
     from store.dump.job import DumpOptions
     from store.dump.reading import iter_view_columns
 
-    options, problems = asked
+    options, problems = asked.options, asked.problems
     wanted = DumpOptions("messages", payload=options.payload, value=options.value, view=view)
     return iter_view_columns(reader, topic, wanted, options.keys, options.limit, problems)
 
 
 def _iter_few(reader: EntryReader, topic: Topic, view: CompactedView | None, asked: Asked) -> Iterator[MessageRow]:
-    (options, problems), name = asked, topic.name
+    options, problems, name = asked.options, asked.problems, topic.name
     messages = iter_view(reader, topic, view, problems)
     chosen = (message for message in messages if not options.keys or message.key in options.keys)
     decode = Decoders(reader, problems, wanted=options.value).decode
@@ -238,7 +242,7 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -
     with open_reader(app.store) as reader:
         names = selected(reader.txn, selection)
         with app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES):
-            rows = list(app.each(names, lambda name: _find(app, reader, name, (time_ms, rule, problems))))
+            rows = list(app.each(names, lambda name: _find(app, reader, name, Question(time_ms, rule, problems))))
     report(app, problems)
     if len(names) == 1 and rows:
         app.emit(rows[0])
@@ -246,10 +250,17 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -
         app.emit_rows(rows, _FOUND_COLUMNS)
 
 
-def _find(
-    app: App, reader: EntryReader, name: TopicName, question: tuple[int, str, list[StoreError]]
-) -> dict[str, Any]:  # Any: JSON
-    time_ms, rule, problems = question
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The first message at or after a time, by which rule; what could not be read is added to ``problems``."""
+
+    time_ms: int
+    rule: str
+    problems: list[StoreError]
+
+
+def _find(app: App, reader: EntryReader, name: TopicName, question: Question) -> dict[str, Any]:  # Any: JSON
+    time_ms, rule, problems = question.time_ms, question.rule, question.problems
     topic = read_topic(reader.txn, name)
     view = open_view(reader, topic, problems)
     search = find_in_view if rule == EXACT else bisect_view

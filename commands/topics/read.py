@@ -48,8 +48,13 @@ class Request:
     markers: bool
 
 
-Asked = tuple[Window, Request, list[StoreError]]
-"""What to read, and where to add what could not be read."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to read, and where to add what could not be read."""
+
+    window: Window
+    options: Request
+    problems: list[StoreError]
 
 
 @command(
@@ -93,7 +98,7 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
         chosen = choose(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
-            _emit(app, reader, chosen, (window, options, problems))
+            _emit(app, reader, chosen, Asked(window, options, problems))
     report(app, problems)
 
 
@@ -105,7 +110,7 @@ def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None
                 app.writer.write(piece)
     else:
         rows = (row for _, topic in topics for row in _iter_rows(reader, topic, request))
-        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=request[1].value))
+        app.emit_rows(rows, columns_for(app.settings.output, several=chosen.several, value=request.options.value))
 
 
 def _times_here(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
@@ -137,7 +142,7 @@ def _window(app: App, options: Request) -> Window:
 
 def _iter_json(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[str]:
     """Yield the messages as JSON, in pieces of text."""
-    window, options, _ = request
+    window, options = request.window, request.options
     if options.redact or is_small(reader.txn, topic, window, options.limit):
         yield from (dump_json(row, pretty=False) + "\n" for row in _iter_rows(reader, topic, request))
         return
@@ -148,7 +153,7 @@ def _iter_json(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[st
 
 
 def _iter_rows(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
-    window, options, _ = request
+    window, options = request.window, request.options
     if is_small(reader.txn, topic, window, options.limit):
         yield from _iter_few(reader, topic, request)
         return
@@ -162,7 +167,7 @@ def _iter_columns(reader: EntryReader, topic: Topic, request: Asked) -> Iterator
     from store.dump.job import DumpOptions
     from store.dump.reading import iter_columns
 
-    window, options, problems = request
+    window, options, problems = request.window, request.options, request.problems
     wanted = DumpOptions(
         "messages", window, options.payload, options.value, committed=not options.uncommitted, markers=options.markers
     )
@@ -170,7 +175,7 @@ def _iter_columns(reader: EntryReader, topic: Topic, request: Asked) -> Iterator
 
 
 def _iter_few(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[MessageRow]:
-    window, options, problems = request
+    window, options, problems = request.window, request.options, request.problems
     wanted = ReadOptions(committed=not options.uncommitted, markers=options.markers)
     messages = iter_window(reader, topic, window, wanted, problems=problems, times_of=_times_here)
     decoders = Decoders(reader, problems, wanted=options.value)

@@ -81,7 +81,7 @@ def check_files_deep(
         tempfile.TemporaryDirectory(prefix="pulsar-admin-") as folder,
         open_scratch(Path(folder, "scratch")) as scratch,
     ):
-        build_index(txn, scratch, logs, (True, advance, engine))
+        build_index(txn, scratch, logs, verify=True, advance=advance, engine=engine)
         with scratch.read() as new:
             paths = {log.file_id: str(log.locate(store.path)) for log in logs}
             yield from _new_damage(txn, new, paths)

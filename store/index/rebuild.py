@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 DERIVED = ("entries", "times")
-How = tuple[bool, Advance, "Engine | None"]
-"""Whether digests are verified, who is told of bytes done, and what scans the files (None: this process)."""
 
 _SCRATCH = "rebuild.unfinished"
 
@@ -76,12 +74,13 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
         )
 
 
-def build_index(txn: Txn, scratch: Store, logs: Sequence[LogFile], how: How) -> None:
+def build_index(
+    txn: Txn, scratch: Store, logs: Sequence[LogFile], *, verify: bool, advance: Advance, engine: Engine | None
+) -> None:
     """Index every file of LOGS, to its size there, into SCRATCH under the same file ids; what is in SCRATCH already stays.
 
-    LOGS are the catalogue of TXN, whose metadata says how entries are digested.
+    LOGS are the catalogue of TXN, whose metadata says how entries are digested. ENGINE scans them; None: this process.
     """
-    verify, advance, engine = how
     store, digests = txn.store, ledger_digests(txn)
     with scratch.read() as txn:
         there = {log.file_id: log for log in iter_logs(txn)}
@@ -161,7 +160,7 @@ def rebuild_index(
     check_files(store, logs)
     with open_scratch(store.path / _SCRATCH, _identity(store, logs, verify)) as scratch:
         with store.read() as txn:
-            build_index(txn, scratch, logs, (verify, advance, engine))
+            build_index(txn, scratch, logs, verify=verify, advance=advance, engine=engine)
         store.back_up()
         with scratch.read() as new:
             paths = {log.file_id: log.path for log in logs}
@@ -237,7 +236,7 @@ def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engin
     ):
         logs = tuple(iter_logs(txn))
         check_files(store, logs)
-        build_index(txn, scratch, logs, (verify, advance, engine))
+        build_index(txn, scratch, logs, verify=verify, advance=advance, engine=engine)
         with scratch.read() as new:
             changed = sum(1 for _ in differences(txn, new))
             found = tuple(iter_logs(new))

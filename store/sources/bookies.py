@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from store.codec.bookie import COOKIE_FILE, Cookie, decode_cookie
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
@@ -18,6 +19,14 @@ from store.errors import MetadataCorrupt, StoreError, Unsupported
 from store.sources.layout import StandaloneLayout
 
 _COOKIES, _INSTANCE_ID = "/ledgers/cookies/", "/ledgers/INSTANCEID"
+
+
+class BookieFile(NamedTuple):
+    """An entry log or a journal (``kind``) of a bookie, by the number in its name."""
+
+    kind: str
+    number: int
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +116,15 @@ def _decode(data: bytes, where: str) -> Cookie | None:
         return None  # what cannot be read proves nothing
 
 
-def files_of(layout: StandaloneLayout, strangers: Sequence[Stranger] = ()) -> Iterator[tuple[str, int, Path]]:
-    """Yield (kind, number, path): the entry logs in write order, then the journals. STRANGERS come last, foreign ones not at all."""
+def files_of(layout: StandaloneLayout, strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:
+    """Yield the entry logs in write order, then the journals. STRANGERS come last, foreign ones not at all."""
     foreign = {stranger.directory for stranger in strangers if stranger.is_foreign}
     doubtful = {stranger.directory for stranger in strangers}
     bookies = [bookie for bookie in layout.bookies if bookie.path not in foreign]
     bookies.sort(key=lambda bookie: bookie.path in doubtful)
     for bookie in bookies:
         for number, file in bookie.logs:
-            yield "entry-log", number, file
+            yield BookieFile("entry-log", number, file)
     for bookie in bookies:
         for number, file in bookie.journals:
-            yield "journal", number, file
+            yield BookieFile("journal", number, file)

@@ -40,7 +40,7 @@ from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remo
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_journals import find_absent_journals
 from store.model.references import index_owners
-from store.sources.bookies import Stranger, files_of, find_strangers
+from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
 from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
 from store.sources.rocksdb import locked_by
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
-NewFile = tuple[str, int, Path]  # kind, number, path
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
@@ -116,7 +115,7 @@ def preview_standalone(root: Path, path: Path) -> ImportPreview:
     layout = read_standalone_layout(root)
     _check_target(path, layout)
     damaged = [isinstance(item, Damage) for item in iter_source_nodes(layout.metadata)]
-    files = [file for _, _, file in files_of(layout)]
+    files = [file.path for file in files_of(layout)]
     return ImportPreview(
         str(path),
         str(layout.root),
@@ -176,7 +175,7 @@ def _note_absent_journals(store: Store, result: ImportResult) -> None:
 def source_bytes(root: Path) -> int:
     """Return how many bytes an import of ROOT will scan, for a progress display."""
     layout = read_standalone_layout(root)
-    return sum(file.stat().st_size for _, _, file in files_of(layout))
+    return sum(file.path.stat().st_size for file in files_of(layout))
 
 
 def _begin(
@@ -194,7 +193,7 @@ def _begin(
 def _mode_of(layout: StandaloneLayout) -> int:
     """Return the mode of a store's directories: whoever may not read all of the source does not read the store."""
     directories = [layout.root, layout.metadata, *(bookie.path for bookie in layout.bookies)]
-    files = [file for _, _, file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
+    files = [file.path for file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
     mode, readable = 0o077, 0o044
     for directory in directories:
         mode &= directory.stat().st_mode
@@ -275,7 +274,7 @@ def _import_files(
         strangers = find_strangers(txn, layout)
     result.strangers = [stranger.text for stranger in strangers]
     result.warnings += result.strangers
-    files = [file for file in files_of(layout, strangers) if str(file[2].resolve()) not in known]
+    files = [file for file in files_of(layout, strangers) if str(file.path.resolve()) not in known]
     stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
@@ -321,7 +320,7 @@ def count_entries(txn: Txn) -> int:
 
 
 def catalogue_new(
-    store: Store, files: Sequence[NewFile], mode: str, strangers: Sequence[Stranger] = ()
+    store: Store, files: Sequence[BookieFile], mode: str, strangers: Sequence[Stranger] = ()
 ) -> Iterator[LogFile]:
     """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
 
@@ -348,7 +347,7 @@ def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
         put_log(txn, log)
 
 
-def _new_row(store: Store, file_id: int, file: NewFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
+def _new_row(store: Store, file_id: int, file: BookieFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
     kind, number, path = file
     status = path.stat()
     return LogFile(

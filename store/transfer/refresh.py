@@ -286,7 +286,7 @@ def find_lost(
     ):
         ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
         others = [log for log in _files_here(txn, survey) if _may_hold(log, store, ledgers)]
-        build_index(txn, scratch, others, (verify, lambda count: None, engine))
+        build_index(txn, scratch, others, verify=verify, advance=lambda count: None, engine=engine)
         with scratch.read() as new:
             return _split_held(new, held)
 

@@ -11,9 +11,8 @@ from store.db.blocks import Block, ledger_key
 from store.db.entry_files import path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
-from store.sources.bookies import Stranger, files_of, find_strangers
+from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
 from store.sources.layout import StandaloneLayout
-from store.transfer.imports import NewFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Survey:
     ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold.
     """
 
-    new: tuple[NewFile, ...]
+    new: tuple[BookieFile, ...]
     grown: tuple[LogFile, ...]
     changed: tuple[LogFile, ...]
     gone: tuple[tuple[LogFile, int], ...]
@@ -31,7 +30,7 @@ class Survey:
 
     def bytes(self) -> int:
         """Return how many bytes there are to read, for a progress display."""
-        return sum(file.stat().st_size for _, _, file in self.new) + sum(
+        return sum(file.path.stat().st_size for file in self.new) + sum(
             max(_size_now(log) - log.next_offset, 0) for log in self.grown
         )
 
@@ -46,7 +45,7 @@ def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
         strangers = find_strangers(txn, layout)
-        found = {str(file.resolve()): (kind, number, file) for kind, number, file in files_of(layout, strangers)}
+        found = {str(file.path.resolve()): file for file in files_of(layout, strangers)}
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
         lost = [log for origin, log in known.items() if states[origin] in ("missing", "unreadable")]
         # A copy inside the store outlives its origin.
