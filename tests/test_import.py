@@ -193,7 +193,7 @@ def test_the_map_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from store import importer
+from store.transfer import imports as importer
 from store.scan.files import FileScan
 
 where, count = sys.argv[3], int(sys.argv[4])
@@ -220,10 +220,10 @@ elif where == "file":
 elif where == "create":
     importer.create_store = lambda *a, before=importer.create_store, **k: (before(*a, **k), die())
 elif where == "half made":
-    from store import meta
-    meta.write_store_info = die
+    from store.db import environment
+    environment.write_store_info = die
     left[0] = 0
-    importer.create_store = meta.create_store
+    importer.create_store = environment.create_store
 elif where == "tree":
     importer.import_tree = lambda *a, before=importer.import_tree: (before(*a), die())[0]
 elif where == "owners":
