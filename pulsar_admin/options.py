@@ -275,10 +275,10 @@ class Command(click.Command):
 
 def _reason(command_path: str) -> str:
     """Return why the command takes no --spark, as the table of commands says; empty for one that is not in it."""
-    from pulsar_admin.without_spark import WITHOUT_SPARK
+    from pulsar_admin.without_spark import reason_without_spark
 
-    name = command_path.partition(" ")[2]
-    return next((f": {reason}" for reason, names in WITHOUT_SPARK.items() if name in names), "")
+    reason = reason_without_spark(command_path.partition(" ")[2])
+    return "" if reason is None else f": {reason}"
 
 
 def _write_lines(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:

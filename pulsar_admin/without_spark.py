@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     "it answers from metadata": (
         "store info",
@@ -11,20 +13,13 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store log",
         "topics list",
         "topics list-partitioned-topics",
-        "topics get-partitioned-topic-metadata",
         "topics info-internal",
         "topics subscriptions",
-        "topics get-delayed-delivery",
-        "topics get-message-ttl",
-        "topics get-retention",
-        "topics get-backlog-quotas",
+        "topics get-*",
         "namespaces list",
         "namespaces topics",
         "namespaces policies",
-        "namespaces get-delayed-delivery",
-        "namespaces get-message-ttl",
-        "namespaces get-retention",
-        "namespaces get-backlog-quotas",
+        "namespaces get-*",
         "nacks due",
         "nacks stats",
         "logs list",
@@ -62,24 +57,12 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store init",
         "store undo",
         "store annotate",
-        "topics set-delayed-delivery",
-        "topics remove-delayed-delivery",
-        "topics set-message-ttl",
-        "topics remove-message-ttl",
-        "topics set-retention",
-        "topics remove-retention",
-        "topics set-backlog-quota",
-        "topics remove-backlog-quota",
+        "topics set-*",
+        "topics remove-*",
         "namespaces enable-delayed-message",
         "namespaces disable-delayed-message",
-        "namespaces set-delayed-delivery",
-        "namespaces remove-delayed-delivery",
-        "namespaces set-message-ttl",
-        "namespaces remove-message-ttl",
-        "namespaces set-retention",
-        "namespaces remove-retention",
-        "namespaces set-backlog-quota",
-        "namespaces remove-backlog-quota",
+        "namespaces set-*",
+        "namespaces remove-*",
     ),
     "it copies what it reads into new files, which one writer does": (
         "topics load",
@@ -89,4 +72,14 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     ),
     "it reads no data": ("completion",),
 }
-"""Why a command takes no ``--spark``; every other one does its bulk work on it, the same bytes as here."""
+"""Why a command takes no ``--spark``; every other one does its bulk work on it, the same bytes as here.
+
+``group verb-*`` means the policies of that group, and what else of it has no row of its own.
+"""
+
+
+def reason_without_spark(name: str) -> str | None:
+    """Return why the command NAME takes no ``--spark``; None for one that is not in the table."""
+    exact = (reason for reason, names in WITHOUT_SPARK.items() if name in names)
+    family = (reason for reason, names in WITHOUT_SPARK.items() for part in names if fnmatchcase(name, part))
+    return next(exact, None) or next(family, None)
