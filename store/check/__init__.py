@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from store.check.data import check_journals, check_ledgers, check_nodes, check_topics
-from store.check.deep import check_files_deep, check_lengths
+from store.check.data import check_data
+from store.check.deep import check_deep
 from store.check.finding import Finding
 from store.check.nacks import check_nacks
-from store.check.rows import check_catalogue, check_changes, check_index, check_owners, check_pages
+from store.check.rows import check_rows
 from store.db.environment import Store
 from store.model.ledgers import open_reader
 
@@ -36,17 +36,9 @@ def check_store(
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
     with open_reader(store) as reader:
-        yield from check_pages(store, reader.txn)
-        yield from check_catalogue(store, reader.txn)
-        yield from check_index(reader.txn)
-        yield from check_owners(store, reader.txn)
-        yield from check_changes(reader.txn)
+        yield from check_rows(store, reader.txn)
         yield from check_nacks(reader.txn)
-        yield from check_nodes(reader.txn)
-        yield from check_topics(reader)
-        yield from check_ledgers(reader.txn)
-        yield from check_journals(store, reader.txn)
+        yield from check_data(store, reader)
         if deep:
-            yield from check_lengths(reader)
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
-            yield from check_files_deep(store, reader.txn, advance, engine)
+            yield from check_deep(store, reader, advance, engine)

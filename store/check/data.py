@@ -32,6 +32,14 @@ from store.names import topic_of_path
 from store.wording import counted, plural
 
 
+def check_data(store: Store, reader: EntryReader) -> Iterator[Finding]:
+    """Yield what the checks of this module find."""
+    yield from check_nodes(reader.txn)
+    yield from check_topics(reader)
+    yield from check_ledgers(reader.txn)
+    yield from check_journals(store, reader.txn)
+
+
 def check_nodes(txn: Txn) -> Iterator[Finding]:
     """Check that every row of the tree, and every value of a known structure, can be read."""
     for key, row in txn.items("tree"):

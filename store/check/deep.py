@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
+def check_deep(
+    store: Store, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None
+) -> Iterator[Finding]:
+    """Yield what the checks of this module find."""
+    yield from check_lengths(reader)
+    yield from check_files_deep(store, reader.txn, advance, engine)
+
+
 def check_lengths(reader: EntryReader) -> Iterator[Finding]:
     """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
     for ledger_id in iter_ledger_ids(reader.txn):

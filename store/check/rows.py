@@ -41,6 +41,15 @@ _LOST = {
 }
 
 
+def check_rows(store: Store, txn: Txn) -> Iterator[Finding]:
+    """Yield what the checks of this module find."""
+    yield from check_pages(store, txn)
+    yield from check_catalogue(store, txn)
+    yield from check_index(txn)
+    yield from check_owners(store, txn)
+    yield from check_changes(txn)
+
+
 def check_pages(store: Store, txn: Txn) -> Iterator[Finding]:
     """Check the pages of the database that hold the state of TXN."""
     try:
