@@ -7,7 +7,6 @@ from pathlib import Path
 
 from store.codec.entrylog import log_id_of
 from store.errors import SourceNotFound
-from store.sources.zookeeper import find_zookeeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class StandaloneLayout:
     """The parts of a standalone data directory."""
 
     root: Path
-    metadata: Path  # RocksDB, or ZooKeeper's version-2
+    metadata: Path  # of one of the kinds in ``store.sources.nodes``
     bookies: tuple[BookieDirectory, ...]
 
 
@@ -48,13 +47,10 @@ def read_bookie_directory(current: Path) -> BookieDirectory:
     )
 
 
-def is_rocksdb(directory: Path) -> bool:
-    """Whether DIRECTORY is a RocksDB."""
-    return (directory / "CURRENT").is_file()
-
-
 def _nearest_hint(root: Path) -> str:
     """Return what to name instead of ROOT: a directory below it that is one, where there is one."""
+    from store.sources.rocksdb import is_rocksdb
+
     inside = [below.name for below in sorted(root.iterdir()) if is_rocksdb(below / "metadata")]
     if inside:
         return f"name one of the directories in it that are: {', '.join(inside[:3])}"
@@ -63,24 +59,25 @@ def _nearest_hint(root: Path) -> str:
 
 def read_standalone_layout(root: Path) -> StandaloneLayout:
     """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing."""
+    # Imported here: `logs` lists a bookie's directory and reads no metadata.
+    from store.sources.nodes import find_metadata
+
     if not root.is_dir():
         raise SourceNotFound(f"{root} is not a directory", hint="name Pulsar's data directory", path=str(root))
-    metadata = root / "metadata"
+    metadata = find_metadata(root)
     currents = sorted(path for path in root.glob("bookkeeper*/current") if path.is_dir())
-    if not is_rocksdb(metadata):
-        metadata = find_zookeeper(root) or metadata
-    has_metadata = is_rocksdb(metadata) or metadata != root / "metadata"
-    if not has_metadata and not currents:
+    if metadata is None and not currents:
         raise SourceNotFound(
             f"{root} is not a Pulsar standalone directory: expected metadata/CURRENT and bookkeeper/current, found neither",
             hint=_nearest_hint(root),
             path=str(root),
         )
-    if not has_metadata:
+    if metadata is None:
+        expected = root / "metadata"
         raise SourceNotFound(
-            f"{root} is half a Pulsar directory: expected the metadata store in {metadata}, found nothing",
+            f"{root} is half a Pulsar directory: expected the metadata store in {expected}, found nothing",
             hint="copy the whole data directory",
-            path=str(metadata),
+            path=str(expected),
         )
     if not currents:
         raise SourceNotFound(

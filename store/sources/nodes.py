@@ -1,27 +1,47 @@
-"""The nodes of a metadata store, whichever kind it is, as the store's tree takes them."""
+"""The nodes of a metadata store, whichever kind it is, as the store's tree takes them. Another kind is another row of ``_KINDS``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from store.codec.rocksvalue import NodeStat, decode_value
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node
-from store.errors import MetadataCorrupt, StoreError
-from store.sources.layout import is_rocksdb
-from store.sources.rocksdb import open_for_reading
-from store.sources.zookeeper import read_zookeeper_nodes
+from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.sources.rocksdb import is_rocksdb, open_for_reading
+from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
+
+
+class _Kind(NamedTuple):
+    """A kind of metadata store: where it may be below a data directory, whether a directory is one, and its nodes.
+
+    ``read`` takes the directory and a list that it tells what leaves the tree incomplete before it yields the first node.
+    """
+
+    places: tuple[str, ...]
+    holds: Callable[[Path], bool]
+    read: Callable[[Path, list[str]], Iterator[Node | Damage]]
+
+
+def find_metadata(root: Path) -> Path | None:
+    """Return the directory of the metadata store below ROOT, or None. RocksDB is looked for first."""
+    places = ((kind, root / place) for kind in _KINDS for place in kind.places)
+    return next((path for kind, path in places if path.is_dir() and kind.holds(path)), None)
 
 
 def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
-    """Yield the nodes of a metadata store, RocksDB or ZooKeeper, and a Damage (of METADATA_FILE_ID) for what is no node.
+    """Yield the nodes of the metadata store that ``find_metadata`` found, and a Damage (of METADATA_FILE_ID) for what is no node.
 
     Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
     left out.
     """
     problems: list[str] = []
-    nodes = (_rocksdb_nodes if is_rocksdb(metadata) else _zookeeper_nodes)(metadata, problems)
+    kind = next((kind for kind in _KINDS if kind.holds(metadata)), None)
+    if kind is None:
+        raise SourceNotFound(f"{metadata} is no metadata store any more", path=str(metadata))
+    nodes = kind.read(metadata, problems)
     first = next(nodes, None)
     for number, text in enumerate(problems):
         yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
@@ -58,3 +78,9 @@ def _path_of(key: bytes, where: str) -> str:
         return key.decode()
     except UnicodeDecodeError as error:
         raise MetadataCorrupt(f"{where}: the path {key!r} is no UTF-8") from error
+
+
+_KINDS = (
+    _Kind(("metadata",), is_rocksdb, _rocksdb_nodes),
+    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper, _zookeeper_nodes),
+)

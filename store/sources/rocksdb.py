@@ -55,6 +55,11 @@ _LENGTHS = struct.Struct("<II")
 _BATCH_ROWS = 10_000
 
 
+def is_rocksdb(directory: Path) -> bool:
+    """Whether DIRECTORY is a RocksDB."""
+    return (directory / "CURRENT").is_file()
+
+
 def locked_by(directory: Path) -> int | None:
     """Return the process id that holds the RocksDB LOCK of DIRECTORY, or None. Opens the file for reading only."""
     try:

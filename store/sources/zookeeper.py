@@ -27,12 +27,9 @@ _EPOCH_BITS = 32
 _ZEROS = bytes(4 << 20)  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 
 
-def find_zookeeper(root: Path) -> Path | None:
-    """Return the ``version-2`` directory below ROOT that holds a log or snapshot, or None."""
-    for candidate in (root / "zookeeper" / "version-2", root / "zookeeper", root / "version-2", root):
-        if candidate.is_dir() and (_numbered(candidate, "log") or _numbered(candidate, "snapshot")):
-            return candidate
-    return None
+def is_zookeeper(directory: Path) -> bool:
+    """Whether DIRECTORY is a ``version-2``: it holds a log or snapshot."""
+    return bool(_numbered(directory, "log") or _numbered(directory, "snapshot"))
 
 
 def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:

@@ -26,11 +26,12 @@ from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
 from store.model.publish_times import Form, annotated_value
 from store.model.topics import iter_topics
-from store.sources.layout import StandaloneLayout, is_rocksdb, read_standalone_layout
+from store.sources.layout import StandaloneLayout, read_standalone_layout
 from store.sources.rocksdb import (
     apply_changes,
     check_unlocked,
     damaged_in_place,
+    is_rocksdb,
     lock_database,
     open_for_reading,
     read_values,

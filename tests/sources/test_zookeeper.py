@@ -21,7 +21,8 @@ from store.codec.zookeeper import BadRecord, Transaction, ZooKeeperNode, decode_
 from store.db.environment import open_store
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from store.names import topic_of_path
-from store.sources.zookeeper import find_zookeeper, read_zookeeper_nodes
+from store.sources.nodes import find_metadata
+from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
 from tests.conftest import Cli
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
@@ -146,7 +147,8 @@ def test_what_is_no_snapshot_is_refused(raw: bytes) -> None:
 
 
 def test_an_empty_directory_is_no_zookeeper(tmp_path: Path) -> None:
-    assert find_zookeeper(tmp_path) is None
+    assert not is_zookeeper(tmp_path)
+    assert find_metadata(tmp_path) is None
     with pytest.raises(SourceNotFound):
         list(read_zookeeper_nodes(tmp_path, []))
 
