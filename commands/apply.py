@@ -37,8 +37,7 @@ def apply(app: App, file: Path) -> None:
     check_current(app.store, plan)
     with open_reader(app.store) as reader:
         plan = derive_plan(reader, plan, app.now_ms)
-    app.confirm(plan)
-    app.emit(app.apply(plan))
+    app.change(plan)
 
 
 def _check_command(command: str) -> None:

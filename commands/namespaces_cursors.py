@@ -8,7 +8,7 @@ from zlib import crc32
 
 import click
 
-from commands.topics.moving import apply_moves, read_cursors
+from commands.topics.moving import read_cursors
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, current_app, pass_app
 from store.changes.cursors import CursorMove, cleared, plan_moves
@@ -115,7 +115,7 @@ def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, 
         cursors = _iter_cursors(reader, namespace, bundle, subscription)
         moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
         plan = plan_moves(reader, "namespaces clear-backlog", moves, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 @command(
@@ -138,4 +138,4 @@ def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: B
     with open_reader(app.store) as reader:
         cursors = list(_iter_cursors(reader, namespace, bundle, subscription))
         plan = plan_unsubscribe(reader, "namespaces unsubscribe", cursors, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import click
 
-from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, ParsedType, command, gather, pass_app
 from store.changes.delayed import (
@@ -81,13 +80,13 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
     if wide:
         _split(app, namespace, rules)
     else:
-        apply_moves(app, plan)
+        app.change(plan)
 
 
 def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
     """Enable by RULES and cut the partitions that are wider, as one change."""
     from store.delayed.runs import open_runs
-    from store.delayed.split import apply_split, draft_split, split_report
+    from store.delayed.split import apply_split, draft_split, split_of
     from store.model.ledgers import open_reader
 
     if app.settings.plan is not None:
@@ -104,10 +103,10 @@ def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
             plan = plan_enable(reader.txn, namespace, rules, app.now_ms, split=True)
             indexes = list(iter_wide(reader.txn, namespace, rules))
             drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
-        report = {**plan.reports[0], "split": [split_report(*one) for one in drafts]}
-        plan = replace(plan, reports=(report,))
+        part = replace(plan.parts[0], split=tuple(split_of(*one) for one in drafts))
+        plan = replace(plan, parts=(part,))
         app.confirm(plan)
-        app.emit(apply_split(store, drafts, plan, app.now_ms))
+        app.show(apply_split(store, drafts, plan, app.now_ms))
 
 
 @command(
@@ -123,7 +122,7 @@ def disable(app: App, namespace: NamespaceName) -> None:
     """Disable delayed messages for all topics of a namespace: a broker delivers everything at once."""
     with app.store.read() as txn:
         plan = plan_disable(txn, namespace, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def set_delivery(app: App, namespace: NamespaceName, options: DeliveryOptions) -
     delivery = DelayedDelivery(options.enable, options.time_ms, options.max_delay_ms)
     with app.store.read() as txn:
         plan = plan_set_delivery(txn, namespace, delivery, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 @command(
@@ -192,4 +191,4 @@ def remove_delivery(app: App, namespace: NamespaceName) -> None:
     """Remove the delayed delivery policy of a namespace: the broker's configuration counts again."""
     with app.store.read() as txn:
         plan = plan_remove_delivery(txn, namespace, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)

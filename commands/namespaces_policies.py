@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from commands.policies import QuotaOptions, RetentionOptions, quota_options, quota_type_option, retention_options
-from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, NAMESPACE, command, pass_app
 from store.changes.namespaces import check_ttl, plan_job, quotas_json, retention_or_null_json, ttl_json, without_quota
@@ -32,7 +31,7 @@ _GETS: Any = {"output": _VALUE, "errors": [NamespaceNotFound, MetadataCorrupt]} 
 def _change(app: App, namespace: NamespaceName, job: PolicyJob) -> None:
     with app.store.read() as txn:
         plan = plan_job(txn, namespace, job, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 def _get(app: App, namespace: NamespaceName, shown: Callable[[Policies], JsonObject]) -> None:

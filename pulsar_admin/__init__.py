@@ -13,20 +13,12 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.nacks import DueNack, Nacks
     from pulsar_admin.api.namespace import Namespace
-    from pulsar_admin.api.plan import (
-        BrokerMove,
-        Change,
-        ChangePart,
-        ChangeReport,
-        Deletable,
-        FutureDated,
-        LedgerPart,
-        Plan,
-    )
+    from pulsar_admin.api.plan import Change, ChangeReport, Plan
     from pulsar_admin.api.session import PartialData
     from pulsar_admin.api.spark import SparkTables
     from pulsar_admin.api.store import Store, open_store
     from pulsar_admin.api.topic import FoundEntry, Topic
+    from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from store.errors import (
         AlreadyExists,
         ChangeNotFound,
@@ -71,12 +63,12 @@ _HOMES = {
     "SparkTables": "pulsar_admin.api.spark",
     "Plan": "pulsar_admin.api.plan",
     "ChangeReport": "pulsar_admin.api.plan",
-    "ChangePart": "pulsar_admin.api.plan",
+    "ChangePart": "store.changes.report",
     "Change": "pulsar_admin.api.plan",
-    "BrokerMove": "pulsar_admin.api.plan",
-    "Deletable": "pulsar_admin.api.plan",
-    "FutureDated": "pulsar_admin.api.plan",
-    "LedgerPart": "pulsar_admin.api.plan",
+    "BrokerMove": "store.changes.report",
+    "Deletable": "store.changes.report",
+    "FutureDated": "store.changes.report",
+    "LedgerPart": "store.changes.report",
     "PartialData": "pulsar_admin.api.session",
     "Position": "store.names",
     "Extent": "store.model.extent",

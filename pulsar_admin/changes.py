@@ -6,25 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsar_admin.columns import render_cell
-from pulsar_admin.jsonify import json_keys, to_json
-from pulsar_admin.visible import clean_text
+from pulsar_admin.visible import clean_document, clean_text
+from store.changes.report import ChangeReport
 from store.wording import counted, plural
 
 _COUNTS = (("entries", "entry"), ("messages", "message"), ("bytes", "byte"))
 _SHOWN_LEDGERS = 10
-_KEYS = {"change", "before", "after", "dryRun"}
 
 
-def is_change(document: object) -> bool:
-    """Return whether DOCUMENT, as JSON, is the report of a change, or a list of such reports."""
-    if isinstance(document, (list, tuple)):
-        return bool(document) and all(is_change(item) for item in document)
-    return json_keys(document) >= _KEYS
-
-
-def render_change(document: object) -> str:
+def render_change(report: ChangeReport) -> str:
     """Return the report of a change (done, or of a dry run) as lines of text."""
-    value = to_json(document)
+    return "\n".join(_render(clean_document(document)) for document in report.documents())
+
+
+def _render(value: dict[str, Any]) -> str:  # Any: a JSON object
     done = "no change" if value["change"] is None else f"change {value['change']}"
     head = "dry run, nothing was written" if value["dryRun"] else done
     what = [render_cell(value[key]) for key in ("kind", "namespace", "topic", "subscription") if value.get(key)]

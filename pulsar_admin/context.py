@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
     from store.changes.plan import Plan as StorePlan
+    from store.changes.report import ChangeReport
     from store.db.environment import Store
     from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
@@ -107,11 +108,10 @@ class App:
     def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write a result in the format asked for.
 
-        A dataclass or mapping is a document (default: JSON; PLAIN's text where given; a change as text), a sequence of
-        strings is lines, any other sequence is records (default: a table of COLUMNS). None writes nothing.
+        A dataclass or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
+        other sequence is records (default: a table of COLUMNS). None writes nothing.
         """
         from pulsar_admin import output
-        from pulsar_admin.changes import is_change, render_change
 
         if result is None:
             return
@@ -120,19 +120,13 @@ class App:
         elif isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
             self._emit_sequence(result, columns, plain)
             return
-        elif plain is None and is_change(result):
-            plain = render_change
         output.emit_document(self.writer, result, self._style(columns, plain))
 
     def _emit_sequence(self, result: Sequence[object], columns: Sequence[Column], plain: Plain | None) -> None:
         from pulsar_admin import output
-        from pulsar_admin.changes import is_change, render_change
 
         if result and all(isinstance(item, str) for item in result):
             output.emit_lines(self.writer, (str(item) for item in result), self._style(columns, plain))
-        elif not columns and plain is None and is_change(result):
-            form = self.settings.output or "plain"
-            output.emit_records(self.writer, result, output.Style(form, self.settings.color, (), render_change))
         else:
             self.emit_rows(result, columns, plain)
 
@@ -259,13 +253,39 @@ class App:
         if self.settings.plan is not None:
             self._save(plan)
         if self.settings.dry_run or self.settings.plan is not None:
-            self.emit(plan.preview())
+            self._preview(plan)
             raise click.exceptions.Exit(self.exit_code)
         from pulsar_admin.confirm import confirm_loss
 
         confirm_loss(plan.loses, yes=self.settings.yes)
 
-    def apply(self, plan: StorePlan) -> object:
+    def _preview(self, plan: Plan) -> None:
+        from store.changes.plan import Plan as StorePlan
+
+        if isinstance(plan, StorePlan):
+            self.show(plan.preview())
+        else:
+            self.emit(plan.preview())
+
+    def change(self, plan: StorePlan) -> None:
+        """Confirm, apply and show PLAN; one that changes nothing leaves no line in the audit log."""
+        self.confirm(plan)
+        self.show(self.apply(plan))
+
+    def show(self, report: ChangeReport, plain: str | None = None) -> None:
+        """Write what a change did or would do: one object, or several; default: as text, PLAIN where given."""
+        from pulsar_admin import output
+        from pulsar_admin.changes import render_change
+
+        form = self.settings.output or "plain"
+        documents = report.documents()
+        style = output.Style(form, self.settings.color, (), plain or render_change(report))
+        if form == "plain" or len(documents) == 1:
+            output.emit_document(self.writer, documents[0], style)
+        else:
+            output.emit_records(self.writer, documents, style)
+
+    def apply(self, plan: StorePlan) -> ChangeReport:
         """Apply PLAN in one transaction and return its report; one without steps writes nothing. Raises StalePlan, StoreBusy."""
         from store.changes.plan import apply_plan
 

@@ -11,6 +11,7 @@ import pytest
 
 from store.changes.log_writer import LedgerSpec, LogWriter, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, apply_plan, plan_undo
+from store.changes.report import ChangePart
 from store.check import check_store
 from store.codec.digest import DigestType
 from store.codec.entry import decode_entry
@@ -36,7 +37,7 @@ PAYLOADS = [bytes([number]) * (number * 7) for number in range(200)]
 
 def _apply(written: WrittenLedgers) -> object:
     with written.store.read() as txn:
-        plan = Plan("test", txn.id, written.steps(txn, NOW_MS), ({"before": {}, "after": {}},))
+        plan = Plan("test", txn.id, written.steps(txn, NOW_MS), (ChangePart(before={}, after={}),))
     return apply_written(written, plan, NOW_MS)
 
 
@@ -150,7 +151,7 @@ def test_nothing_is_left_when_a_payload_fails(tmp_path: Path) -> None:
         assert list((tmp_path / "s" / "entries").iterdir()) == []
         written = write_ledgers(store, [(LedgerSpec("managed-ledger"), [b"x"])])
         with pytest.raises(StalePlan):
-            apply_written(written, Plan("test", 10**6, (), ({},)), NOW_MS)
+            apply_written(written, Plan("test", 10**6, (), (ChangePart(),)), NOW_MS)
         assert list((tmp_path / "s" / "entries").iterdir()) == []
 
 

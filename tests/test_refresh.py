@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from store.changes.plan import Plan, apply_plan, put_value_step
+from store.changes.report import ChangePart
 from store.codec.managedledger import decode_managed_ledger
 from store.db.blocks import Block
 from store.db.environment import open_store
@@ -202,7 +203,7 @@ def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> 
     with open_store(path, writable=True) as store:
         with store.read() as txn:
             steps = tuple(put_value_step(txn, node, value, 7) for node, value in nodes.items())
-            plan = Plan("test", txn.id, steps, ({},))
+            plan = Plan("test", txn.id, steps, (ChangePart(),))
         apply_plan(store, plan, 7)
     become(source, world("small") / "mutated")
     with open_store(imported("small", "mutated")) as mutated, mutated.read() as txn:

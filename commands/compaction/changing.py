@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from store.changes.compaction import LedgerSwap
+    from store.changes.report import ChangePart, ChangeReport, CompactionDetails
     from store.compaction.phases import Compaction
     from store.compaction.prepare import Prepared, SourceOptions
     from store.engine.operation import Engine
@@ -35,7 +36,6 @@ _REDUCED = (
     "without placeholders: no broker writes that, clients of 4.0.8 crash on it and brokers may fail; "
     "--format indexed writes what every version reads"
 )
-Report = dict[str, Any]  # Any: JSON
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
@@ -145,9 +145,9 @@ def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
         with app.bulk(size_bytes) as engine:
             reports = list(app.each(names, lambda name: _compact(app, store, engine, name, job)))
     if len(names) == 1 and reports:
-        app.emit(reports[0], plain=None if _is_change(reports[0]) else _render_unchanged)
+        app.show(reports[0], plain=None if _is_change(reports[0]) else f"{names[0]}: nothing to compact")
     else:
-        app.emit_rows(reports, _COLUMNS)
+        app.emit_rows([document for one in reports for document in one.documents()], _COLUMNS)
 
 
 @contextmanager
@@ -160,15 +160,12 @@ def _opened(app: App) -> Iterator[Store]:
         yield store
 
 
-def _is_change(report: Report) -> bool:
-    return report["change"] is not None or bool(report["dryRun"])
+def _is_change(report: ChangeReport) -> bool:
+    return report.number is not None or report.dry_run
 
 
-def _render_unchanged(report: Any) -> str:  # Any: a report
-    return f"{report['topic']}: nothing to compact"
-
-
-def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> Report:
+def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> ChangeReport:
+    from store.changes.report import ChangePart
     from store.compaction.prepare import SourceOptions, loses_trimmed, passes_open_transaction
 
     options = job.options
@@ -182,7 +179,7 @@ def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job
             app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
             work = _phase_one(app, reader, topic, replace(source, transactional=True), job)
         if work is None:
-            return _unchanged(app, {"topic": str(name), "before": None, "after": None})
+            return _unchanged(app, ChangePart(topic=str(name)))
         if loses_trimmed(reader, work[0]):
             app.warn(
                 f"{name}: its first ledgers are trimmed; what only the compacted ledger {work[0].old_ledger_id} holds goes"
@@ -216,24 +213,24 @@ def _phase_one(
 
 def _finish(
     app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
-) -> Report:
+) -> ChangeReport:
     """Phase two: measured for a dry run and where nothing may have changed, else written."""
-    from store.changes.compaction import plan_swap, swap_report
+    from store.changes.compaction import plan_swap, swap_part
 
     if app.settings.dry_run or not prepared.source.parts:
         with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
             compaction.measure(bar.advance)
         swap = _swap(prepared, compaction, None)
         if not compaction.result.is_changed and prepared.view is not None:
-            return _unchanged(app, swap_report(replace(swap, ledger_id=swap.old_ledger_id)))
+            return _unchanged(app, swap_part(replace(swap, ledger_id=swap.old_ledger_id)))
         if app.settings.dry_run:
-            return _object(plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview())
+            return plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview()
     return _write(app, store, reader, prepared, compaction, job)
 
 
 def _write(
     app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
-) -> Report:
+) -> ChangeReport:
     from store.changes.compaction import plan_swap
     from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
     from store.codec.digest import DigestType
@@ -250,45 +247,47 @@ def _write(
         written = write_ledgers(store, [(spec, payloads)])
     swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
     plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, app.now_ms), app.now_ms)
-    return _object(apply_written(written, plan, app.now_ms))
+    return apply_written(written, plan, app.now_ms)
 
 
 def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
     from store.changes.compaction import LedgerSwap
+    from store.model.extent import Extent
 
-    batches = compaction.result.reduced_batches
+    result = compaction.result
+    batches = result.reduced_batches
     warnings = (f"{counted(batches, 'batch is', 'batches are')} {_REDUCED}",) if batches else ()
-    facts = _facts(prepared, compaction)
+    kept = result.messages.retained + result.messages.encrypted + result.messages.undecodable
     return LedgerSwap(
-        prepared.topic, prepared.cursor, prepared.horizon, ledger_id, prepared.old_ledger_id, facts, warnings
+        prepared.topic,
+        prepared.cursor,
+        prepared.horizon,
+        ledger_id,
+        prepared.old_ledger_id,
+        Extent(result.entries_kept, kept, result.bytes_kept),
+        _details(prepared, compaction),
+        warnings,
     )
 
 
-def _facts(prepared: Prepared, compaction: Compaction) -> Report:
-    """Return what the report says beside before and after; bytes are payload bytes of ledger entries."""
+def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
+    from store.changes.report import CompactionDetails
+
     result, latest = compaction.result, compaction.latest
-    counts = {camel_case(name): value for name, value in asdict(result.messages).items()}
-    kept = result.messages.retained + result.messages.encrypted + result.messages.undecodable
-    return {
-        "entries": result.entries_kept,
-        "messages": kept,
-        "bytes": result.bytes_kept,
-        "format": compaction.rules.form,
-        "keys": None if latest is None else latest.keys,
-        "deletedKeys": None if latest is None else latest.nulls,
-        "entriesRead": result.entries_read,
-        "bytesRead": result.bytes_read,
-        "bytesSaved": result.bytes_read - result.bytes_kept,
-        "payloadBytes": {"before": result.message_bytes_read, "after": result.message_bytes_kept},
-        "messagesByReason": counts,
-        "damaged": len(prepared.source.damaged) + prepared.source.lost,
-    }
+    return CompactionDetails(
+        format=compaction.rules.form,
+        keys=None if latest is None else latest.keys,
+        deleted_keys=None if latest is None else latest.nulls,
+        entries_read=result.entries_read,
+        bytes_read=result.bytes_read,
+        bytes_saved=result.bytes_read - result.bytes_kept,
+        payload_bytes={"before": result.message_bytes_read, "after": result.message_bytes_kept},
+        messages_by_reason={camel_case(name): value for name, value in asdict(result.messages).items()},
+        damaged=len(prepared.source.damaged) + prepared.source.lost,
+    )
 
 
-def _unchanged(app: App, report: Any) -> Report:  # Any: a mapping of JSON values
-    return {"change": None, **report, "dryRun": app.settings.dry_run, "undo": None}
+def _unchanged(app: App, part: ChangePart) -> ChangeReport:
+    from store.changes.report import ChangeReport
 
-
-def _object(report: object) -> Report:
-    assert isinstance(report, dict)
-    return report
+    return ChangeReport(None, app.settings.dry_run, (part,))

@@ -117,9 +117,7 @@ def _pop(app: App, options: DueRequest) -> None:
         groups = list(_due_groups(app, txn, options))
         plan = plan_pop(txn, groups, app.now_ms)
     app.confirm(plan)
-    report: Any = app.apply(plan) if plan.steps else None  # Any: JSON
-    change = None if report is None else (report[0] if isinstance(report, list) else report)["change"]
-    _emit_due(app, due_rows(groups, change))
+    _emit_due(app, due_rows(groups, app.apply(plan).number))
 
 
 def _due_groups(app: App, txn: Txn, options: DueRequest) -> Iterator[KeptGroup]:

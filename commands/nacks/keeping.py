@@ -92,8 +92,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
         entries = _gather_entries(app, reader, topic, subscription, options, lines)
         nacks = [Nacks(name, subscription, groups, options.bits) for name, groups in entries.items()]
         plan = plan_add(reader.txn, "nacks add", nacks)
-    app.confirm(plan)
-    app.emit(app.apply(plan))
+    app.change(plan)
 
 
 def _check_sources(options: AddRequest) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.moving import apply_moves
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.changes.annotate import plan_annotate
@@ -38,4 +37,4 @@ def annotate(app: App, selection: TopicSelection, form: Form) -> None:
     with app.store.read() as txn:
         names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
         plan = plan_annotate(txn, names, form, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)

@@ -99,5 +99,4 @@ def undo(app: App, change: int) -> None:
     """
     with app.store.read() as txn:
         plan = plan_undo(txn, change)
-    app.confirm(plan)
-    app.emit(app.apply(plan))
+    app.change(plan)

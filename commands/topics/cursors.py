@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from commands.topics.moving import apply_moves, iter_cursors, read_topics
+from commands.topics.moving import iter_cursors, read_topics
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
@@ -52,7 +52,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
             check_movable(cursor, force=force)
             moves.append(CursorMove(topic, cursor, skipped(topic, cursor.state, count)))
         plan = plan_moves(reader, "topics skip", moves, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 @command(
@@ -77,7 +77,7 @@ def clear_backlog(app: App, selection: TopicSelection, subscription: str, force:
             check_movable(cursor, force=force)
             moves.append(CursorMove(topic, cursor, cleared(topic, cursor.state)))
         plan = plan_moves(reader, "topics clear-backlog", moves, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -127,7 +127,7 @@ def create_subscription(
         for topic in topics:
             check_position(topic, start, "")
         plan = plan_create(reader, topics, NewSubscription(subscription, start, replicated, properties), app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 @command(
@@ -150,4 +150,4 @@ def unsubscribe(app: App, selection: TopicSelection, subscription: str, force: b
     with open_reader(app.store) as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
         plan = plan_unsubscribe(reader, "topics unsubscribe", cursors, app.now_ms, force=force)
-    apply_moves(app, plan)
+    app.change(plan)

@@ -30,10 +30,9 @@ from store.names import EARLIEST, LATEST, Position, TopicName
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.changes.report import ChangeReport
     from store.dump.job import DumpOptions
     from store.dump.source import Source
-
-Json = dict[str, Any]  # Any: JSON values
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +230,9 @@ def load(app: App, dump: Path, options: LoadRequest) -> None:
     a broker with these interceptors would; none takes it away, and leaves what a client receives. Everything is one change.
     """
     if app.settings.dry_run:
-        app.emit(_preview_load(app, _source(dump), options))
+        app.show(_preview_load(app, _source(dump), options))
     else:
-        app.emit(_apply_load(app, _source(dump), options))
+        app.show(_apply_load(app, _source(dump), options))
 
 
 def _source(dump: Path) -> Source:
@@ -242,15 +241,13 @@ def _source(dump: Path) -> Source:
     return Source(dump, sys.stdin.buffer if str(dump) == "-" else None)
 
 
-def _preview_load(app: App, source: Source, options: LoadRequest) -> Json | list[Json]:
+def _preview_load(app: App, source: Source, options: LoadRequest) -> ChangeReport:
     from store.dump.load import LoadOptions, preview_load
 
-    rows = preview_load(app.store, source, LoadOptions(options.topic, keep_ids=options.keep_ledger_ids))
-    shown = [{"change": None, **row, "dryRun": True, "undo": None} for row in rows]
-    return shown[0] if len(shown) == 1 else shown
+    return preview_load(app.store, source, LoadOptions(options.topic, keep_ids=options.keep_ledger_ids))
 
 
-def _apply_load(app: App, source: Source, options: LoadRequest) -> object:
+def _apply_load(app: App, source: Source, options: LoadRequest) -> ChangeReport:
     from store.dump.load import LoadOptions, apply_load
 
     wanted = LoadOptions(options.topic, app.settings.interceptors, options.keep_ledger_ids, app.now_ms)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
-from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_cursors, read_topics
+from commands.topics.moving import check_entries, iter_cursors, read_cursors, read_topics
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import (
@@ -23,9 +23,10 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from store.changes.cursors import CursorMove, extent_json, plan_moves
+from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest
 from store.changes.plan import Plan
+from store.changes.report import extent_json
 from store.db.clocks import check_clock
 from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
 from store.delayed.not_due import forecast_warnings
@@ -303,6 +304,6 @@ def _forecast_rows(
 
 def _emit(app: App, answer: Plan | list[dict[str, Any]]) -> None:  # Any: JSON
     if isinstance(answer, Plan):
-        apply_moves(app, answer)
+        app.change(answer)
     else:
         app.emit_rows(answer, COLUMNS)

@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pulsar_admin.context import App
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
-from store.changes.plan import Plan
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
 from store.model.cursors import Cursor, iter_cursor_names, read_cursor
 from store.model.ledgers import EntryReader
@@ -64,12 +62,6 @@ def check_entries(selection: TopicSelection, topics: Iterable[Topic]) -> None:
             hint="list topics and their entries with: pulsar-admin topics stats",
             topic=str(listed[0].name),
         )
-
-
-def apply_moves(app: App, plan: Plan) -> None:
-    """Show, confirm and apply PLAN; one that changes nothing is reported and leaves no line in the audit log."""
-    app.confirm(plan)
-    app.emit(app.apply(plan))
 
 
 def topics_or_file(function: Function) -> Function:

@@ -51,20 +51,21 @@ def _applied_option(function: Any) -> Any:  # Any: click's
 
 def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
     """Preview or apply JOB on the topics meant."""
+    from store.changes.report import ChangeReport
     from store.changes.topic_policies import apply_changes, read_changes
 
     with app.store.read() as txn:
         names = _names(txn, selection)
         changes = read_changes(txn, names, job)
-        rows = [
-            {"change": None, **change.report(job), "dryRun": app.settings.dry_run, "undo": None} for change in changes
-        ]
+        preview = ChangeReport(None, app.settings.dry_run, tuple(change.part(job) for change in changes))
     if app.settings.dry_run or not any(change.changes for change in changes):
-        app.emit(rows[0] if len(rows) == 1 else rows)
+        app.show(preview)
         return
 
     with app.open_for_writing() as store:
-        app.emit(apply_changes(store, names, job, app.now_ms, app.settings.interceptors))
+        report = apply_changes(store, names, job, app.now_ms, app.settings.interceptors)
+        assert report is not None
+        app.show(report)
 
 
 def _names(txn: Txn, selection: TopicSelection) -> list[TopicName]:

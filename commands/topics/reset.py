@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
-from commands.topics.moving import apply_moves, check_entries, iter_cursors, read_lines, shown_path, topics_or_file
+from commands.topics.moving import check_entries, iter_cursors, read_lines, shown_path, topics_or_file
 from commands.topics.resets_file import ResetRow, iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
@@ -117,7 +117,7 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
         else:
             moves = list(_moves(app, reader, (selection, subscription), options))
         plan = plan_moves(reader, "topics reset-cursor", moves, app.now_ms)
-    apply_moves(app, plan)
+    app.change(plan)
 
 
 def _moves(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import read_node
@@ -18,7 +19,7 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
     Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
     """
     steps: list[Step] = []
-    reports: list[Report] = []
+    parts: list[ChangePart] = []
     untouched: set[int] = set()
     for name in names:
         node = read_node(txn, name.path)
@@ -28,17 +29,17 @@ def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int)
         if changed:
             steps.append(put_value_step(txn, name.path, value, now_ms))
         else:
-            untouched.add(len(reports))
-        reports.append(
-            {
-                "topic": str(name),
-                "form": form,
-                "before": {"annotatedLedgers": _count(before, form)},
-                "after": {"annotatedLedgers": _count(after, form)},
-                "annotated": [info.ledger_id for info in changed],
-            }
+            untouched.add(len(parts))
+        parts.append(
+            ChangePart(
+                topic=str(name),
+                form=form,
+                before={"annotatedLedgers": _count(before, form)},
+                after={"annotatedLedgers": _count(after, form)},
+                annotated=tuple(info.ledger_id for info in changed),
+            )
         )
-    return Plan("store annotate", txn.id, tuple(steps), tuple(reports), untouched=frozenset(untouched))
+    return Plan("store annotate", txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
 def _count(infos: Iterable[LedgerInfo], form: Form) -> int:

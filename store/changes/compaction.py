@@ -7,15 +7,16 @@ Here all of it is one transaction; the old ledger's entries stay where they are,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from store.changes.plan import Plan, Report, Step, delete_step, put_value_step
+from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.report import ChangePart, CompactionDetails
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
 from store.db.owners import find_owners
 from store.db.tree import find_node
 from store.model.cursors import COMPACTION_CURSOR, Cursor
+from store.model.extent import Extent
 from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position
@@ -23,22 +24,23 @@ from store.names import Position
 
 @dataclass(frozen=True, slots=True)
 class LedgerSwap:
-    """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``facts``: more for the report."""
+    """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``extent``: what it holds."""
 
     topic: Topic
     cursor: Cursor | None
     horizon: Position
     ledger_id: int | None
     old_ledger_id: int | None
-    facts: dict[str, Any]  # Any: JSON
+    extent: Extent
+    details: CompactionDetails
     warnings: tuple[str, ...] = ()
 
 
 def plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, ...], now_ms: int) -> Plan:
     """Return the plan of SWAP; NEW_LEDGER: the steps that create the new ledger's metadata. A dry run has no steps."""
-    report = swap_report(swap)
+    part = swap_part(swap)
     if swap.ledger_id is None:
-        return Plan(command, txn.id, (), (report,), warnings=swap.warnings)
+        return Plan(command, txn.id, (), (part,), warnings=swap.warnings)
     steps = [*new_ledger, _cursor_step(txn, swap, now_ms)]
     old = swap.old_ledger_id
     warnings = swap.warnings
@@ -48,25 +50,24 @@ def plan_swap(txn: Txn, command: str, swap: LedgerSwap, new_ledger: tuple[Step, 
             warnings += (f"ledger {old} stays: {others[0].kind} of {others[0].topic} references it too",)
         else:
             steps.append(delete_step(txn, ledger_path(old)))
-    return Plan(command, txn.id, tuple(steps), (report,), warnings=warnings)
+    return Plan(command, txn.id, tuple(steps), (part,), warnings=warnings)
 
 
 def _owner(topic: Topic) -> tuple[str, str]:
     return "compacted", str(topic.name)
 
 
-def swap_report(swap: LedgerSwap) -> Report:
-    """Return the report of SWAP."""
-    return {
-        "topic": str(swap.topic.name),
-        "subscription": COMPACTION_CURSOR,
-        "before": {
-            "markDeletePosition": None if swap.cursor is None else str(swap.cursor.mark_delete),
-            "compactedLedger": swap.old_ledger_id,
-        },
-        "after": {"markDeletePosition": str(swap.horizon), "compactedLedger": swap.ledger_id},
-        **swap.facts,
-    }
+def swap_part(swap: LedgerSwap) -> ChangePart:
+    """Return what to report of SWAP."""
+    mark_delete = None if swap.cursor is None else str(swap.cursor.mark_delete)
+    return ChangePart(
+        topic=str(swap.topic.name),
+        subscription=COMPACTION_CURSOR,
+        before={"markDeletePosition": mark_delete, "compactedLedger": swap.old_ledger_id},
+        after={"markDeletePosition": str(swap.horizon), "compactedLedger": swap.ledger_id},
+        extent=swap.extent,
+        compaction=swap.details,
+    )
 
 
 def _cursor_step(txn: Txn, swap: LedgerSwap, now_ms: int) -> Step:

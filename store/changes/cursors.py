@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis
 from store.changes.trim import Freed, freed_ledgers, read_mark_deletes
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
@@ -22,17 +23,16 @@ from store.model.topics import Topic
 from store.names import Position
 from store.wording import counted
 
-Facts = tuple[tuple[str, Any], ...]  # Any: JSON; more for a report
-
 
 @dataclass(frozen=True, slots=True)
 class CursorMove:
-    """One cursor and the state it is to have; FACTS go into the report, WARNINGS too."""
+    """One cursor and the state it is to have, and what the report says of it beyond that."""
 
     topic: Topic
     cursor: Cursor
     state: CursorState
-    facts: Facts = ()
+    basis: MoveBasis | None = None
+    expiry: ExpiryDetails | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -43,9 +43,9 @@ def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], n
     after = {(move.topic.name, move.cursor.name): move.state.mark_delete for move in listed}
     topics = {move.topic.name: move.topic for move in listed}
     freed = {name: _freed(reader, topic, after, now_ms) for name, topic in topics.items()}
-    reports = tuple(_move_report(reader.txn, move, freed[move.topic.name]) for move in listed)
+    parts = tuple(_move_part(reader.txn, move, freed[move.topic.name]) for move in listed)
     untouched = frozenset(place for place, move in enumerate(listed) if not _moves(move))
-    return Plan(command, reader.txn.id, steps, reports, untouched=untouched)
+    return Plan(command, reader.txn.id, steps, parts, untouched=untouched)
 
 
 def _moves(move: CursorMove) -> bool:
@@ -100,26 +100,23 @@ def check_movable(cursor: Cursor, *, force: bool) -> None:
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
-def _move_report(txn: Txn, move: CursorMove, freed: Freed) -> Report:
+def _move_part(txn: Txn, move: CursorMove, freed: Freed) -> ChangePart:
     before, after = pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state)
     replayed = extent_of(txn, move.topic, subtract(after, before))
     skipped = extent_of(txn, move.topic, subtract(before, after))
-    total = replayed + skipped
-    report: dict[str, Any] = {  # Any: JSON
-        "topic": str(move.topic.name),
-        "subscription": move.cursor.name,
-        "before": state_json(move.topic, move.cursor.state),
-        "after": state_json(move.topic, move.state),
-        "entries": total.entries,
-        "messages": total.messages,
-        "bytes": total.bytes,
-        "replayed": extent_json(replayed),
-        "skipped": extent_json(skipped),
-        "deletable": freed_json(freed),
-        **dict(move.facts),
-    }
-    warnings = (*_source_warnings(move), *move.warnings)
-    return report | ({"warnings": list(warnings)} if warnings else {})
+    return ChangePart(
+        topic=str(move.topic.name),
+        subscription=move.cursor.name,
+        before=state_json(move.topic, move.cursor.state),
+        after=state_json(move.topic, move.state),
+        extent=replayed + skipped,
+        replayed=replayed,
+        skipped=skipped,
+        deletable=deletable_of(freed),
+        basis=move.basis,
+        expiry=move.expiry,
+        warnings=(*_source_warnings(move), *move.warnings),
+    )
 
 
 def _source_warnings(move: CursorMove) -> list[str]:
@@ -154,34 +151,28 @@ def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
     }
 
 
-def extent_json(extent: Extent) -> dict[str, int]:
-    """Return EXTENT in a report's terms."""
-    return {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes}
-
-
-def freed_json(freed: Freed) -> dict[str, Any]:  # Any: JSON
+def deletable_of(freed: Freed) -> Deletable:
     """Return what a broker may delete after the change, and what holds back the rest."""
-    blocker = None
-    if freed.blocker is not None:
-        blocker = {"subscription": freed.blocker[0], "markDeletePosition": str(freed.blocker[1])}
-    return {
-        "ledgers": [ledger.ledger_id for ledger in freed.ledgers],
-        "entries": sum(ledger.entries for ledger in freed.ledgers),
-        "bytes": sum(ledger.size_bytes for ledger in freed.ledgers),
-        "keptByRetention": [ledger.ledger_id for ledger in freed.kept_by_retention],
-        "blockedBy": blocker,
-    }
+    name, position = freed.blocker or (None, None)
+    return Deletable(
+        tuple(ledger.ledger_id for ledger in freed.ledgers),
+        sum(ledger.entries for ledger in freed.ledgers),
+        sum(ledger.size_bytes for ledger in freed.ledgers),
+        tuple(ledger.ledger_id for ledger in freed.kept_by_retention),
+        name,
+        position,
+    )
 
 
-def ledger_rows(txn: Txn, topic: Topic, intervals: Intervals) -> list[dict[str, int]]:
-    """Return what INTERVALS hold, a row a ledger."""
+def ledger_parts(txn: Txn, topic: Topic, intervals: Intervals) -> tuple[LedgerPart, ...]:
+    """Return what INTERVALS hold, by ledger."""
     parts: dict[int, Extent] = {}
     for start, end in intervals:
         for ledger_id, first, last in iter_ledger_parts(topic, start, end):
             rank = topic.rank(Position(ledger_id, first))
             here = extent_of(txn, topic, ((rank, rank + last - first + 1),))
             parts[ledger_id] = parts.get(ledger_id, Extent()) + here
-    return [{"ledgerId": ledger_id, **extent_json(extent)} for ledger_id, extent in parts.items()]
+    return tuple(LedgerPart(*one) for one in parts.items())
 
 
 # -- forward ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from store.changes.plan import Plan, Report, Step
+from store.changes.plan import Plan, Step
 from store.changes.policies import change_policies
+from store.changes.report import ChangePart
 from store.codec.policies import DelayedDelivery, Policies
 from store.db.delayed_rules import (
     DEFAULT_RULES,
@@ -117,12 +118,12 @@ def _plan(
 ) -> Plan:
     changed = change_policies(txn, namespace, change, now_ms)
     steps = (*changed.steps, *plan_rules(txn, namespace, rules[1]))
-    report: Report = {
-        "namespace": str(namespace),
-        "before": DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
-        "after": DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
-    }
-    return Plan(command, txn.id, steps, (report,), warnings=delivery_warnings(txn, namespace, changed.after))
+    part = ChangePart(
+        namespace=str(namespace),
+        before=DelayedPolicy(changed.before.delayed_delivery, rules[0]).as_json(),
+        after=DelayedPolicy(changed.after.delayed_delivery, rules[1]).as_json(),
+    )
+    return Plan(command, txn.id, steps, (part,), warnings=delivery_warnings(txn, namespace, changed.after))
 
 
 def plan_rules(txn: Txn, namespace: NamespaceName, rules: IndexRules | None) -> tuple[Step, ...]:

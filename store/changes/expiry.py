@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from store.changes.cursors import CursorMove, Facts, advanced, cleared, ledger_rows
+from store.changes.cursors import CursorMove, advanced, cleared, ledger_parts
+from store.changes.report import BrokerMove, ExpiryDetails, FutureDated, MoveBasis
 from store.changes.resets import batch_size, bit_words, check_position, start_position
 from store.codec.cursor import CursorState
 from store.db.clocks import Clock
 from store.errors import InvalidValue, Refused
 from store.model.cursors import Cursor
-from store.model.extent import extent_of, pending_intervals, subtract
+from store.model.extent import Extent, extent_of, pending_intervals, subtract
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
@@ -45,27 +45,22 @@ class ExpiryRequest:
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
     """Return the move that expires what REQUEST says; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
     if request.position is not None:
-        state, facts, warnings = _by_position(reader, topic, cursor, request)
+        state, basis, warnings = _by_position(reader, topic, cursor, request)
     else:
-        state, facts, warnings = _by_time(reader, topic, cursor, request)
+        state, basis, warnings = _by_time(reader, topic, cursor, request)
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
     held = None
     if future.first is not None:
-        held = {
-            "entries": future.entries,
-            "messages": future.messages,
-            "first": str(future.first),
-            "latestTime": future.latest_ms,
-            "producers": sorted(future.producers),
-        }
-    more: Facts = (("ledgers", ledger_rows(reader.txn, topic, dropped)), ("futureDated", held))
-    return CursorMove(topic, cursor, state, (("rule", request.rule), *facts, *more), tuple(warnings))
+        extent = Extent(future.entries, future.messages)
+        held = FutureDated(extent, future.first, future.latest_ms, tuple(sorted(future.producers)))
+    expiry = ExpiryDetails(ledger_parts(reader.txn, topic, dropped), held)
+    return CursorMove(topic, cursor, state, basis, expiry, tuple(warnings))
 
 
 def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
     """Return a move that stays where it is and says why."""
-    return CursorMove(topic, cursor, cursor.state, (), (reason,))
+    return CursorMove(topic, cursor, cursor.state, warnings=(reason,))
 
 
 # -- by age -----------------------------------------------------------------------------------------------------------
@@ -73,7 +68,7 @@ def unchanged_move(topic: Topic, cursor: Cursor, reason: str) -> CursorMove:
 
 def _by_time(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
-) -> tuple[CursorState, Facts, list[str]]:
+) -> tuple[CursorState, MoveBasis, list[str]]:
     assert request.limit_ms is not None
     in_broker_terms = request.limit_ms < request.now_ms
     if request.rule == BROKER and not in_broker_terms:
@@ -83,9 +78,9 @@ def _by_time(
     search = PendingSearch(reader, topic, cursor.state, request.clock)
     expired = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
     state = cursor.state if expired.through is None else advanced(topic, cursor.state, expired.through)
-    facts: Facts = (("limit", request.limit_ms),)
+    basis = MoveBasis(request.rule, limit_ms=request.limit_ms)
     if request.ttl is not None:
-        facts += (("ttl", request.ttl.seconds), ("ttlSource", request.ttl.source))
+        basis = replace(basis, ttl_seconds=request.ttl.seconds, ttl_source=request.ttl.source)
     if request.rule == BROKER:
         warnings = _younger_warnings(search, state, request.limit_ms)
     else:
@@ -93,9 +88,9 @@ def _by_time(
         if in_broker_terms:
             through = broker_through(reader, topic, cursor, request.limit_ms, request.broker)
         theirs = cursor.state if through is None else advanced(topic, cursor.state, through)
-        facts += (("broker", _broker_json(reader, topic, state, theirs)),)
+        basis = replace(basis, asked_broker=True, broker=_broker_move(reader, topic, state, theirs))
         warnings = []
-    return state, facts, [*warnings, *_search_warnings(search)]
+    return state, basis, [*warnings, *_search_warnings(search)]
 
 
 def _younger_warnings(search: PendingSearch, state: CursorState, limit_ms: int) -> list[str]:
@@ -120,16 +115,12 @@ def _search_warnings(search: PendingSearch) -> list[str]:
     return warnings
 
 
-def _broker_json(reader: EntryReader, topic: Topic, ours: CursorState, theirs: CursorState) -> dict[str, Any]:  # JSON
+def _broker_move(reader: EntryReader, topic: Topic, ours: CursorState, theirs: CursorState) -> BrokerMove:
     """Return the broker's answer; ``entries``: how many more it drops than we do (below 0: fewer)."""
     left, left_by_broker = pending_intervals(topic, ours), pending_intervals(topic, theirs)
     more = extent_of(reader.txn, topic, subtract(left, left_by_broker)).entries
     fewer = extent_of(reader.txn, topic, subtract(left_by_broker, left)).entries
-    return {
-        "markDeletePosition": str(theirs.mark_delete),
-        "agrees": ours == theirs,
-        "entries": more - fewer,
-    }
+    return BrokerMove(theirs.mark_delete, ours == theirs, more - fewer)
 
 
 # -- by position ------------------------------------------------------------------------------------------------------
@@ -137,16 +128,16 @@ def _broker_json(reader: EntryReader, topic: Topic, ours: CursorState, theirs: C
 
 def _by_position(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest
-) -> tuple[CursorState, Facts, list[str]]:
+) -> tuple[CursorState, MoveBasis, list[str]]:
     position = request.position
     assert position is not None
-    facts: Facts = (("position", str(position)),)
+    basis = MoveBasis(request.rule, position)
     if position == EARLIEST:
-        return cursor.state, facts, []
+        return cursor.state, basis, []
     if position == LATEST:
-        return cleared(topic, cursor.state), facts, []
+        return cleared(topic, cursor.state), basis, []
     if request.rule == BROKER:
-        return _broker_state(reader, topic, cursor, request), facts, []
+        return _broker_state(reader, topic, cursor, request), basis, []
     check_position(topic, position, _OR_BROKER)
     start, unacknowledged = start_position(reader, topic, position, exclude=not request.exclude)
     state = advanced(topic, cursor.state, topic.previous(start))
@@ -156,7 +147,8 @@ def _by_position(
         theirs = _broker_state(reader, topic, cursor, request)
     except Refused:
         theirs = cursor.state
-    return state, (*facts, ("broker", _broker_json(reader, topic, state, theirs))), []
+    broker = _broker_move(reader, topic, state, theirs)
+    return state, replace(basis, asked_broker=True, broker=broker), []
 
 
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorState:

@@ -18,9 +18,10 @@ from store.changes.annotate import plan_annotate
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.delayed import delivery_warnings, plan_rules
 from store.changes.nacks import Nacks, plan_add, plan_pop
-from store.changes.plan import PLAN_FORMAT, Plan, Report, Step, plan_undo, put_value_step, step_of
+from store.changes.plan import PLAN_FORMAT, Plan, Step, plan_undo, put_value_step, step_of
 from store.changes.policies import change_policies
-from store.changes.subscriptions import NewSubscription, check_new, creation_report, plan_unsubscribe
+from store.changes.report import ChangePart
+from store.changes.subscriptions import NewSubscription, check_new, creation_part, plan_unsubscribe
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, encode_cursor_info
 from store.codec.given import integer, json_object, text
 from store.codec.policies import Policies, decode_json_object, decode_policies
@@ -89,15 +90,15 @@ def derive_plan(reader: EntryReader, plan: Plan, now_ms: int) -> Plan:
     if len({(step.database, step.key) for step in plan.steps}) < len(plan.steps):
         raise _foreign("it writes a row twice")
     if not plan.steps:
-        return replace(plan, reports=({"before": None, "after": None},))
+        return replace(plan, parts=(ChangePart(),))
     sorted_out = _SortedOut()
     for step in plan.steps:
         sorted_out.add(step)
     again = list(sorted_out.plans(reader, plan, now_ms))
     _check_same(plan.steps, tuple(step for one in again for step in one.steps))
-    reports = tuple(report for one in again for report in one.reports)
+    parts = tuple(part for one in again for part in one.parts)
     warnings = tuple(text for one in again for text in one.warnings)
-    return replace(plan, reports=reports, warnings=warnings)
+    return replace(plan, parts=parts, warnings=warnings)
 
 
 def _check_same(given: tuple[Step, ...], made: tuple[Step, ...]) -> None:
@@ -207,7 +208,7 @@ def _creation(reader: EntryReader, plan: Plan, name: TopicName, subscription: st
     if info.last_active_ms != node.stat.modified_ms or dict(state.properties) != new.long_properties:
         raise _foreign(f"no command makes {subscription!r} like that")
     made = put_value_step(reader.txn, node.path, encode_cursor_info(info), node.stat.modified_ms)
-    return replace(plan, steps=(made,), reports=(creation_report(reader, topic, new, state),))
+    return replace(plan, steps=(made,), parts=(creation_part(reader, topic, new, state),))
 
 
 def _state(step: Step) -> CursorState:
@@ -287,8 +288,8 @@ def _policies_plan(
             check_growth(old_rules, new_rules, split=False)
         steps += plan_rules(reader.txn, namespace, new_rules)
         before["indexRules"], after["indexRules"] = _rules_json(old_rules), _rules_json(new_rules)
-    report: Report = {"namespace": str(namespace), "before": before, "after": after}
-    return replace(plan, steps=tuple(steps), reports=(report,), warnings=warnings)
+    part = ChangePart(namespace=str(namespace), before=before, after=after)
+    return replace(plan, steps=tuple(steps), parts=(part,), warnings=warnings)
 
 
 def _rules(row: bytes | None, namespace: NamespaceName) -> IndexRules | None:

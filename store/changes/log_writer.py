@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from store.changes.own_ledgers import next_own_ledgers
 from store.changes.plan import Plan, Step, apply_plan, put_value_step
+from store.changes.report import ChangeReport
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.ledgermetadata import (
@@ -183,7 +184,7 @@ def _check_free(store: Store, ledger_id: int, kept: set[int]) -> None:
             )
 
 
-def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> object:
+def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeReport:
     """Apply PLAN (which holds ``written.steps``) and make the ledgers known, in one transaction; return its report.
 
     Any error leaves the store as it was, without the files. Raises StalePlan.

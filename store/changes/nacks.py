@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from store.changes.plan import Change, Plan, Report, Step
+from store.changes.plan import Change, Plan, Step
+from store.changes.report import ChangePart
 from store.db.environment import Txn
 from store.db.nacks import (
     BUCKET,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 DUE_COMMAND = "nacks due --pop"
-Json = dict[str, Any]  # Any: JSON values
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ def plan_add(txn: Txn, command: str, nacks: Iterable[Nacks]) -> Plan:
     Without a new entry the plan has no steps.
     """
     steps: list[Step] = []
-    reports: list[Report] = []
+    parts: list[ChangePart] = []
     untouched: set[int] = set()
     for one in nacks:
-        added, report = _add(txn, one)
+        added, part = _add(txn, one)
         if not added:
-            untouched.add(len(reports))
+            untouched.add(len(parts))
         steps += added
-        reports.append(report)
-    return Plan(command, txn.id, tuple(steps), tuple(reports), untouched=frozenset(untouched))
+        parts.append(part)
+    return Plan(command, txn.id, tuple(steps), tuple(parts), untouched=frozenset(untouched))
 
 
-def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], Json]:
+def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], ChangePart]:
     old = find_tracker(txn, nacks.topic, nacks.subscription)
     waiting = pending_entries(txn, old) if old is not None else 0
     first = next_deadline_ms(txn, old) if old is not None else None
@@ -72,16 +72,16 @@ def _add(txn: Txn, nacks: Nacks) -> tuple[list[Step], Json]:
         key = tracker_key(tracker.id)
         steps.insert(0, Step("nacks", key, txn.get("nacks", key), encode_tracker_row(tracker)))
     after_first = min([*deadlines, *([] if first is None else [first])], default=None)
-    report = {
-        "topic": nacks.topic,
-        "subscription": nacks.subscription,
-        "precisionBits": tracker.precision_bits,
-        "before": {"pendingEntries": waiting, "nextDeadline": first},
-        "after": {"pendingEntries": waiting + new, "nextDeadline": after_first},
-        "entries": new,
-        "alreadyTracked": known,
-    }
-    return steps, report
+    part = ChangePart(
+        topic=nacks.topic,
+        subscription=nacks.subscription,
+        precision_bits=tracker.precision_bits,
+        before={"pendingEntries": waiting, "nextDeadline": first},
+        after={"pendingEntries": waiting + new, "nextDeadline": after_first},
+        entries=new,
+        already_tracked=known,
+    )
+    return steps, part
 
 
 def _tracker(old: TrackerRow | None, nacks: Nacks, waiting: int) -> TrackerRow:
@@ -127,20 +127,20 @@ def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
     """Plan removing GROUPS, which are what is due at NOW_MS. The change keeps what was removed: ``popped_groups``."""
     listed = sorted(groups, key=lambda group: (group.topic, group.subscription))
     steps = tuple(Step("nacks", group.key, group.value, None) for group in listed)
-    reports = []
+    parts = []
     for (topic, subscription), rows in groupby(listed, key=lambda group: (group.topic, group.subscription)):
         own = list(rows)
         entries = sum(len(group.entry_ids) for group in own)
         behind = next_deadline_ms(txn, TrackerRow(topic, subscription, 0), now_ms)
-        report = {
-            "topic": topic,
-            "subscription": subscription,
-            "before": {"dueEntries": entries, "nextDeadline": min(group.due_ms for group in own)},
-            "after": {"dueEntries": 0, "nextDeadline": behind},
-            "entries": entries,
-        }
-        reports.append(report)
-    return Plan(DUE_COMMAND, txn.id, steps, tuple(reports))
+        part = ChangePart(
+            topic=topic,
+            subscription=subscription,
+            before={"dueEntries": entries, "nextDeadline": min(group.due_ms for group in own)},
+            after={"dueEntries": 0, "nextDeadline": behind},
+            entries=entries,
+        )
+        parts.append(part)
+    return Plan(DUE_COMMAND, txn.id, steps, tuple(parts))
 
 
 def popped_groups(change: Change) -> Iterator[KeptGroup]:

@@ -12,31 +12,24 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store.changes.chain import check_link, next_link, put_link
+from store.changes.report import ChangePart, ChangeReport, Json, decode_part
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
 from store.db.environment import DATABASES, Store, Txn
 from store.db.owners import find_owners, put_owners
 from store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from store.errors import ChangeNotFound, IndexCorrupt, Refused, StalePlan, UndoConflict, reason_of
+from store.errors import ChangeNotFound, IndexCorrupt, InvalidValue, Refused, StalePlan, UndoConflict, reason_of
 from store.model.ledgers import EntryReader
 from store.model.references import references
 
 _DELAYED_INDEX = b"index\0"  # rows that builds write: what can be made again from the entries is in no audit log
 _NUMBER = struct.Struct(">Q")
 PLAN_FORMAT = 1
-FORWARD_KEYS = {
-    *("ledgers", "skipped", "replayed", "deletable", "broker", "futureDated", "warnings"),
-    *("notDue", "ttlConflict", "evictingQuotas"),
-}
-"""What a report says of the change itself and not of its undoing."""
-Report = Mapping[
-    str, Any
-]  # Any: JSON values; keys of product.md: topic, subscription, before, after, entries, messages, bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +46,26 @@ class Step:
 class Plan:
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
 
-    ``reports``: one JSON object per topic and subscription changed. ``loses``: what undo cannot bring back, in numbers.
+    ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot bring back, in numbers.
     """
 
     command: str
     txn_id: int
     steps: tuple[Step, ...]
-    reports: tuple[Report, ...]
+    parts: tuple[ChangePart, ...]
     loses: str = ""
     undoes: int | None = None
     warnings: tuple[str, ...] = field(default=())
     untouched: frozenset[int] = frozenset()
-    """Places in ``reports`` of what stays as it is beside what changes: shown, and no part of the change."""
+    """Places in ``parts`` of what stays as it is beside what changes: shown, and no part of the change."""
 
-    def preview(self) -> object:
-        """Return what applying would report, with ``dryRun`` true."""
-        return _shown([_report(report, None, self.warnings) for report in self.reports])
+    def preview(self) -> ChangeReport:
+        """Return what applying would report, with ``dry_run``."""
+        return ChangeReport(None, True, self.parts, self.warnings)
 
-    def unchanged(self) -> object:
+    def unchanged(self) -> ChangeReport:
         """Return the report of a plan without steps, which is applied by leaving everything as it is."""
-        return _shown([_unchanged(report, self.warnings) for report in self.reports])
+        return ChangeReport(None, False, self.parts, self.warnings)
 
     def dump(self) -> bytes:
         """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.changes.files``."""
@@ -81,7 +74,7 @@ class Plan:
             "command": self.command,
             "transaction": self.txn_id,
             "steps": [_step_json(step) for step in self.steps],
-            "reports": list(self.reports),
+            "reports": [part.as_json() for part in self.parts],
             "loses": self.loses,
             "undoes": self.undoes,
             "warnings": list(self.warnings),
@@ -117,18 +110,18 @@ def _check_current(txn: Txn, plan: Plan, found: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of the audit log."""
+    """One line of the audit log. ``reports``: its parts, as JSON."""
 
     change: int
     time_ms: int
     command: str
-    reports: tuple[Report, ...]
+    reports: tuple[Json, ...]
     steps: tuple[Step, ...]
     undoes: int | None = None
 
 
-def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> object:
-    """Apply PLAN in one transaction; return its report (one object, or a list of several). Raises StalePlan.
+def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], None] = lambda txn: None) -> ChangeReport:
+    """Apply PLAN in one transaction; return its report. Raises StalePlan.
 
     FIRST runs in the same transaction before the steps: what it writes is no part of the change, and undo leaves it.
     """
@@ -139,14 +132,7 @@ def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], Non
         return _apply(store, txn, plan, now_ms)
 
     change_number = store.write(work)
-    return _shown(
-        [
-            _unchanged(report, plan.warnings)
-            if place in plan.untouched
-            else _report(report, change_number, plan.warnings)
-            for place, report in enumerate(plan.reports)
-        ]
-    )
+    return ChangeReport(change_number, False, plan.parts, plan.warnings, plan.untouched)
 
 
 def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
@@ -157,11 +143,11 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
                 _apply_tree_step(txn, reader, step)
             else:
                 _put(txn, step.database, step.key, step.after)
-    reports = tuple(report for place, report in enumerate(plan.reports) if place not in plan.untouched)
+    reports = tuple(part.as_json() for place, part in enumerate(plan.parts) if place not in plan.untouched)
     return _append(txn, Change(0, now_ms, plan.command, reports, plan.steps, plan.undoes))
 
 
-def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Report, ...]) -> int:
+def append_change(txn: Txn, now_ms: int, command: str, reports: tuple[Json, ...]) -> int:
     """Append a line to the audit log for what changes no row of the store (an export); return its number."""
     return _append(txn, Change(0, now_ms, command, reports, ()))
 
@@ -246,13 +232,19 @@ def plan_undo(txn: Txn, number: int) -> Plan:
         if txn.get(step.database, step.key) != step.after:
             _raise_conflict(txn, change, step)
     steps = tuple(Step(step.database, step.key, step.after, step.before) for step in reversed(change.steps))
-    reports = tuple(_undone(report) for report in change.reports)
-    return Plan(f"store undo {number}", txn.id, steps, reports, undoes=number)
+    return Plan(f"store undo {number}", txn.id, steps, tuple(part.undone() for part in parts_of(change)), undoes=number)
 
 
-def _undone(report: Report) -> Report:
-    kept = {key: value for key, value in report.items() if key not in FORWARD_KEYS}
-    return {**kept, "before": report.get("after"), "after": report.get("before")}
+def parts_of(change: Change) -> tuple[ChangePart, ...]:
+    """Return what CHANGE did; raises IndexCorrupt where its record has not the form of one."""
+    try:
+        return tuple(map(decode_part, change.reports))
+    except (InvalidValue, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise IndexCorrupt(
+            f"the audit record of change {change.change} is damaged: {reason_of(error)}",
+            hint="what it did is shown by: pulsar-admin store log -o json",
+            change=change.change,
+        ) from error
 
 
 def _raise_conflict(txn: Txn, change: Change, step: Step) -> None:
@@ -330,19 +322,3 @@ def step_of(row: list[str | None]) -> Step:
     if database not in DATABASES or not decoded[0]:
         raise ValueError(f"a step without a key, or in no database: {database!r}")
     return Step(database, decoded[0], decoded[1], decoded[2])
-
-
-def _report(report: Report, change: int | None, warnings: tuple[str, ...]) -> dict[str, Any]:  # Any: JSON
-    shown: dict[str, Any] = {"change": change, **report, "dryRun": change is None}
-    shown["undo"] = None if change is None else f"pulsar-admin store undo {change}"
-    if warnings:
-        shown["warnings"] = list(warnings)
-    return shown
-
-
-def _unchanged(report: Report, warnings: tuple[str, ...]) -> dict[str, Any]:  # Any: JSON
-    return {**_report(report, None, warnings), "dryRun": False}
-
-
-def _shown(reports: list[dict[str, Any]]) -> object:  # Any: JSON
-    return reports[0] if len(reports) == 1 else reports

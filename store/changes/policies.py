@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
 from store.codec.policies import JsonObject, Policies, decode_policies, encode_policies
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
@@ -54,12 +55,9 @@ def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: 
 def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
     """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
     changed = change_policies(txn, namespace, job.change, now_ms)
-    report: Report = {
-        "namespace": str(namespace),
-        "before": job.shown(changed.before),
-        "after": job.shown(changed.after),
-    }
-    return Plan(job.command, txn.id, changed.steps, (report,))
+    before, after = job.shown(changed.before), job.shown(changed.after)
+    part = ChangePart(namespace=str(namespace), before=before, after=after)
+    return Plan(job.command, txn.id, changed.steps, (part,))
 
 
 def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:

@@ -5,10 +5,11 @@ Upstream: ``PersistentTopicsBase.internalResetCursor`` and ``PersistentSubscript
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from store.changes.cursors import CursorMove, Facts, check_movable
+from store.changes.cursors import CursorMove, check_movable
+from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
 from store.db.clocks import Clock
 from store.errors import InvalidValue, LedgerNotFound
@@ -62,7 +63,8 @@ def reset_move(
     if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
         raise InvalidValue("--exclude-reset-position goes with a time or a position")
     ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
-    return CursorMove(topic, cursor, move.state, (("rule", request.rule), *move.facts), (*move.warnings, *ttl))
+    basis = move.basis or MoveBasis(request.rule)
+    return CursorMove(topic, cursor, move.state, basis, warnings=(*move.warnings, *ttl))
 
 
 def _target_move(
@@ -72,7 +74,7 @@ def _target_move(
         if request.rule == EXACT:
             check_position(topic, target.message_id, ", or --rule broker, which takes the next entry there is")
         state = reset_state(reader, topic, cursor, target.message_id, exclude=target.exclude)
-        return CursorMove(topic, cursor, state, (("position", str(target.message_id)),))
+        return CursorMove(topic, cursor, state, MoveBasis(request.rule, target.message_id))
     if target.shift_by is not None:
         return CursorMove(topic, cursor, shifted_state(topic, cursor, target.shift_by))
     if target.to_subscription is not None:
@@ -93,27 +95,26 @@ def _time_move(
         failure = f"a broker answers 500 and moves nothing: {error.message}"
         if request.rule == BROKER:
             raise LedgerNotFound(failure, hint="leave out --rule broker", **error.context) from error
-    facts: Facts = (("time", target.time_ms),)
+    basis = MoveBasis(request.rule, time_ms=target.time_ms)
     warnings: tuple[str, ...] = ()
     if request.rule == BROKER:
         first: Position | None = theirs
     else:
         found = find_first_at_or_after(reader, topic, target.time_ms, request.clock)
         first = found.position
-        facts += (("broker", None if theirs is None else _broker_json(topic, cursor, first, theirs)),)
+        move = None if theirs is None else _broker_move(topic, cursor, first, theirs)
+        basis = replace(basis, asked_broker=True, broker=move)
         warnings = () if failure is None else (failure,)
         if first is None:
             warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
     if target.exclude and first is not None:
-        return CursorMove(topic, cursor, reset_state(reader, topic, cursor, first, exclude=True), facts, warnings)
-    return CursorMove(topic, cursor, reset_to_time(topic, cursor, first), facts, warnings)
+        state = reset_state(reader, topic, cursor, first, exclude=True)
+    else:
+        state = reset_to_time(topic, cursor, first)
+    return CursorMove(topic, cursor, state, basis, warnings=warnings)
 
 
-def _broker_json(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> dict[str, Any]:  # Any: JSON
-    """Return where a broker would go; ``entries``: how many more than we it would give again, below 0: fewer."""
+def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:
+    """Return where a broker would go; ``entries``: how many more than we it would redeliver, below 0: fewer."""
     mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
-    return {
-        "markDeletePosition": str(other),
-        "agrees": mine == other,
-        "entries": topic.entries_after(other) - topic.entries_after(mine),
-    }
+    return BrokerMove(other, mine == other, topic.entries_after(other) - topic.entries_after(mine))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from store.changes.cursors import extent_json, freed_json, info_of_state, state_json
-from store.changes.plan import Plan, Report, Step, delete_step, put_value_step
+from store.changes.cursors import deletable_of, info_of_state, state_json
+from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.report import ChangePart
 from store.changes.resets import start_state
 from store.changes.trim import freed_ledgers, read_mark_deletes
 from store.codec.cursor import CursorState, encode_cursor_info
@@ -15,7 +15,7 @@ from store.codec.given import parse_integer
 from store.db.tree import find_node
 from store.errors import AlreadyExists, InvalidValue, Refused
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
-from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.extent import extent_of, pending_intervals
 from store.model.ledgers import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic
@@ -44,7 +44,7 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
     """Plan making NEW on TOPICS, all or none; raises AlreadyExists, InvalidValue for a name or property a broker reserves."""
     check_new(new)
     steps: list[Step] = []
-    reports: list[Report] = []
+    parts: list[ChangePart] = []
     for topic in topics:
         path = topic.name.cursor_path(new.name)
         if find_node(reader.txn, path) is not None:
@@ -58,15 +58,15 @@ def plan_create(reader: EntryReader, topics: Iterable[Topic], new: NewSubscripti
         state = replace(state, properties=new.long_properties)
         info = info_of_state(state, dict(new.properties), now_ms)
         steps.append(put_value_step(reader.txn, path, encode_cursor_info(info), now_ms))
-        reports.append(creation_report(reader, topic, new, state))
-    return Plan("topics create-subscription", reader.txn.id, tuple(steps), tuple(reports))
+        parts.append(creation_part(reader, topic, new, state))
+    return Plan("topics create-subscription", reader.txn.id, tuple(steps), tuple(parts))
 
 
-def creation_report(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> Report:
-    """Return the report of making NEW on TOPIC, which begins in STATE."""
+def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:
+    """Return what to report of making NEW on TOPIC, which begins in STATE."""
     extent = extent_of(reader.txn, topic, pending_intervals(topic, state))
     after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
-    return _report(topic, new.name, (None, after), extent)
+    return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent)
 
 
 def check_new(new: NewSubscription) -> None:
@@ -88,7 +88,7 @@ def plan_unsubscribe(
 ) -> Plan:
     """Plan removing CURSORS, all or none; the broker's own are refused unless FORCE."""
     steps: list[Step] = []
-    reports: list[Report] = []
+    parts: list[ChangePart] = []
     for topic, cursor in cursors:
         if cursor.name in (COMPACTION_CURSOR, DEDUP_CURSOR) and not force:
             raise Refused(
@@ -99,40 +99,33 @@ def plan_unsubscribe(
                 subscription=cursor.name,
             )
         steps.append(delete_step(reader.txn, topic.name.cursor_path(cursor.name)))
-        reports.append(_removal_report(reader, topic, cursor, now_ms))
-    return Plan(command, reader.txn.id, tuple(steps), tuple(reports))
+        parts.append(_removal_part(reader, topic, cursor, now_ms))
+    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
 
 
-def _removal_report(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> Report:
+def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> ChangePart:
     before = read_mark_deletes(reader, topic)
     after = {name: position for name, position in before.items() if name != cursor.name}
-    freed = freed_ledgers(reader, topic, before, after, now_ms)
-    extent = extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
-    report = _report(topic, cursor.name, (state_json(topic, cursor.state), None), extent)
-    more: dict[str, Any] = {"deletable": freed_json(freed), "unreferencedLedgers": _own_ledgers(cursor)}  # Any: JSON
     pending_ack = TopicName(topic.name.namespace, f"{topic.name.local_name}-{cursor.name}{PENDING_ACK_SUFFIX}")
+    warnings: tuple[str, ...] = ()
     if find_node(reader.txn, pending_ack.path) is not None:
-        more["warnings"] = [f"the topic {pending_ack} of its transactions stays; a broker would delete it too"]
-    return {**report, **more}
+        warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)
+    return ChangePart(
+        topic=str(topic.name),
+        subscription=cursor.name,
+        before=state_json(topic, cursor.state),
+        extent=extent_of(reader.txn, topic, pending_intervals(topic, cursor.state)),
+        deletable=deletable_of(freed_ledgers(reader, topic, before, after, now_ms)),
+        unreferenced_ledgers=_own_ledgers(cursor),
+        warnings=warnings,
+    )
 
 
-def _own_ledgers(cursor: Cursor) -> list[int]:
+def _own_ledgers(cursor: Cursor) -> tuple[int, ...]:
     """Return the ledgers that nothing refers to once CURSOR is gone: its own, its delayed buckets, its compacted view."""
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
     properties = cursor.info.cursor_properties
     buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
     ledgers += [ledger_id for ledger_id in buckets if ledger_id is not None]
     compacted = cursor.state.properties.get(COMPACTED_LEDGER)
-    return ledgers + ([compacted] if compacted is not None else [])
-
-
-def _report(
-    topic: Topic, subscription: str, states: tuple[dict[str, Any] | None, dict[str, Any] | None], extent: Extent
-) -> dict[str, Any]:  # Any: JSON
-    return {
-        "topic": str(topic.name),
-        "subscription": subscription,
-        "before": states[0],
-        "after": states[1],
-        **extent_json(extent),
-    }
+    return (*ledgers, *([compacted] if compacted is not None else []))

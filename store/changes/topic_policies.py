@@ -15,8 +15,9 @@ from typing import Any
 from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Report, Step, put_value_step
+from store.changes.plan import Plan, Step, put_value_step
 from store.changes.policies import Change, PolicyJob
+from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
@@ -34,6 +35,7 @@ from store.codec.topicpolicies import change_topic_policies, decode_topic_polici
 from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
 from store.errors import Refused
+from store.model.extent import Extent
 from store.model.ledgers import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
 from store.model.topics import expand_topic, partition_count, read_topic
@@ -65,18 +67,16 @@ class TopicChange:
         """Whether anything does."""
         return self.before != self.after
 
-    def report(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> Report:
-        """Return it as JSON. POSITION: of the event, once it is written."""
-        written = {"entries": 1, "messages": 1, "bytes": size_bytes} if position is not None else {}
-        return {
-            "topic": str(self.topic),
-            "before": job.shown(self.before),
-            "after": job.shown(self.after),
-            "events": None if self.events is None else str(self.events),
-            "position": None if position is None else str(position),
-            **written,
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
-        }
+    def part(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> ChangePart:
+        """Return what to report of it. POSITION: of the event, once it is written."""
+        return ChangePart(
+            topic=str(self.topic),
+            before=job.shown(self.before),
+            after=job.shown(self.after),
+            event=WrittenEvent(None if self.events is None else str(self.events), position),
+            extent=None if position is None else Extent(1, 1, size_bytes),
+            warnings=self.warnings,
+        )
 
 
 def read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
@@ -161,7 +161,7 @@ def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
 
 def apply_changes(
     store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
-) -> object:
+) -> ChangeReport | None:
     """Write what JOB changes into STORE (open for writing), one change for all; return its report, None without a change.
 
     INTERCEPTORS are those of the broker whose events these are; None: those that wrote the last event.
@@ -268,7 +268,7 @@ def _plan(
     txn: Txn, written: WrittenLedgers, changes: list[TopicChange], batches: list[_Batch], job: PolicyJob, now_ms: int
 ) -> Plan:
     steps = list(written.steps(txn, now_ms))
-    reports: list[Report] = []
+    parts: list[ChangePart] = []
     rest = iter(written.ledgers)
     for batch in batches:
         ledger = next(rest)
@@ -276,12 +276,12 @@ def _plan(
         if batch.schema is not None:
             steps.append(_schema_step(txn, batch, next(rest)))
         for number, (change, payload) in enumerate(zip(batch.changes, batch.payloads, strict=True)):
-            reports.append(change.report(job, Position(ledger.ledger_id, number), len(payload)))
+            parts.append(change.part(job, Position(ledger.ledger_id, number), len(payload)))
     for change in changes:
         if change.events is None:
             steps.append(_node_step(txn, change, now_ms))
-            reports.append(change.report(job))
-    return Plan(job.command, txn.id, tuple(steps), tuple(reports))
+            parts.append(change.part(job))
+    return Plan(job.command, txn.id, tuple(steps), tuple(parts))
 
 
 def _topic_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:

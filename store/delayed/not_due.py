@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from store.changes.cursors import CursorMove
+from store.changes.report import DelayLoss, NotDue
 from store.errors import EntryLogCorrupt, MetadataCorrupt, NotWritable, SourceChanged
 from store.model.cursors import Cursor
 from store.model.extent import Intervals, pending_intervals, subtract
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from store.db.environment import Txn
     from store.delayed.expiry import TooEarly
 
-Json = dict[str, Any]  # Any: JSON values
 _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable)
 _EVICTION = "consumer_backlog_eviction"
 LOOKED_AT_MAX = 1_000_000
@@ -33,7 +33,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
     Reads the heads of these entries, unless delayed delivery is switched off for the topic.
     """
     dropped = subtract(pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state))
-    facts: Json = {"notDue": None}
+    delays = DelayLoss()
     warnings: list[str] = []
     if may_delay(reader.txn, move.topic.name):
         from store.delayed.expiry import dropped_before_due
@@ -44,18 +44,20 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
                 warnings.append(too_many)
             elif dropped:
                 early = dropped_before_due(reader, move.topic, dropped, now_ms)
-                facts["notDue"] = early_json(early)
+                delays = replace(delays, not_due=not_due_of(early))
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
             if ttl_ms is not None:
                 found, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
-                facts["ttlConflict"] = found
+                delays = replace(delays, ttl_conflict=found, checks_ttl=True)
                 warnings += said
         except _UNREADABLE as error:
             warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
-        found_some = bool(facts["notDue"] or facts.get("ttlConflict"))
-        facts["evictingQuotas"] = quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
+        found_some = delays.not_due is not None or delays.ttl_conflict is not None
+        quotas = evicting_quotas(reader.txn, move.topic.name, assumed=found_some)
+        delays = replace(delays, evicting_quotas=tuple(quotas), checks_quotas=True)
         warnings += [_EVICTS.format(move.cursor.name, kind) for kind in quotas]
-    return replace(move, facts=(*move.facts, *facts.items()), warnings=(*move.warnings, *warnings))
+    assert move.expiry is not None
+    return replace(move, expiry=replace(move.expiry, delays=delays), warnings=(*move.warnings, *warnings))
 
 
 def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> str:
@@ -69,8 +71,8 @@ def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> s
     )
 
 
-def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[Json | None, list[str]]:
-    """Return what a TTL drops of CURSOR's backlog before it is due, as JSON (None: nothing) and as texts of warnings."""
+def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> tuple[NotDue | None, list[str]]:
+    """Return what a TTL drops of CURSOR's backlog before it is due (None: nothing), and texts of warnings."""
     from store.delayed.expiry import expiring_before_due
 
     too_many = _too_many(reader.txn, topic, cursor, pending_intervals(topic, cursor.state))
@@ -78,7 +80,7 @@ def ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int)
         return None, [too_many]
     early = expiring_before_due(reader, topic, cursor, ttl_ms)
     seconds = ttl_ms // 1000
-    return early_json(early), _texts(early, cursor.name, f"a TTL of {seconds} s drops messages before they are due")
+    return not_due_of(early), _texts(early, cursor.name, f"a TTL of {seconds} s drops messages before they are due")
 
 
 def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms: int) -> list[str]:
@@ -129,14 +131,11 @@ def evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
         return []
 
 
-def early_json(early: TooEarly) -> Json | None:
-    """Return EARLY as JSON, None when there is nothing."""
+def not_due_of(early: TooEarly) -> NotDue | None:
+    """Return EARLY in a report's terms, None when there is nothing."""
     if not early.messages:
         return None
-    return {
-        "messages": early.messages,
-        "first": [{"position": str(one.position), "dueTime": one.due_ms} for one in early.first],
-    }
+    return NotDue(early.messages, tuple((one.position, one.due_ms) for one in early.first))
 
 
 def _texts(early: TooEarly, cursor: str, what: str) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import islice
 
 from store.changes.log_writer import apply_written, write_ledgers
-from store.changes.plan import Plan, Report, Step
+from store.changes.plan import Plan, Step
+from store.changes.report import ChangeReport, SplitIndex
 from store.db.delayed import Index, encode_index, index_key
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Store
@@ -32,18 +33,13 @@ def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunF
     return draft
 
 
-def split_report(index: Index, draft: Draft) -> Report:
+def split_of(index: Index, draft: Draft) -> SplitIndex:
     """Return what a split does to INDEX."""
-    return {
-        "topic": str(index.topic),
-        "subscription": index.subscription,
-        "messages": index.messages,
-        "partitionsBefore": len(index.partitions),
-        "partitionsAfter": len(draft.keeps.keys() | draft.writes.counts.keys()),
-    }
+    after = len(draft.keeps.keys() | draft.writes.counts.keys())
+    return SplitIndex(str(index.topic), index.subscription, index.messages, len(index.partitions), after)
 
 
-def apply_split(store: Store, drafts: Sequence[tuple[Index, Draft]], plan: Plan, now_ms: int) -> object:
+def apply_split(store: Store, drafts: Sequence[tuple[Index, Draft]], plan: Plan, now_ms: int) -> ChangeReport:
     """Write the ledgers of DRAFTS, then apply PLAN and their directories in one transaction; return the report.
 
     Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.

@@ -10,6 +10,7 @@ from typing import Any
 from store.changes.appending import append_payload, closed_ledgers, recover_chain
 from store.changes.log_writer import LedgerSpec, Payload, PayloadColumns, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart, ChangeReport
 from store.codec.interceptors import InterceptorChain, open_chain
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from store.db.environment import Store, Txn
@@ -17,6 +18,7 @@ from store.db.tree import find_node
 from store.dump.rows import EntryRows, ledger_runs
 from store.dump.source import Source
 from store.errors import InvalidValue, Refused
+from store.model.extent import Extent
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import partition_count, read_topic
 from store.names import Position, TopicName, parse_topic
@@ -60,18 +62,18 @@ class LoadedTopic:
     properties: dict[str, str] = field(default_factory=dict)
 
 
-def preview_load(store: Store, source: Source, options: LoadOptions) -> list[dict[str, Any]]:  # Any: JSON
-    """Read SOURCE to its end and return a report a topic of what loading it would do; raises what ``apply_load`` raises."""
+def preview_load(store: Store, source: Source, options: LoadOptions) -> ChangeReport:
+    """Read SOURCE to its end and return what loading it would do, a part a topic; raises what ``apply_load`` raises."""
     found: list[LoadedTopic] = []
     with store.read() as txn:
         for topic, stream in _topics(txn, source, options, found):
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
         _check_any(found)
-        return [_report(txn, topic, None) for topic in found]
+        return ChangeReport(None, True, tuple(_part(txn, topic, None) for topic in found))
 
 
-def apply_load(store: Store, source: Source, options: LoadOptions, advance: Advance) -> object:
+def apply_load(store: Store, source: Source, options: LoadOptions, advance: Advance) -> ChangeReport:
     """Load SOURCE into STORE (open for writing); return the change's report.
 
     Raises Refused for a terminated topic or ids that are taken, InvalidValue and Corrupt for a dump that is none or damaged.
@@ -188,7 +190,7 @@ def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) 
 
 def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: LoadOptions) -> Plan:
     steps = list(written.steps(txn, options.now_ms))
-    reports = []
+    parts = []
     rest = iter(written.ledgers)
     for topic in found:
         infos = [
@@ -197,12 +199,12 @@ def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: 
             )
             for loaded, ledger in zip(topic.ledgers, rest, strict=False)
         ]
-        reports.append(_report(txn, topic, infos))
+        parts.append(_part(txn, topic, infos))
         if infos and not topic.ledgers[-1].closed_ms:
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
             steps.append(_topic_step(txn, topic, infos, options.now_ms))
-    return Plan("topics load", txn.id, tuple(steps), tuple(reports), warnings=tuple(_warnings(txn, found, options)))
+    return Plan("topics load", txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
 
 
 def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: int) -> Step:
@@ -220,7 +222,7 @@ def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: i
     return put_value_step(txn, topic.name.path, encode_managed_ledger(managed, value), now_ms)
 
 
-def _report(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> dict[str, Any]:  # Any: JSON
+def _part(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> ChangePart:
     before: dict[str, Any] = {"ledgers": 0, "numberOfEntries": 0, "lastConfirmedEntry": None}  # Any: JSON
     if find_node(txn, topic.name.path) is not None:
         there = read_topic(txn, topic.name)
@@ -236,8 +238,8 @@ def _report(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo] | None) -> dic
         "numberOfEntries": before["numberOfEntries"] + added,
         "lastConfirmedEntry": last,
     }
-    counts = {"entries": topic.entries, "messages": topic.messages, "bytes": topic.size_bytes}
-    return {"topic": str(topic.name), "before": before, "after": after, **counts}
+    extent = Extent(topic.entries, topic.messages, topic.size_bytes)
+    return ChangePart(topic=str(topic.name), before=before, after=after, extent=extent)
 
 
 def _warnings(txn: Txn, found: list[LoadedTopic], options: LoadOptions) -> Iterator[str]:

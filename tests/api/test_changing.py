@@ -84,7 +84,7 @@ def test_plans_are_those_of_the_commands(path: Path, cli: Cli, options: tuple[st
     with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path, now=NOW_MS) as store:
         made = plan(store.topic(PLAIN).cursor("half"))  # type: ignore[operator]
         report = made.preview()
-    assert report.parts[0].document == cli(*words, "-o", "json").json
+    assert report.documents()[0] == cli(*words, "-o", "json").json
     assert str(report) + "\n" == cli(*words).stdout
 
 

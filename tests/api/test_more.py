@@ -98,7 +98,7 @@ def test_policies_change_as_by_the_commands(path: Path, cli: Cli) -> None:
             "remove-backlog-quota": namespace.remove_backlog_quota(),
         }
         for name, plan in plans.items():
-            assert plan.preview().parts[0].document == expected[name]
+            assert plan.preview().documents()[0] == expected[name]
         change = store.apply(plans["set-message-ttl"])
         assert change.number == 1
         assert namespace.policies()["message_ttl_in_seconds"] == 3 * 86_400
@@ -195,7 +195,7 @@ def test_nacks_are_kept_due_and_popped(path: Path, cli: Cli) -> None:
     with pa.open_store(path, writable=True, now=NOW_MS) as store:
         nacks = store.topic(PLAIN).cursor("half").nacks()
         plan = nacks.add(["29:20", pa.Position(29, 21, 3)], "10m")
-        assert plan.preview().parts[0].document == expected
+        assert plan.preview().documents()[0] == expected
         store.apply(plan)
         (stats,) = nacks.stats()
         assert (stats.entries, stats.due_entries, nacks.due()) == (2, 0, ())
@@ -204,8 +204,8 @@ def test_nacks_are_kept_due_and_popped(path: Path, cli: Cli) -> None:
         with pytest.raises(pa.SubscriptionNotFound):
             store.topic(PLAIN).cursor("none").nacks().add(["29:20"], 5)
         holes = store.apply(store.topic(PLAIN).cursor("holes").nacks().add_holes(timedelta(hours=1)))
-        assert holes.parts[0].extent is not None
-        assert holes.parts[0].extent.entries > 0
+        assert holes.parts[0].entries is not None
+        assert holes.parts[0].entries > 0
     with pa.open_store(path, writable=True, now=NOW_MS + 600_000) as store:
         nacks = store.topic(PLAIN).cursor("half").nacks()
         due = nacks.due()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from store.changes.plan import Plan, apply_plan, put_value_step
+from store.changes.report import ChangePart
 from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.db.environment import open_store
 from store.db.tree import find_node
@@ -205,7 +206,7 @@ def change_bucket(path: Path, make: Any) -> None:
 
             changed = replace(info, cursor_properties=make(dict(info.cursor_properties)))
             step = put_value_step(txn, node_path, encode_cursor_info(changed, node.value), 1)
-            plan = Plan("test", txn.id, (step,), ({},))
+            plan = Plan("test", txn.id, (step,), (ChangePart(),))
         apply_plan(store, plan, 1)
 
 
@@ -275,7 +276,7 @@ def set_ttl(path: Path, seconds: int) -> None:
                 lambda old: replace(old, message_ttl_seconds=seconds, backlog_quotas={"destination_storage": quota}),
                 1,
             )
-            plan = Plan("test", txn.id, changed.steps, ({},))
+            plan = Plan("test", txn.id, changed.steps, (ChangePart(),))
         apply_plan(store, plan, 1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from store.changes.plan import Plan, apply_plan, put_value_step
+from store.changes.report import ChangePart
 from store.codec.policies import BacklogQuota, encode_policies
 from store.codec.policies import Policies as StoredPolicies
 from store.db.environment import open_store
@@ -185,7 +186,7 @@ def test_conflicts_are_warned_of(cli: Cli, path: Path) -> None:
         quota = BacklogQuota(1, -1, "consumer_backlog_eviction")
         wanted = StoredPolicies(message_ttl_seconds=60, backlog_quotas={"destination_storage": quota})
         with store.read() as txn:
-            plan = Plan("test", txn.id, (put_value_step(txn, node, encode_policies(wanted), 1),), ({},))
+            plan = Plan("test", txn.id, (put_value_step(txn, node, encode_policies(wanted), 1),), (ChangePart(),))
         apply_plan(store, plan, 1)
     done = cli("--store", path, "namespaces", "enable-delayed-message", NAMESPACE, "-o", "json").json
     assert len(done["warnings"]) == 2

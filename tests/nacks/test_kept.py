@@ -57,7 +57,7 @@ def add(store: Store, model: Model, now: int) -> None:
     with store.read() as txn:
         plan = plan_add(txn, "add", [Nacks(*owner, groups, model.bits[owner])])
     new = {(due >> model.bits[owner] << model.bits[owner], owner, ledger, entry) for _, due, ledger, entry in drawn}
-    assert plan.reports[0]["entries"] == len(new - model.rows)
+    assert plan.parts[0].entries == len(new - model.rows)
     if plan.steps:
         apply_plan(store, plan, now)
     model.rows |= new
@@ -69,7 +69,7 @@ def pop(store: Store, model: Model, now: int) -> None:
     expected = model.due(now)
     with store.read() as txn:
         plan = plan_pop(txn, iter_due(txn, iter_trackers(txn), now), now)
-    assert sum(report["entries"] for report in plan.reports) == len(expected)
+    assert sum(part.entries or 0 for part in plan.parts) == len(expected)
     assert bool(plan.steps) == bool(expected)
     if not plan.steps:
         return

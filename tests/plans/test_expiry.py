@@ -13,6 +13,7 @@ import pytest
 
 from store.changes.cursors import plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move
+from store.changes.report import BrokerMove, FutureDated, LedgerPart
 from store.changes.resets import bit_words, ttl_warnings
 from store.changes.trim import freed_ledgers
 from store.codec.cursor import CursorInfo, CursorState
@@ -20,6 +21,7 @@ from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_node
 from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
 from store.model.cursors import Cursor, read_cursor
+from store.model.extent import Extent
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, LATEST, Position, parse_topic
@@ -141,7 +143,8 @@ def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
     with opened(path, "a/b/t") as (reader, topic, cursor):
         safe = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50))
         assert safe.state.mark_delete == at(10, 0)
-        assert dict(safe.facts)["broker"] == {"markDeletePosition": "10:3", "agrees": False, "entries": 3}
+        assert safe.basis is not None
+        assert safe.basis.broker == BrokerMove(at(10, 3), False, 3)
         as_broker = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 50, rule=BROKER))
         assert as_broker.state.mark_delete == at(10, 3)
         assert as_broker.warnings == (
@@ -157,7 +160,8 @@ def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
     with opened(path, "a/b/t") as (reader, topic, cursor):
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, CREATED_MS + 25))
         assert (move.state.mark_delete, move.state.ranges) == (at(10, 2), ())
-        assert dict(move.facts)["ledgers"] == [{"ledgerId": 10, "entries": 2, "messages": 2, "bytes": 46}]
+        assert move.expiry is not None
+        assert move.expiry.ledgers == (LedgerPart(10, Extent(2, 2, 46)),)
 
 
 def test_future_dated(tmp_path: Path) -> None:
@@ -170,13 +174,8 @@ def test_future_dated(tmp_path: Path) -> None:
         assert found.producers == {"p"}
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, NOW_MS))
         assert move.state.mark_delete == at(10, 0)
-        assert dict(move.facts)["futureDated"] == {
-            "entries": 2,
-            "messages": 4,
-            "first": "10:1",
-            "latestTime": far + 1,
-            "producers": ["p"],
-        }
+        assert move.expiry is not None
+        assert move.expiry.future_dated == FutureDated(Extent(2, 4), at(10, 1), far + 1, ("p",))
 
 
 def test_a_lost_ledger_is_named(tmp_path: Path) -> None:
@@ -432,8 +431,8 @@ def test_the_report_names_the_blocker(tmp_path: Path) -> None:
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, cursors=cursors)})
     with opened(path, "a/b/t") as (reader, topic, cursor):
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, position=LATEST))
-        (report,) = plan_moves(reader, "expire", [move], NOW_MS).reports
-        assert report["deletable"] == {
+        (part,) = plan_moves(reader, "expire", [move], NOW_MS).parts
+        assert part.as_json()["deletable"] == {
             "ledgers": [10],
             "entries": 1,
             "bytes": 23,  # magic 2, checksum 4, size 4, metadata 12, payload 1
