@@ -10,7 +10,7 @@ PACKAGES := pulsar_admin store commands
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
-	@echo "make test       the whole test suite"
+	@echo "make test       the whole test suite, a process a core (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
 	@echo "make check      lint, format, types, architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep"
+	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 check: setup
 	$(BIN)/python -m ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.worlds import copy_tree, world
 __all__ = ["damages_stores", "stores_stay_sound"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out ``live`` and ``deep`` unless -m asks, ``spark`` where there is no Java, and ``faults`` without a C compiler."""
     absent = set() if config.option.markexpr else {"live", "deep"}
@@ -29,6 +31,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _share_out(items)
+
+
+def _share_out(items: list[pytest.Item]) -> None:
+    """Keep a file's tests in one process, for its fixtures, and all of Spark's, for memory: one JVM at a time, and first.
+
+    What takes longest must not begin last. ``--dist loadgroup`` goes by the groups, in the order of the tests.
+    """
+    for item in items:
+        group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def imported(name: str, state: str) -> Path:
     stores = ROOT / ".cache" / "stores"
     stores.mkdir(parents=True, exist_ok=True)
     target = stores / f"{source.parent.name}-{state}-{_code_digest()}"
-    with open(stores / "lock", "wb") as lock:
+    with open(stores / f"{source.parent.name}-{state}.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
             for old in stores.glob(f"*-{state}-*"):

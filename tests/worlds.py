@@ -8,6 +8,7 @@ states), ``keys/`` (key pair of its encrypted topics) and ``oracle.json`` (what 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -36,8 +37,11 @@ def world(name: str) -> Path:
     with archive.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
     folder = CACHE / f"{name}-{digest}"
-    if not folder.is_dir():
-        _unpack(archive, folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at it: it takes seconds
+        if not folder.is_dir():
+            _unpack(archive, folder)
     return folder
 
 
@@ -97,18 +101,13 @@ def assert_unchanged(path: Path) -> Iterator[None]:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack beside the target and rename, so that a second process sees all of a world or nothing of it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    """Unpack beside the target and rename, so that whoever comes after a killed run sees all of a world or nothing."""
     scratch = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
     try:
         with tarfile.open(archive) as tar:
             _extract(tar, scratch)
         (inner,) = scratch.iterdir()
-        try:
-            inner.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # not the other process's finished copy: a real failure
-                raise
+        inner.rename(folder)
     finally:
         shutil.rmtree(scratch)
 
