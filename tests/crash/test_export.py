@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from store.codec.dbledger import decode_location_row
 from store.sources.rocksdb import open_for_reading
-from tests.crash.forking import KillAt, forking_server
+from tests.crash.forking import forking_server
 from tests.worlds import copy_tree, world
 
 TOPIC = "acme/orders/compacted"
@@ -64,10 +65,20 @@ class Target:
         return data[row.pos : row.pos + 16] == row.ledger_id.to_bytes(8, "big") + row.entry_id.to_bytes(8, "big")
 
 
+KillAt = Callable[[int, list[str]], bool]
+
+
 @pytest.fixture(scope="module")
 def kill_at() -> Iterator[KillAt]:
-    with forking_server() as server:
-        yield server
+    """A function that runs a command line, killed before the given step, and returns whether it died."""
+    with forking_server("steps") as run_child:
+
+        def run_killed(step: int, arguments: list[str]) -> bool:
+            code = run_child(step, arguments)
+            assert code in (0, -signal.SIGKILL)
+            return code != 0
+
+        yield run_killed
 
 
 @pytest.fixture(scope="module")

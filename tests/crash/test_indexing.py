@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,67 +15,14 @@ from store.db.environment import Txn, open_store
 from store.db.files import LogFile, delete_log, iter_logs
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
+from tests.crash.forking import RunChild, forking_server
 from tests.reference_index import assert_index_is_right
 from tests.test_refresh import become, contents_of, rows_of
 from tests.worlds import scratch_copy, world
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SCRATCH = "rebuild.unfinished"
 # Read here and written by other processes in turn; each test ends with the tool's own deep check instead.
 pytestmark = pytest.mark.usefixtures("damages_stores")
-
-_PROGRAM = """
-import json, os, signal, sys
-from pulsar_admin.cli import run
-from store import importer, indexing, refresh, reindex
-from store.scan import files, filewindow, local
-
-where, left, record, arguments = json.loads(sys.argv[1])
-indexing.SLICE_BYTES = filewindow.WINDOW_BYTES = 1 << 20
-indexing.GROUP_BYTES = 1  # a transaction a slice
-
-def dying(owner, name, before=False):
-    original = getattr(owner, name)
-    def replaced(*arguments, **options):
-        global left
-        if before and left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*arguments, **options)
-        left -= 1
-        if not before and left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    setattr(owner, name, replaced)
-
-def noted(slices):
-    with open(record, "a") as file:
-        file.writelines(json.dumps([piece.path, piece.start, piece.end]) + "\\n" for piece in slices)
-
-def noting(engine):
-    before = engine.run
-    engine.run = lambda self, operation, pieces, finished: (noted(pieces), before(self, operation, pieces, finished))[1]
-
-if "--spark" in arguments:
-    from store.scan import spark
-    noting(spark.SparkEngine)
-elif "--jobs" in arguments:
-    noting(local.LocalEngine)
-else:
-    batches = files.FileScan.batches
-    files.FileScan.batches = lambda self: (noted([self.slice]), batches(self))[1]
-
-if where == "inside a transaction":
-    dying(indexing._Group, "_write_row")
-elif where == "after a transaction":
-    dying(indexing._Group, "commit")
-elif where == "inside the last":
-    dying(reindex, "_take_over")
-elif where == "owners":
-    dying({"import": importer, "refresh": refresh}[arguments[3]], "index_owners", before=True)
-elif where == "before the last":
-    dying(refresh, "_forget", before=True)
-sys.exit(run(arguments))
-"""
 
 
 @dataclass
@@ -90,20 +37,28 @@ class Run:
         return sum(end - start for _, start, end in self.slices)
 
 
-def run(tmp_path: Path, arguments: list[str], where: str = "", left: int = 0) -> Run:
-    record = tmp_path / "slices.jsonl"
-    record.write_text("")
-    asked = json.dumps([where, left, str(record), arguments])
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _PROGRAM, asked],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode in (0, -9), done.stderr[-3000:]
-    return Run(done.returncode, [tuple(json.loads(line)) for line in record.read_text().splitlines()])
+Start = Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def run_child() -> Iterator[RunChild]:
+    with forking_server("slices") as server:
+        yield server
+
+
+@pytest.fixture
+def run(run_child: RunChild, tmp_path: Path) -> Start:
+    """Run a command line in a child, killed at a place when that was passed some times."""
+
+    def run_killed(arguments: list[str], where: str = "", left: int = 0) -> Run:
+        record = tmp_path / "slices.jsonl"
+        record.write_text("")
+        engine = "spark" if "--spark" in arguments else "processes" if "--jobs" in arguments else "in this process"
+        code = run_child((where, left, str(record), engine), arguments)
+        assert code in (0, -signal.SIGKILL)
+        return Run(code, [tuple(json.loads(line)) for line in record.read_text().splitlines()])
+
+    return run_killed
 
 
 def catalogue(path: Path) -> dict[str, LogFile]:
@@ -143,13 +98,13 @@ STOPS = [
 
 
 @pytest.mark.parametrize(("where", "left", "engine"), [*STOPS, ("owners", 0, [])])
-def test_import(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+def test_import(where: str, left: int, engine: list[str], run: Start, tmp_path: Path, cli: Cli) -> None:
     source, path = world("small") / "crashed", tmp_path / "s"
     arguments = ["--store", str(path), "store", "import", "standalone", str(source), "-q", *engine]
-    assert run(tmp_path, arguments, where, left).code == -9
+    assert run(arguments, where, left).code == -9
     missing = missing_bytes(source, catalogue(path))
     assert (missing == missing_bytes(source, {})) == ((where, left) == FIRST)
-    again = run(tmp_path, arguments)
+    again = run(arguments)
     assert (again.code, again.bytes) == (0, missing)
     import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
     assert contents_of(path) == contents_of(tmp_path / "whole")
@@ -157,11 +112,11 @@ def test_import(where: str, left: int, engine: list[str], tmp_path: Path, cli: C
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 
-def test_files_that_change_while_an_import_is_stopped(tmp_path: Path, cli: Cli) -> None:
+def test_files_that_change_while_an_import_is_stopped(run: Start, tmp_path: Path, cli: Cli) -> None:
     """What nothing was read of may vanish; a file that was begun may grow, but not become another one."""
     source, path = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
     arguments = ["--store", str(path), "store", "import", "standalone", str(source), "-q"]
-    assert run(tmp_path, arguments, "after a transaction", 3).code == -9
+    assert run(arguments, "after a transaction", 3).code == -9
     rows = catalogue(path)
     journals = [name for name, row in rows.items() if row.kind == "journal" and row.unfinished and not row.next_offset]
     (begun,) = (name for name, row in rows.items() if row.unfinished and row.next_offset)
@@ -173,26 +128,26 @@ def test_files_that_change_while_an_import_is_stopped(tmp_path: Path, cli: Cli) 
     assert (refused.exit_code, refused.error["code"]) == (6, "source-changed")
     assert begun in refused.error["message"]
     log.write_bytes(good)
-    assert run(tmp_path, arguments).code == 0
+    assert run(arguments).code == 0
     import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
     assert contents_of(path) == contents_of(tmp_path / "whole")
 
 
 @pytest.mark.parametrize(("where", "left", "engine"), [*STOPS[:-1], ("before the last", 0, []), ("owners", 0, [])])
-def test_refresh(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+def test_refresh(where: str, left: int, engine: list[str], run: Start, tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     path = tmp_path / "s"
     import_standalone(source, path, ImportOptions(now_ms=1), lambda _: None)
     become(source, world("small") / "crashed")
     before = missing_bytes(source, catalogue(path))
     arguments = ["--store", str(path), "store", "refresh", "-q", *engine]
-    assert run(tmp_path, arguments, where, left).code == -9
+    assert run(arguments, where, left).code == -9
     missing = missing_bytes(source, catalogue(path))
     assert (missing == before) == ((where, left) == FIRST)
     # Metadata names no entry before it is indexed: nobody is told of losses that there are none of.
     found = cli("--store", path, "store", "check", "--deep", "-o", "jsonl").json_lines
     assert {row["code"] for row in found if row["severity"] == "problem"} <= {"file-damaged"}
-    again = run(tmp_path, arguments)
+    again = run(arguments)
     assert (again.code, again.bytes) == (0, missing)
     import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
     assert contents_of(path) == contents_of(tmp_path / "whole")
@@ -218,16 +173,16 @@ def damaged_index(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("where", "left", "engine"), [*STOPS, ("inside the last", 0, [])])
-def test_rebuild(where: str, left: int, engine: list[str], tmp_path: Path, cli: Cli) -> None:
+def test_rebuild(where: str, left: int, engine: list[str], run: Start, tmp_path: Path, cli: Cli) -> None:
     path = damaged_index(tmp_path)
     source, old = tmp_path / "small-crashed", rows_of(path)
     arguments = ["--store", str(path), "store", "index", "--rebuild", "-q", *engine]
-    assert run(tmp_path, arguments, where, left).code == -9
+    assert run(arguments, where, left).code == -9
     assert rows_of(path) == old
     missing = missing_bytes(source, catalogue(path / SCRATCH))
     assert (missing == missing_bytes(source, {})) == ((where, left) == FIRST)
     assert (missing == 0) == (where == "inside the last")
-    again = run(tmp_path, arguments)
+    again = run(arguments)
     assert (again.code, again.bytes) == (0, missing)
     assert not (path / SCRATCH).exists()
     import_standalone(source, tmp_path / "whole", ImportOptions(now_ms=1), lambda _: None)
@@ -237,11 +192,11 @@ def test_rebuild(where: str, left: int, engine: list[str], tmp_path: Path, cli: 
 
 
 @pytest.mark.parametrize("change", ["options", "a file", "the catalogue", "half removed"])
-def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, tmp_path: Path) -> None:
+def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, run: Start, tmp_path: Path) -> None:
     path = damaged_index(tmp_path)
     source = tmp_path / "small-crashed"
     arguments = ["--store", str(path), "store", "index", "--rebuild", "-q"]
-    assert run(tmp_path, arguments, "after a transaction", 5).code == -9
+    assert run(arguments, "after a transaction", 5).code == -9
     whole = missing_bytes(source, {})
     assert missing_bytes(source, catalogue(path / SCRATCH)) < whole
     if change == "options":
@@ -259,5 +214,5 @@ def test_a_stopped_rebuild_is_not_taken_up_when_something_changed(change: str, t
     else:
         shutil.rmtree(path / SCRATCH / "meta")
         (path / SCRATCH / "store.json").unlink()
-    again = run(tmp_path, arguments)
+    again = run(arguments)
     assert (again.code, again.bytes) == (0, whole)

@@ -1,0 +1,69 @@
+"""Kill a scan's process at a place, and note which slices it read: for children of ``tests.crash.forking``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from store.engine import local
+from store.engine.slices import FileRange
+from store.index import build, rebuild
+from store.scan import files, filewindow
+from store.transfer import imports, refresh
+
+
+def prepare(setting: tuple[str, int, str, str]) -> None:
+    """Die at WHERE, when it was passed LEFT times, and write the slices that ENGINE reads to RECORD: ``setting`` is all four."""
+    where, left, record, engine = setting
+    build.SLICE_BYTES = filewindow.WINDOW_BYTES = 1 << 20
+    build.GROUP_BYTES = 1  # a transaction a slice
+    _note_slices(Path(record), engine)
+    if where == "inside a transaction":
+        _die_at(build._Group, "_write_row", left)
+    elif where == "after a transaction":
+        _die_at(build._Group, "commit", left)
+    elif where == "inside the last":
+        _die_at(rebuild, "_take_over", left)
+    elif where == "owners":
+        for owner in (imports, refresh):
+            _die_at(owner, "index_owners", left, before=True)
+    elif where == "before the last":
+        _die_at(refresh, "_forget", left, before=True)
+
+
+def _die_at(owner: Any, name: str, left: int, before: bool = False) -> None:
+    original = getattr(owner, name)
+
+    def replaced(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        if before and left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments, **options)
+        left -= 1
+        if not before and left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, replaced)
+
+
+def _note_slices(record: Path, engine: str) -> None:
+    def noted(slices: Iterable[FileRange]) -> None:
+        with record.open("a") as file:
+            file.writelines(json.dumps([piece.path, piece.start, piece.end]) + "\n" for piece in slices)
+
+    if engine == "in this process":
+        batches = files.FileScan.batches
+        files.FileScan.batches = lambda self: (noted([self.slice]), batches(self))[1]
+        return
+    owner: Any = local.LocalEngine
+    if engine == "spark":
+        from store.engine.spark import SparkEngine
+
+        owner = SparkEngine
+    run = owner.run
+    owner.run = lambda self, operation, pieces, finished: (noted(pieces), run(self, operation, pieces, finished))[1]
