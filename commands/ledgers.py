@@ -37,7 +37,7 @@ def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
 # -- list -------------------------------------------------------------------------------------------------------------
 
 _LIST_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
+    Column("LEDGER", "ledger_id", "id"),
     Column("STATE", "state", drop=3),
     Column("ENTRIES", "entries", "number"),
     Column("MISSING", "missing_entries", "number", drop=4),
@@ -156,15 +156,15 @@ def _sums_document(sums: Any) -> dict[str, Any]:  # Any: LedgerSums, and JSON
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 _ENTRY_COLUMNS = (
-    Column("ENTRY", "entry_id", "number"),
+    Column("ENTRY", "entry_id", "id"),
     Column("STATE", "state"),
     Column("PUBLISHED", "publish_time_ms", "time"),
     Column("BROKER TIME", "broker_time_ms", "time", drop=5),
     Column("MESSAGES", "messages", "number"),
-    Column("LAC", "last_add_confirmed", "number", drop=1),
+    Column("LAC", "last_add_confirmed", "id", drop=1),
     Column("LENGTH", "length", "number", drop=2),
     Column("SIZE", "size_bytes", "number"),
-    Column("OFFSET", "offset", "number", drop=3),
+    Column("OFFSET", "offset", "id", drop=3),
     Column("FILE", "file", drop=4),
 )
 
@@ -201,7 +201,7 @@ def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
 # -- orphans, missing, verify -----------------------------------------------------------------------------------------
 
 _ORPHAN_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
+    Column("LEDGER", "ledger_id", "id"),
     Column("REASON", "reason"),
     Column("ENTRIES", "entries", "number"),
     Column("BYTES", "size_bytes", "number"),
@@ -229,7 +229,7 @@ def orphans(app: App) -> None:
 
 
 _MISSING_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
+    Column("LEDGER", "ledger_id", "id"),
     Column("MISSING", "reason"),
     Column("ENTRIES", "missing_entries", "number"),
     Column("RANGES", lambda row: _ranges_text(row.ranges)),
@@ -281,7 +281,7 @@ def _lost(app: App, found: Iterable[Missing | None]) -> Iterator[Missing]:
 
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 _VERDICT_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
+    Column("LEDGER", "ledger_id", "id"),
     Column("ENTRIES", "entries", "number"),
     Column("BYTES", "bytes", "number", drop=2),
     Column("DAMAGED", "damaged_entries", "number"),

@@ -30,7 +30,7 @@ _LIST_COLUMNS = (
     Column("KIND", "kind"),
     Column("BYTES", "size_bytes", "number"),
     Column("HEADER", "header"),
-    Column("VERSION", "version", "number"),
+    Column("VERSION", "version", "id"),
     Column("SEALED", "sealed"),
     Column("LEDGERS", "ledgers", "number"),
 )
@@ -50,11 +50,11 @@ def list_logs(app: App, path: Path) -> None:
 
 
 _DUMP_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
-    Column("ENTRY", "entry_id", "number"),
-    Column("OFFSET", "offset", "number"),
+    Column("LEDGER", "ledger_id", "id"),
+    Column("ENTRY", "entry_id", "id"),
+    Column("OFFSET", "offset", "id"),
     Column("SIZE", "size_bytes", "number"),
-    Column("LAC", "last_add_confirmed", "number", drop=1),
+    Column("LAC", "last_add_confirmed", "id", drop=1),
     Column("LENGTH", "length", "number", drop=2),
     Column("DIGEST", "digest_type", drop=3),
     Column("STATE", "state"),

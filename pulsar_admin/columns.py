@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_text
 from store.names import Position
 
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
 GAP = 2
 """Blanks between two columns."""
+
+_zone: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
+_FIRST_TIME_MS = 10**11
+"""A smaller number under a time's key is not epoch milliseconds: 0 for never, an age, a length."""
+_TIME_KEY = re.compile(
+    "(time(stamps?)?|created|modified|imported|built|due|deadline|active|at|publish|start|from|to|backlogs?)$", re.I
+)
+_SECONDS_KEY = re.compile("(TTL|Seconds)$")
+_DURATION_KEY = re.compile("(Millis|tickTime|width|tolerance|delay|Backwards)$")
+_ID_KEY = re.compile("(ids?|version|change|undoes|undoneby|index|offset|partition|ledger|transaction|entry)$", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 
-    Kinds: ``text``, ``number`` (right-aligned), ``time`` (epoch ms shown as ISO 8601 UTC), ``duration`` (ms).
-    ``drop``: a narrow terminal leaves out the column with the lowest number first; 0: never.
+    Kinds: ``text``; ``number``, with thousands separated; ``id``, digits as they are (ledgers, entries, offsets);
+    ``size`` (bytes, with a unit); ``duration`` (ms) and ``seconds``, as ``1h30m``; ``time`` (epoch ms), ISO 8601 in the
+    zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column with the lowest number first; 0: never.
     """
 
     header: str
@@ -38,22 +55,25 @@ class Column:
         document = to_json(record)
         return document.get(self.getter) if isinstance(document, dict) else document
 
-    def cell(self, record: object) -> str:
-        return render_cell(self.value(record), self.kind)
+    @property
+    def is_right(self) -> bool:
+        return self.kind not in ("text", "time")
+
+    def cell(self, record: object, *, bare: bool = False) -> str:
+        return render_cell(self.value(record), self.kind, bare=bare)
 
 
-def render_cell(value: object, kind: str = "text") -> str:
-    """Return one value as the text of a cell; None is empty, a message id is ``L:E``."""
+def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str:
+    """Return one value as the text of a cell; None is empty, a message id is ``L:E``.
+
+    BARE is for programs that read CSV or text apart: numbers without separators, and without units, as in JSON.
+    """
     if value is None:
         return ""
     if kind == "text" and type(value) is str:
         return clean_text(value)
-    if kind in ("text", "number") and type(value) is int:
-        return str(value)
-    if kind in ("time", "duration") and isinstance(value, int):
-        from store.timespec import format_duration_ms, format_time_ms  # 1 ms, and most output is JSON
-
-        return format_time_ms(value) if kind == "time" else format_duration_ms(value)
+    if type(value) in (int, float):
+        return _number_text(value, kind, bare)  # type: ignore[arg-type]
     if isinstance(value, Position):
         return str(value)
     plain = to_json(value)
@@ -65,6 +85,66 @@ def render_cell(value: object, kind: str = "text") -> str:
     if isinstance(plain, (dict, list)):
         return clean_text(dump_json(plain, pretty=False)) if plain else ""
     return clean_text(str(plain))
+
+
+def _number_text(value: float, kind: str, bare: bool) -> str:
+    if kind == "time":
+        return time_text(int(value))
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if bare or kind in ("text", "id"):
+        return str(value)
+    if kind == "size":
+        return size_text(value)
+    if kind in ("duration", "seconds"):
+        duration_ms = value * 1000 if kind == "seconds" else value
+        if isinstance(duration_ms, float):
+            return f"{duration_ms:,.1f}ms"
+        from store.timespec import format_duration_ms  # 1 ms, and most output is JSON
+
+        return format_duration_ms(duration_ms)
+    return f"{value:,}"
+
+
+def time_text(time_ms: int) -> str:
+    """Return epoch milliseconds as ISO 8601 with milliseconds, in the zone of ``times_shown_in``, else UTC."""
+    from store.timespec import format_time_ms  # 1 ms, and most output is JSON
+
+    return format_time_ms(time_ms, _zone.get())
+
+
+def zone_name() -> str:
+    """Return the name of the zone that times are shown in."""
+    return str(_zone.get() or "UTC")
+
+
+@contextmanager
+def times_shown_in(zone: tzinfo | None) -> Iterator[None]:
+    """Show times in ZONE (None: UTC) while the block runs."""
+    token = _zone.set(zone)
+    try:
+        yield
+    finally:
+        _zone.reset(token)
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size to three digits in units of 1024, as ``--memory`` and ``--size`` take them: ``2.15 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1000:
+            return f"{size_bytes:.3g} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:,.3g} TiB" if size_bytes < 1000 else f"{size_bytes:,.0f} TiB"
+
+
+def kind_of(key: str, value: object) -> str:
+    """Return the kind of a number of which no more is known than its JSON key."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "text"
+    if value >= _FIRST_TIME_MS and _TIME_KEY.search(key):
+        return "time"
+    patterns = (("seconds", _SECONDS_KEY), ("duration", _DURATION_KEY), ("id", _ID_KEY))
+    return next((kind for kind, pattern in patterns if pattern.search(key)), "number")
 
 
 def is_message_id(value: object) -> bool:
@@ -79,7 +159,18 @@ def derived_columns(record: object) -> tuple[Column, ...]:
     value = to_json(record)
     if not isinstance(value, dict):
         return (Column("VALUE", lambda item: item),)
-    return tuple(
-        Column(clean_text(key), key, "number" if isinstance(item, int) and not isinstance(item, bool) else "text")
-        for key, item in value.items()
-    )
+    return tuple(_derived_column(key, item) for key, item in value.items())
+
+
+def _derived_column(key: str, first: object) -> Column:
+    if not first and not isinstance(first, (str, bool)) and _TIME_KEY.search(key):
+        first = _FIRST_TIME_MS  # not set in this record, and maybe in the next
+    kind = kind_of(key, first)
+    if kind != "time":
+        return Column(clean_text(key), key, kind)
+
+    def value(record: object) -> object:
+        found = Column(key, key).value(record)
+        return found if kind_of(key, found) == "time" else render_cell(found)
+
+    return Column(clean_text(key), value, kind)

@@ -16,7 +16,7 @@ from pulsar_admin.columns import GAP, Column
 _FOLD_WIDTH = 16
 _PIECE_WIDTH = 24
 _PREFIX = re.compile(r"(?<![\w-])persistent://")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?Z")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _WORDS = re.compile(r"\S+\s*|\s+")
 _PIECES = re.compile(r"[^/,|-]*[/,|-]*")
 
@@ -129,7 +129,7 @@ def _shortened(cell: str, short: bool, short_times: bool) -> str:
         cell = _PREFIX.sub("", cell)
     if short_times and cell[4:5] == "-":
         match = _TIME.fullmatch(cell)
-        return f"{match[1]}Z" if match else cell
+        return match[1] + match[2] if match else cell
     return cell
 
 

@@ -24,7 +24,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -136,7 +136,13 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
     (("-o", "--output"), {"type": _FORMATS, "help": "Output format; the default is the command's own."}),
     (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
-    (("--tz",), {"metavar": "ZONE", "help": "Zone of times written without one, such as Europe/Berlin."}),
+    (
+        ("--tz",),
+        {
+            "metavar": "ZONE",
+            "help": "Zone of the times shown, and of times given without one, such as Europe/Berlin [UTC; none].",
+        },
+    ),
     (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
     (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
     (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
@@ -190,10 +196,14 @@ def current_app() -> App:
 
     ctx = click.get_current_context().find_root()
     if _APP not in ctx.meta:
-        ctx.meta[_APP] = App(build_settings(ctx.meta.get(_GIVEN, {})))
-        ctx.call_on_close(ctx.meta[_APP].end)
-    app: App = ctx.meta[_APP]
-    return app
+        app = App(build_settings(ctx.meta.get(_GIVEN, {})))
+        if app.settings.tz is not None:
+            from pulsar_admin.columns import times_shown_in
+
+            ctx.with_resource(times_shown_in(app.settings.tz))
+        ctx.meta[_APP] = app
+        ctx.call_on_close(app.end)
+    return cast("App", ctx.meta[_APP])
 
 
 def app_of(ctx: click.Context) -> App | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, render_cell
+from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
@@ -84,7 +84,7 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
     elif form == "plain":
         writer.write(_ended(_document_text(document, style.plain)))
     elif form == "table" and not style.columns:
-        columns = (Column("FIELD", lambda pair: pair[0]), Column("VALUE", lambda pair: pair[1]))
+        columns = (Column("FIELD", lambda pair: pair[0]), Column("VALUE", lambda pair: _value_text(*pair)))
         _emit_table(writer, _leaves(to_json(document)), Style("table", style.color, columns))
     else:
         emit_records(writer, [document], style)
@@ -125,14 +125,18 @@ def _document_text(document: object, plain: Plain | None) -> str:
         return plain if isinstance(plain, str) else plain(clean_document(document))
     value = to_json(document)
     if isinstance(value, dict):
-        return "\n".join(f"{clean_text(key)}    {render_cell(item)}" for key, item in value.items())
+        return "\n".join(f"{clean_text(key)}    {_value_text(key, item)}" for key, item in value.items())
     return render_cell(value)
+
+
+def _value_text(key: str, value: object) -> str:
+    return render_cell(value, kind_of(key, value))
 
 
 def _record_text(record: object, style: Style) -> str:
     if callable(style.plain):
         return style.plain(clean_document(record))
-    return "\t".join(column.cell(record) for column in style.columns or derived_columns(record))
+    return "\t".join(column.cell(record, bare=True) for column in style.columns or derived_columns(record))
 
 
 def _ended(text: str) -> str:
@@ -166,7 +170,7 @@ def _emit_csv(writer: Writer, records: Iterable[object], columns: Sequence[Colum
     if columns:
         rows.writerow([column.header for column in columns])
     for record in records:
-        rows.writerow([column.cell(record) for column in columns])
+        rows.writerow([column.cell(record, bare=True) for column in columns])
 
 
 def _peeked(records: Iterable[object]) -> tuple[list[object], Iterator[object]]:
@@ -208,7 +212,7 @@ def render_table(records: Iterable[object], columns: Sequence[Column], room: int
 def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
     """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
     widths = [_width(column.header) for column in columns]
-    rights = [_is_right(column) for column in columns]
+    rights = [column.is_right for column in columns]
     header: Rows = [[column.header for column in columns]]
     for page in pages:
         found = [max((_width(row[n]) for row in page), default=0) for n in range(len(columns))]
@@ -247,10 +251,6 @@ def _width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def _is_right(column: Column) -> bool:
-    return column.kind in ("number", "duration")
 
 
 def _render_lines(rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool]) -> str:
@@ -305,7 +305,7 @@ def _folded(layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[s
     """Return ROWS in the widths of LAYOUT: what is wider goes on in the next line, or, with BOTTOM, begins above."""
     from pulsar_admin.narrow import fold
 
-    rights = [_is_right(columns[index]) for index in layout.indices]
+    rights = [columns[index].is_right for index in layout.indices]
     lines: list[Sequence[str]] = []
     for row in rows:
         cells = [fold(cell, width, _width) for cell, width in zip(row, layout.widths, strict=True)]

@@ -285,16 +285,22 @@ def _in_range(time_ms: int, text: str) -> int:
 # -- text shown back --------------------------------------------------------------------------------------------------
 
 
-def format_time_ms(time_ms: int) -> str:
-    """Return ISO 8601 in UTC with milliseconds; a time that no calendar holds (a broken clock) stays ``<n>ms``."""
+def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
+    """Return ISO 8601 with milliseconds, in UTC or with ZONE's offset; a time that no calendar holds stays ``<n>ms``."""
     if not -62135596800000 <= time_ms <= MAX_TIME_MS:
         return f"{time_ms}ms"
-    return f"{_format_second(time_ms // 1000)}{time_ms % 1000:03d}Z"
+    second, offset = _format_second(time_ms // 1000, zone)
+    return f"{second}.{time_ms % 1000:03d}{offset}"
 
 
-@lru_cache(4096)  # the times of a table are near each other, and strftime is the dearest part of a row
-def _format_second(time_s: int) -> str:
-    return (_EPOCH_START + timedelta(seconds=time_s)).strftime("%Y-%m-%dT%H:%M:%S.").rjust(20, "0")
+@lru_cache(4096)  # the times of a table are near each other, and the calendar is the dearest part of a row
+def _format_second(time_s: int, zone: tzinfo | None) -> tuple[str, str]:
+    moment = _EPOCH_START + timedelta(seconds=time_s)
+    try:
+        text = moment.astimezone(zone or UTC).isoformat()
+    except OverflowError:  # the zone's clock is in the year 0 or 10000
+        text = moment.isoformat()
+    return text[:19], text[19:].replace("+00:00", "Z")
 
 
 def format_duration_ms(duration_ms: int) -> str:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_admin import output, table
-from pulsar_admin.columns import Column, render_cell
+from pulsar_admin.columns import Column, kind_of, render_cell
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
 from pulsar_admin.visible import clean_text
 from store.codec.managedledger import LedgerInfo
@@ -107,6 +107,14 @@ def test_pretty_json_is_what_the_library_writes(value: Any) -> None:  # Any: a J
         (True, "text", "true"),
         (1_700_000_000_003, "time", "2023-11-14T22:13:20.003Z"),
         (90_000, "duration", "1m30s"),
+        (1234.56, "duration", "1,234.6ms"),
+        (3600, "seconds", "1h"),
+        (30_130_114, "number", "30,130,114"),
+        (30_130_114, "id", "30130114"),
+        (30_130_114, "size", "28.7 MiB"),
+        (1023, "size", "0.999 KiB"),
+        (999, "size", "999 B"),
+        (0.5, "number", "0.5"),
         (Position(1, 2), "text", "1:2"),
         (Position(1, 2, 3), "text", "1:2:3"),
         ({"ledgerId": 1, "entryId": 2, "partitionIndex": -1}, "text", "1:2"),
@@ -118,6 +126,61 @@ def test_pretty_json_is_what_the_library_writes(value: Any) -> None:  # Any: a J
 )
 def test_cell(value: object, kind: str, text: str) -> None:
     assert render_cell(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (1_700_000_000_003, "time", "2023-11-14T22:13:20.003Z"),
+        (90_000, "duration", "90000"),
+        (3600, "seconds", "3600"),
+        (30_130_114, "number", "30130114"),
+        (30_130_114, "size", "30130114"),
+        (12.5, "duration", "12.5"),
+        (100.0, "number", "100"),
+    ],
+)
+def test_cell_for_programs(value: object, kind: str, text: str) -> None:
+    assert render_cell(value, kind, bare=True) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("publishTime", 1_700_000_000_003, "time"),
+        ("value.lastActive", 1_700_000_000_003, "time"),
+        ("lastExpireTimestamp", 0, "number"),
+        ("storageSize", 1_700_000_000_003, "number"),
+        ("messageTTL", 3600, "seconds"),
+        ("tickTime", 1000, "duration"),
+        ("ledgerId", 30_130_114, "id"),
+        ("entries", 30_130_114, "number"),
+        ("torn", True, "text"),
+        ("state", "OPEN", "text"),
+    ],
+)
+def test_kind_of_a_key(key: str, value: object, kind: str) -> None:
+    assert kind_of(key, value) == kind
+
+
+def test_a_column_of_times_that_some_records_lack() -> None:
+    rows = [{"lastTime": None}, {"lastTime": 0}, {"lastTime": 1_700_000_000_003}]
+    stream = io.StringIO()
+    output.emit_records(output.Writer(stream), rows, output.Style("csv"))
+    assert stream.getvalue().split("\n") == ["lastTime", '""', "0", "2023-11-14T22:13:20.003Z", ""]
+
+
+def test_times_in_another_zone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {form: cli("sample", "rows", "a", "-o", form, "--tz", "Europe/Berlin").stdout for form in FORMATS}
+    for form in ("table", "csv", "plain"):
+        assert "2023-11-14T23:13:20.000+01:00" in shown[form]
+    assert shown["json"] == cli("sample", "rows", "a", "-o", "json").stdout
+    assert "2023-11-14T22:13:20.000Z" in cli("sample", "rows", "a", "-o", "csv").stdout
+    monkeypatch.setenv("PULSAR_ADMIN_TZ", "-05:30")
+    assert "2023-11-14T16:43:20.000-05:30" in cli("sample", "rows", "a", "-o", "csv").stdout
+    refused = cli("sample", "rows", "a", "--tz", "Mars/Base")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 2)
+    assert "unknown time zone" in refused.stderr
 
 
 def test_names_cannot_drive_a_terminal() -> None:
@@ -138,7 +201,7 @@ def test_document_in_every_format(cli: Cli) -> None:
     assert text("table").splitlines()[:2] == ["FIELD        VALUE", "topic        persistent://public/default/a"]
     header, line = csv.reader(io.StringIO(text("csv")))
     assert header == list(ROW)
-    assert line == ["persistent://public/default/a", "10:3", "1700000000003", "3000", "00ff", "", "7"]
+    assert line == ["persistent://public/default/a", "10:3", "2023-11-14T22:13:20.003Z", "3000", "00ff", "", "7"]
     assert cli("sample", "document", "a").stdout == text("json")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("TOPIC", "topic"),
-    Column("LEDGER", "compactedLedger", "number"),
+    Column("LEDGER", "compactedLedger", "id"),
     Column("HORIZON", "horizon"),
     Column("ENTRIES", "entries", "number"),
     Column("MESSAGES", "messages", "number"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
@@ -101,10 +101,8 @@ def _explanation(found: LastId) -> dict[str, Any]:  # Any: JSON
 
 
 def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_last_id``
-    from store.timespec import format_time_ms
-
     place = _text((document["ledgerId"], document["entryId"], document["batchIndex"]))
-    when = f", published {format_time_ms(document['publishTime'])}" if document["publishTime"] else ""
+    when = f", published {time_text(document['publishTime'])}" if document["publishTime"] else ""
     lines = [f"{document['topic']}: {place}{when} ({document['rule']})"]
     if "rejected" not in document:
         return lines[0]

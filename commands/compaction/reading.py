@@ -37,7 +37,7 @@ _STATUS_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("COMPACTED", "compacted"),
     Column("HORIZON", lambda row: row.horizon),
-    Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "number"),
+    Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "id"),
     Column("ENTRIES", lambda row: None if row.ledger is None else row.ledger.entries, "number"),
     Column("BYTES", lambda row: None if row.ledger is None else row.ledger.size_bytes, "number"),
     Column("FORMAT", lambda row: None if row.ledger is None else row.ledger.form),

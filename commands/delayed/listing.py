@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.delayed.choosing import delaying, iter_waiting
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
 from store.names import LONG_MAX, LONG_MIN, Position
-from store.timespec import format_duration_ms, format_time_ms
+from store.timespec import format_duration_ms
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
@@ -128,7 +128,7 @@ def histogram(app: App, selection: TopicSelection, options: HistogramOptions) ->
     if options.png is not None and documents:
         from pulsar_admin.plot import save_chart
 
-        save_chart(options.png, [_chart(documents)], "Delayed messages by due time (UTC)")
+        save_chart(options.png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
     _emit(app, documents)
 
 
@@ -174,7 +174,7 @@ def _text(documents: list[Json]) -> str:
             f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
             f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
         )
-    return "\n".join([*lines, bar_chart(_chart(documents), height=11), "Times are UTC."])
+    return "\n".join([*lines, bar_chart(_chart(documents), height=11), f"Times are {zone_name()}."])
 
 
 def _chart(documents: list[Json]) -> Chart:
@@ -189,5 +189,5 @@ def _chart(documents: list[Json]) -> Chart:
     counts = [0] * ((last - first) // width + 1)
     for row in rows:
         counts[(row["start"] - first) // width] += row["messages"]
-    labels = [format_time_ms(first + index * width)[5:16].replace("T", " ") for index in range(len(counts))]
+    labels = [time_text(first + index * width)[5:16].replace("T", " ") for index in range(len(counts))]
     return Chart(f"messages per {format_duration_ms(width)}", labels, {"messages": counts}, "messages", bars=True)

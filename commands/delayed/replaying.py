@@ -11,6 +11,7 @@ import click
 
 from commands.delayed.choosing import delaying, iter_waiting
 from commands.delayed.listing import REPLAY_COLUMNS, message_row
+from pulsar_admin.columns import time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import NUMBER
 from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
@@ -18,7 +19,6 @@ from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.model.ledgers import open_reader
 from store.names import Position
-from store.timespec import format_time_ms
 
 if TYPE_CHECKING:
     from store.delayed.replay import Replayed
@@ -92,7 +92,7 @@ def _paced(
     except KeyboardInterrupt:
         # The tick may belong to several subscriptions: it is given again rather than left out.
         at = options.from_ms if done_ms is None else done_ms
-        app.warn("stopped; go on with --from-time " + ("the same" if at is None else format_time_ms(at)))
+        app.warn("stopped; go on with --from-time " + ("the same" if at is None else time_text(at)))
         raise
 
 

@@ -34,21 +34,21 @@ DUE_COLUMNS = (
     Column("DUE", "dueTime", "time"),
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
-    Column("LEDGER", "ledgerId", "number"),
-    Column("ENTRY", "entryId", "number"),
+    Column("LEDGER", "ledgerId", "id"),
+    Column("ENTRY", "entryId", "id"),
 )
 STATS_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
-    Column("BITS", "precision_bits", "number"),
+    Column("BITS", "precision_bits", "id"),
     Column("ENTRIES", "entries", "number"),
     Column("DUE", "due_entries", "number"),
-    Column("LEDGERS", "ledgers", "number"),
-    Column("BUCKETS", "buckets", "number"),
-    Column("BITMAPS", "bitmaps", "number"),
-    Column("BYTES", "size_bytes", "number"),
+    Column("LEDGERS", "ledgers", "number", drop=3),
+    Column("BUCKETS", "buckets", "number", drop=2),
+    Column("BITMAPS", "bitmaps", "number", drop=1),
+    Column("BYTES", "size_bytes", "number", drop=5),
     Column("NEXT", "next_deadline_ms", "time"),
-    Column("LAST", "last_deadline_ms", "time"),
+    Column("LAST", "last_deadline_ms", "time", drop=4),
 )
 
 

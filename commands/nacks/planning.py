@@ -12,11 +12,11 @@ import click
 
 from commands.nacks.delays import configured_delay_ms
 from commands.nacks.drawing import save_charts, table_text
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
-from pulsar_admin.plot import Chart, line_chart, short_number
+from pulsar_admin.plot import Chart, line_chart
 from store.errors import AlreadyExists, InvalidValue, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
 from store.model.ledgers import open_reader
@@ -36,18 +36,18 @@ _ENTRIES_PER_LEDGER = 50_000
 
 COLUMNS = (
     Column("TAKE", lambda row: "*" if row["wanted"] else ""),
-    Column("BITS", "precisionBits", "number"),
+    Column("BITS", "precisionBits", "id"),
     Column("BUCKET", "bucket", "duration"),
     Column("EARLY MAX", "worstEarly", "duration"),
-    Column("EARLY MEAN", lambda row: f"{row['meanEarly']:g}ms", "number", drop=1),
+    Column("EARLY MEAN", "meanEarly", "duration", drop=1),
     Column("BUCKETS", "buckets", "number", drop=4),
-    Column("FIRES/MIN", lambda row: f"{row['firingsPerMinute']:.1f}", "number"),
-    Column("HASHMAP", lambda row: _size(row["bytesHashMap"]), "number", drop=5),
-    Column("PAIR MAP", lambda row: _size(row["bytesPairMap"]), "number", drop=2),
-    Column("JAVA 4.0.8", lambda row: _size(row["bytesJavaClient"]), "number"),
-    Column("PIP-393", lambda row: _size(row["bytesFormula"]), "number", drop=7),
-    Column("SERIALIZED", lambda row: _size(row["bytesSerialized"]), "number", drop=3),
-    Column("RESIDENT", lambda row: _size(row["bytesResident"]), "number"),
+    Column("FIRES/MIN", lambda row: round(row["firingsPerMinute"], 1), "number"),
+    Column("HASHMAP", "bytesHashMap", "size", drop=5),
+    Column("PAIR MAP", "bytesPairMap", "size", drop=2),
+    Column("JAVA 4.0.8", "bytesJavaClient", "size"),
+    Column("PIP-393", "bytesFormula", "size", drop=7),
+    Column("SERIALIZED", "bytesSerialized", "size", drop=3),
+    Column("RESIDENT", "bytesResident", "size"),
     Column("BYTES/ENTRY", lambda row: f"{row['bytesPerEntry']:.3g}", "number", drop=6),
 )
 
@@ -209,10 +209,14 @@ def _document(load: NackLoad) -> list[Json]:
     figures = [
         (
             f"pair map at its fullest, 32/0.66 N = 48 N; N = {entries:,}",
-            _size(48 * entries),
-            _size(pair_map_bytes(entries)),
+            size_text(48 * entries),
+            size_text(pair_map_bytes(entries)),
         ),
-        ("pair map at its emptiest, 32/0.15 N = 213 N", _size(213 * entries), _size(emptiest_pair_map_bytes(entries))),
+        (
+            "pair map at its emptiest, 32/0.15 N = 213 N",
+            size_text(213 * entries),
+            size_text(emptiest_pair_map_bytes(entries)),
+        ),
         ("pair map of 1,000,000 entries", "64 MB", f"{million / 2**20:g} MiB"),
         ("of which used", "30 MB", f"{32e6 / 2**20:.1f} MiB"),
         ("space utility rate", "0.46", f"{32e6 / million:.3f}"),
@@ -253,10 +257,6 @@ def _about(found: TopicNacks | None) -> list[str]:
     return [
         f"the topic: {counted(found.entries, 'entry')}, {rate}, {counted(found.batch_size, 'message')} each; {holes}"
     ]
-
-
-def _size(size_bytes: int) -> str:
-    return f"{short_number(size_bytes)}B"
 
 
 def _charts(rows: Sequence[Json]) -> list[Chart]:

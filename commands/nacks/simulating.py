@@ -16,7 +16,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
-from pulsar_admin.plot import Chart, line_chart, short_number
+from pulsar_admin.plot import Chart, line_chart
 from store.codec.given import json_object
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits
@@ -37,33 +37,33 @@ _TIMERS = (
 
 TIMER_COLUMNS = (
     Column("TIMER", "timer"),
-    Column("BITS", "precision_bits", "number"),
+    Column("BITS", "precision_bits", "id"),
     Column("NACKS", "nacks", "number", drop=4),
     Column("REDELIVERIES", "redeliveries", "number"),
     Column("DOUBLED", "doubled", "number", drop=5),
     Column("FIRINGS", "firings", "number"),
     Column("VISITED", "visited", "number", drop=1),
-    Column("EARLY MEAN", lambda row: f"{row.early.mean_ms:.1f}ms", "number"),
+    Column("EARLY MEAN", lambda row: row.early.mean_ms, "duration"),
     Column("EARLY P99", lambda row: row.early.p99_ms, "duration", drop=2),
     Column("EARLY MAX", lambda row: row.early.max_ms, "duration"),
-    Column("LATE MEAN", lambda row: f"{row.late.mean_ms:.1f}ms", "number"),
+    Column("LATE MEAN", lambda row: row.late.mean_ms, "duration"),
     Column("LATE P99", lambda row: row.late.p99_ms, "duration", drop=3),
     Column("LATE MAX", lambda row: row.late.max_ms, "duration"),
-    Column("PEAK", lambda row: row.peak_bytes and f"{short_number(row.peak_bytes)}B", "number", drop=6),
+    Column("PEAK", "peak_bytes", "size", drop=6),
 )
 SWEEP_COLUMNS = (
-    Column("RATE", lambda row: f"{row.messages_per_second:g}", "number"),
+    Column("RATE", "messages_per_second", "number"),
     Column("DELAY", "delay_ms", "duration"),
-    Column("BITS", "precision_bits", "number"),
+    Column("BITS", "precision_bits", "id"),
     Column("TIMER", "timer"),
     Column("REDELIVERIES", "redeliveries", "number"),
     Column("DOUBLED", "doubled", "number", drop=1),
     Column("FIRINGS", "firings", "number", drop=3),
-    Column("EARLY MEAN", lambda row: f"{row.mean_early_ms:.1f}ms", "number"),
+    Column("EARLY MEAN", "mean_early_ms", "duration"),
     Column("EARLY MAX", "max_early_ms", "duration"),
-    Column("LATE MEAN", lambda row: f"{row.mean_late_ms:.1f}ms", "number"),
+    Column("LATE MEAN", "mean_late_ms", "duration"),
     Column("LATE MAX", "max_late_ms", "duration"),
-    Column("PEAK", lambda row: row.peak_bytes and f"{short_number(row.peak_bytes)}B", "number", drop=2),
+    Column("PEAK", "peak_bytes", "size", drop=2),
 )
 
 

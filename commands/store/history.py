@@ -14,13 +14,13 @@ from store.changes.plan import Change, iter_changes, plan_undo, read_change
 from store.errors import ChangeNotFound, StalePlan, StoreBusy, StoreNotFound, UndoConflict
 
 _COLUMNS = (
-    Column("CHANGE", "change", "number"),
+    Column("CHANGE", "change", "id"),
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
     Column("TOPICS", lambda row: _names(row, "topic", "namespace")),  # a namespace where its own policies changed
     Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription")),
-    Column("ENTRIES", lambda row: _total(row, "entries"), "number"),
-    Column("UNDONE BY", "undoneBy", "number"),
+    Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
+    Column("UNDONE BY", "undoneBy", "id"),
 )
 
 

@@ -90,11 +90,11 @@ def clean_text_lines(lines: list[str]) -> str:
 # -- ls ---------------------------------------------------------------------------------------------------------------
 
 _NODE_COLUMNS = (
-    Column("VERSION", "version", "number"),
+    Column("VERSION", "version", "id", drop=1),
     Column("MODIFIED", "modified", "time"),
     Column("BYTES", "bytes", "number"),
     Column("STRUCTURE", "structure"),
-    Column("CHILDREN", "hasChildren"),
+    Column("CHILDREN", "hasChildren", drop=2),
     Column("NAME", "name"),
 )
 
@@ -242,7 +242,7 @@ def _truth(app: App, reader: EntryReader, path: str) -> dict[str, Any] | None:  
 # -- owner ------------------------------------------------------------------------------------------------------------
 
 _OWNER_COLUMNS = (
-    Column("LEDGER", "ledger_id", "number"),
+    Column("LEDGER", "ledger_id", "id"),
     Column("KIND", lambda row: ", ".join(owner.kind for owner in row.owners) or "unreferenced"),
     Column("TOPIC", lambda row: ", ".join(dict.fromkeys(owner.topic for owner in row.owners))),
     Column("CURSOR", lambda row: ", ".join(owner.cursor for owner in row.owners if owner.cursor)),

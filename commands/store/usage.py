@@ -16,16 +16,16 @@ from store.reports.usage import FileUsage, OwnerUsage, read_usage
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),
     Column("KIND", lambda row: row.kind),
-    Column("LEDGERS", lambda row: row.ledgers, "number"),
+    Column("LEDGERS", lambda row: row.ledgers, "number", drop=2),
     Column("ENTRIES", lambda row: row.entries, "number"),
     Column("BYTES", lambda row: row.bytes, "number"),
-    Column("ON DISK", lambda row: row.disk_bytes, "number"),
+    Column("ON DISK", lambda row: row.disk_bytes, "number", drop=1),
 )
 _BY_LOG = (
     Column("BYTES", lambda row: row.size_bytes, "number"),
     Column("LIVE", lambda row: row.live_bytes, "number"),
     Column("DEAD", lambda row: row.dead_bytes, "number"),
-    Column("OTHER", lambda row: row.other_bytes, "number"),
+    Column("OTHER", lambda row: row.other_bytes, "number", drop=1),
     Column("GC", lambda row: "frees it" if row.freed else ""),
     Column("KEPT FOR", lambda row: ", ".join(row.kept_for)),
 )

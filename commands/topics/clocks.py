@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.topics.answers import size_of
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.visible import clean_document
@@ -19,7 +19,7 @@ from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFou
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import read_topic, select_topics
 from store.names import TopicName
-from store.timespec import format_duration_ms, format_time_ms
+from store.timespec import format_duration_ms
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _emit_timelines(app: App, documents: list[Json], usual: tuple[int, int] | No
         if path is not None and charts:
             from pulsar_admin.plot import save_chart
 
-            save_chart(path, charts, f"{_names(documents)} (UTC, {documents[0]['clock']} clock)")
+            save_chart(path, charts, f"{_names(documents)} ({zone_name()}, {documents[0]['clock']} clock)")
     form = app.settings.output
     if form == "json":
         app.emit(documents[0] if len(documents) == 1 else documents)
@@ -291,8 +291,8 @@ def _charts(documents: list[Json], usual: tuple[int, int] | None) -> list[Chart]
 
 
 def _labels(times: list[int], width_ms: int) -> list[str]:
-    """Return short UTC texts: the day where buckets are days, else the time of day, with the day when there are several."""
-    texts = [format_time_ms(time_ms) for time_ms in times]
+    """Return short texts: the day where buckets are days, else the time of day, with the day when there are several."""
+    texts = [time_text(time_ms) for time_ms in times]
     if width_ms % 86_400_000 == 0:
         return [text[:10] for text in texts]
     end = 16 if width_ms % 60_000 == 0 else 19 if width_ms % 1000 == 0 else 23
@@ -328,5 +328,5 @@ def _plot(charts: list[Chart], documents: list[Json]) -> str:
         for key, texts in _APART
         if any(document[key] for document in documents)
     ]
-    clock = f"Times are UTC, on the {documents[0]['clock']} clock."
+    clock = f"Times are {zone_name()}, on the {documents[0]['clock']} clock."
     return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock])

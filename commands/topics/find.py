@@ -11,7 +11,7 @@ import click
 
 from commands.topics.answers import size_of
 from commands.topics.broker import BROKER_VERSION, warn_of_broker_clock
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TIME_POINT, TopicSelection, command, gather, pass_app, topics_argument
@@ -54,7 +54,7 @@ COLUMNS = (
     Column("TOPIC", lambda row: row["topic"]),
     Column("POSITION", lambda row: _text(row["position"])),
     Column("ENTRY TIME", lambda row: row["entryTime"], "time"),
-    Column("READ", lambda row: row["entriesRead"]),
+    Column("READ", "entriesRead", "number"),
 )
 
 
@@ -132,10 +132,8 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
     found = answer.found
     if answer.position is None:
         app.nothing_matches()
-        from store.timespec import format_time_ms
-
         when = "before" if options.rule == BEFORE else "at or after"
-        app.warn(f"{name}: no entry is {when} {format_time_ms(options.time_ms)} by the clock {app.settings.clock}")
+        app.warn(f"{name}: no entry is {when} {time_text(options.time_ms)} by the clock {app.settings.clock}")
     if found.ledgers_without_index:
         ledgers = ", ".join(map(str, found.ledgers_without_index))
         app.warn(f"{name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
@@ -260,10 +258,8 @@ def _explanation(
 
 
 def _render(document: Any) -> str:  # Any: the JSON of ``_find`` with its explanation
-    from store.timespec import format_time_ms
-
     def when(time_ms: int | None) -> str:
-        return "-" if time_ms is None else format_time_ms(time_ms)
+        return "-" if time_ms is None else time_text(time_ms)
 
     answer = _text(document["position"])
     lines = [

@@ -21,10 +21,10 @@ Json = dict[str, Any]  # Any: JSON values
 
 COLUMNS = (
     Column("TOPIC", "topic"),
-    Column("INDEX", "index", "number"),
+    Column("INDEX", "index", "id"),
     Column("POSITION", "position"),
-    Column("FIRST", "firstIndex", "number"),
-    Column("LAST", "lastIndex", "number"),
+    Column("FIRST", "firstIndex", "id"),
+    Column("LAST", "lastIndex", "id"),
 )
 
 

@@ -11,7 +11,7 @@ from store.model.ledgers import open_reader
 from store.reports.internal_info import read_internal_info
 
 _COLUMNS = (
-    Column("VERSION", "version", "number", drop=1),
+    Column("VERSION", "version", "id", drop=1),
     Column("CREATED", "creationDate"),
     Column("MODIFIED", "modificationDate", drop=2),
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),

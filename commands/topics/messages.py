@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 Found = tuple[TopicName, Message]
 
 _ID_COLUMNS = (
-    Column("LEDGER", "ledgerId", "number"),
-    Column("ENTRY", "entryId", "number"),
-    Column("BATCH INDEX", "batchIndex", "number"),
+    Column("LEDGER", "ledgerId", "id"),
+    Column("ENTRY", "entryId", "id"),
+    Column("BATCH INDEX", "batchIndex", "id"),
 )
 
 

@@ -142,8 +142,8 @@ def get_delivery(app: App, selection: TopicSelection, applied: bool) -> None:
     """Show the delayed delivery policy of topics."""
     columns = (
         Column("ACTIVE", "active"),
-        Column("TICK", "tickTime", "number"),
-        Column("MAX DELAY", "maxDeliveryDelayInMillis", "number"),
+        Column("TICK", "tickTime", "duration"),
+        Column("MAX DELAY", "maxDeliveryDelayInMillis", "duration"),
     )
     _get(app, selection, _delivery_in_force if applied else _own_delivery, columns)
 
@@ -201,7 +201,7 @@ def _ttl_job(verb: str, seconds: int | None) -> PolicyJob:
 @pass_app
 def get_ttl(app: App, selection: TopicSelection, applied: bool) -> None:
     """Show the message TTL of topics in seconds."""
-    _get(app, selection, _ttl_in_force if applied else _own_ttl, (Column("TTL", "messageTTL", "number"),))
+    _get(app, selection, _ttl_in_force if applied else _own_ttl, (Column("TTL", "messageTTL", "seconds"),))
 
 
 def _own_ttl(txn: Txn, name: TopicName) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, time_text
 from pulsar_admin.visible import clean_text
 from store.model.message_row import marker_name
 from store.model.messages import Message
@@ -39,28 +39,28 @@ SHORT = (
 
 FULL = (
     Column("topic", "topic"),
-    Column("ledgerId", "ledger_id", "number"),
-    Column("entryId", "entry_id", "number"),
-    Column("batchIndex", "batch_index", "number"),
-    Column("publishTime", "publish_time", "number"),
-    Column("brokerTime", "broker_time", "number"),
-    Column("eventTime", "event_time", "number"),
+    Column("ledgerId", "ledger_id", "id"),
+    Column("entryId", "entry_id", "id"),
+    Column("batchIndex", "batch_index", "id"),
+    Column("publishTime", "publish_time", "time"),
+    Column("brokerTime", "broker_time", "time"),
+    Column("eventTime", lambda row: row.event_time or None, "time"),
     Column("key", "key"),
     Column("orderingKey", "ordering_key"),
     Column("producer", "producer"),
-    Column("sequenceId", "sequence_id", "number"),
+    Column("sequenceId", "sequence_id", "id"),
     Column("properties", "properties"),
     Column("size", "size", "number"),
     Column("sha1", "sha1"),
     Column("payload", "payload"),
-    Column("brokerIndex", "broker_index", "number"),
-    Column("deliverAtTime", "deliver_at_time", "number"),
+    Column("brokerIndex", "broker_index", "id"),
+    Column("deliverAtTime", "deliver_at_time", "time"),
     Column("encrypted", "encrypted"),
     Column("nullValue", "null_value"),
     Column("chunks", "chunks", "number"),
     Column("markerType", "marker_type"),
     Column("transaction", "transaction"),
-    Column("schemaVersion", "schema_version", "number"),
+    Column("schemaVersion", "schema_version", "id"),
     Column("value", "value"),
     Column("valueError", "value_error"),
 )
@@ -95,16 +95,16 @@ def _lines(message: Message, printing: Printing) -> Iterator[str]:
     position = message.position
     batch = "Batch " if position.batch_index >= 0 else ""
     yield f"{batch}Message ID: {position}"
-    yield f"Publish time: {message.publish_ms}"
-    yield f"Event time: {message.event_ms}"
+    yield f"Publish time: {time_text(message.publish_ms)}"
+    yield f"Event time: {time_text(message.event_ms) if message.event_ms else 0}"
     if printing.redelivery:
         yield "Redelivery count: 0"
     if message.deliver_at_ms:
-        yield f"Deliver at time: {message.deliver_at_ms}"
+        yield f"Deliver at time: {time_text(message.deliver_at_ms)}"
     if printing.markers and message.marker_type is not None:
         yield f"Marker Type: {marker_name(message.marker_type)}"
     if message.broker_ms is not None:
-        yield f"Broker entry metadata timestamp: {message.broker_ms}"
+        yield f"Broker entry metadata timestamp: {time_text(message.broker_ms)}"
     if message.broker_index is not None:
         yield f"Broker entry metadata index: {message.broker_index}"
     if message.properties:

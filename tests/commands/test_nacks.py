@@ -483,8 +483,8 @@ def test_plan_of_the_founding_document(cli: Cli, tmp_path: Path) -> None:
     said = {row["figure"]: (row["document"], row["really"]) for row in found["document"]}
     assert said["of which used"] == ("30 MB", "30.5 MiB")
     assert said["space utility rate"] == ("0.46", "0.477")
-    assert said["pair map at its fullest, 32/0.66 N = 48 N; N = 36,000,000"] == ("1.73GB", "2.15GB")
-    assert said["pair map at its emptiest, 32/0.15 N = 213 N"] == ("7.67GB", "4.29GB")
+    assert said["pair map at its fullest, 32/0.66 N = 48 N; N = 36,000,000"] == ("1.61 GiB", "2 GiB")
+    assert said["pair map at its emptiest, 32/0.15 N = 213 N"] == ("7.14 GiB", "4 GiB")
     more = cli("nacks", "plan", "--rate", 10_000, "--delay", "1h", "--memory", "128M", "-o", "json").json["precisions"]
     assert [row["precisionBits"] for row in more if row["wanted"]] == [8]
 

@@ -131,7 +131,7 @@ def test_several_topics(cli: Cli, demo_store: Path) -> None:
     csv = cli("--store", demo_store, "topics", "stats", "acme/iot/skewed", "-o", "csv").stdout.splitlines()
     assert csv[0] == "TOPIC,BYTES,BACKLOG BYTES,SUBSCRIPTIONS,MOST BACKLOG"
     assert csv[1] == "persistent://acme/iot/skewed,29044,29044,3,183"
-    assert table[1].split() == ["persistent://acme/iot/skewed", "29044", "29044", "3", "183"]
+    assert table[1].split() == ["persistent://acme/iot/skewed", "29,044", "29,044", "3", "183"]
 
 
 @pytest.mark.parametrize("command", ["stats", "partitioned-stats", "stats-internal", "info-internal"])
