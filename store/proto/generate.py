@@ -1,10 +1,13 @@
 """Make the Python code of every ``.proto`` in this folder again: ``python -m store.proto.generate``.
 
+Of protoc's modules only the serialized descriptor is kept: ``store.proto.runtime`` makes the classes of it, at less cost.
+
 Needs the ``dev`` extra (grpcio-tools and mypy-protobuf). The generated files are checked in, so nobody else needs it.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from importlib import import_module, resources
@@ -12,6 +15,14 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
+
+_SERIALIZED = re.compile(r"AddSerializedFile\((b'.*')\)$", re.MULTILINE)
+_MODULE = """\
+# Generated from {source} by store/proto/generate.py: do not edit.
+from store.proto.runtime import define
+
+DESCRIPTOR = define(__name__, globals(), {serialized})
+"""
 
 
 def proto_files() -> list[Path]:
@@ -46,6 +57,12 @@ def generate(root: Path) -> list[Path]:
     if status != 0:
         raise RuntimeError(f"protoc failed with status {status}")
     stems = [path.with_suffix("") for path in map(Path, sources)]
+    for source, stem in zip(sources, stems, strict=True):
+        module = root / f"{stem}_pb2.py"
+        found = _SERIALIZED.search(module.read_text())
+        if found is None:
+            raise RuntimeError(f"{module}: protoc wrote no serialized descriptor")
+        module.write_text(_MODULE.format(source=source, serialized=found[1]))
     return [root / f"{stem}_pb2{suffix}" for stem in stems for suffix in (".py", ".pyi")]
 
 
