@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not live and not deep" -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/python -m ruff check .

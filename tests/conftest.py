@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
@@ -18,8 +19,9 @@ from tests.worlds import copy_tree, world
 
 __all__ = ["damages_stores", "stores_stay_sound"]
 
+_SPARK = "spark"
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out ``live`` and ``deep`` unless -m asks, ``spark`` where there is no Java, and ``faults`` without a C compiler."""
     absent = set() if config.option.markexpr else {"live", "deep"}
@@ -31,19 +33,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        _share_out(items)
+    if "PYTEST_XDIST_WORKER" in os.environ:  # what takes longest must not begin last
+        items.sort(key=lambda item: _share_of(item.nodeid) != _SPARK)
 
 
-def _share_out(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one process, for its fixtures, and all of Spark's, for memory: one JVM at a time, and first.
+def _share_of(nodeid: str) -> str:
+    """Return what a test goes to a process with: its file, for the fixtures; all of Spark's, so that one JVM is up at a time."""
+    file = nodeid.partition("::")[0]
+    return _SPARK if file.startswith("tests/spark/") or file == "tests/crash/test_indexing.py" else file
 
-    What takes longest must not begin last. ``--dist loadgroup`` goes by the groups, in the order of the tests.
-    """
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+class _Shares(LoadFileScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return _share_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:  # Any: xdist's Producer
+    """Share tests out to processes; for ``--dist loadfile``."""
+    return _Shares(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)
