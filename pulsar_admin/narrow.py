@@ -1,12 +1,14 @@
 """A table in a terminal: what is folded, shortened and left out until it has room there.
 
 In this order, as far as it must: columns without any value go, headers are folded, ``persistent://`` is left away and times lose
-their milliseconds, texts are folded between words, columns go in the order of ``Column.drop``. Pipes, wide terminals and the
+their milliseconds, texts are folded once between words, columns go in the order of ``Column.drop``. Where that is not enough the
+same again with texts on any number of lines, and then with texts folded within words. Pipes, wide terminals and the
 other formats have everything.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ from dataclasses import dataclass
 from pulsar_admin.columns import GAP, Column
 
 _FOLD_WIDTH = 16
-_PIECE_WIDTH = 24
+_PIECE_WIDTH = 30
+_TIGHT_WIDTH = 9
+_FEW_LINES = 2
 _PREFIX = re.compile(r"(?<![\w-])persistent://")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _WORDS = re.compile(r"\S+\s*|\s+")
@@ -29,7 +33,10 @@ class _Manner:
     """What is done to a table. ``dropped``: columns that may be left out, so many of them."""
 
     short_times: bool
-    folded: bool
+    fold_width: int
+    """How narrow a text may become; 0: not folded."""
+    lines: int
+    """On how many lines a text may stand; 0: any."""
     dropped: int
 
 
@@ -80,10 +87,11 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
 
 
 def _manners(droppable: int) -> Iterator[_Manner]:
-    for dropped in range(droppable + 1):
-        for folded in (False, True):
-            for short_times in (False, True):
-                yield _Manner(short_times, folded, dropped)
+    drops, folds, times = range(droppable + 1), (0, _FOLD_WIDTH), (False, True)
+    for lines, dropped, fold_width, short_times in itertools.product((_FEW_LINES, 0), drops, folds, times):
+        yield _Manner(short_times, fold_width, lines, dropped)
+    for dropped in drops:
+        yield _Manner(True, _TIGHT_WIDTH, 0, dropped)
 
 
 def _fitted(
@@ -93,10 +101,11 @@ def _fitted(
     widths = [
         max(_longest_piece(column.header, measure), _widest(rows, n, measure)) for n, column in enumerate(columns)
     ]
-    least = [
-        min(width, _least(rows, n, measure)) if manner.folded and column.kind == "text" else width
-        for n, (column, width) in enumerate(zip(columns, widths, strict=True))
-    ]
+    least = list(widths)
+    for n, column in enumerate(columns):
+        if manner.fold_width and column.kind == "text":
+            header = _longest_piece(column.header, measure) if manner.fold_width == _TIGHT_WIDTH else 0
+            least[n] = min(widths[n], max(header, _least(rows, n, manner.fold_width, measure)))
     room -= GAP * (len(columns) - 1)
     if sum(least) > room:
         return None
@@ -105,12 +114,18 @@ def _fitted(
         widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=lambda n: widths[n])
         widths[widest] -= 1
         over -= 1
+    if manner.lines and any(
+        len(fold(cell, width, measure)) > manner.lines for row in rows for cell, width in zip(row, widths, strict=True)
+    ):
+        return None
     return tuple(widths)
 
 
-def _least(rows: Rows, index: int, measure: Measure) -> int:
+def _least(rows: Rows, index: int, fold_width: int, measure: Measure) -> int:
+    if fold_width == _TIGHT_WIDTH:
+        return fold_width
     longest = max((_longest_piece(row[index], measure) for row in rows), default=0)
-    return max(_FOLD_WIDTH, min(longest, _PIECE_WIDTH))
+    return max(fold_width, min(longest, _PIECE_WIDTH))
 
 
 def _widest(rows: Rows, index: int, measure: Measure) -> int:
