@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from functools import reduce
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from pulsar_admin import table
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
 from tests.conftest import Cli, CliResult
+from tests.test_architecture import ARROWS, FLOOR
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -149,3 +151,81 @@ def _aliases(name: str) -> list[str]:
 @pytest.mark.parametrize("span", [span for span in SPANS if span.endswith(".py")])
 def test_founding_documents_name_files_that_exist(span: str) -> None:
     assert any((folder / span).is_file() for folder in (DOCS.parent, TESTS))
+
+
+# -- ARCHITECTURE.md and CONTRIBUTING.md ------------------------------------------------------------------------------
+
+ROOT = DOCS.parent
+FOR_DEVELOPERS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+_OURS = r"(?:store|pulsar_admin|commands|tests|docs|bench)"
+
+
+def _spans(page: str) -> list[str]:
+    """Return what stands between backticks in PAGE, line ends as blanks; its blocks of code are passed over."""
+    text = (ROOT / page).read_text()
+    return [" ".join(span.split()) for span in re.findall(r"```.*?```|`([^`]+)`", text, re.DOTALL) if span]
+
+
+def _is_there(name: str) -> bool:
+    """Whether NAME is a module, or what a module holds: ``store.changes.plan.Plan.preview``."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+            continue
+        try:
+            reduce(getattr, parts[end:], module)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS)
+def test_pages_for_developers_name_modules_functions_and_files_that_exist(page: str) -> None:
+    spans = _spans(page)
+    names = {span for span in spans if re.fullmatch(rf"{_OURS}(?:\.\w+)+", span) and span != "store.json"}
+    paths = {span for span in spans if re.fullmatch(rf"{_OURS}(?:/[\w.-]+)*/?", span) and "/" in span}
+    links = set(re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()))
+    assert len(names) > 20
+    assert len(paths) > 5
+    assert links
+    assert not {name for name in names if not _is_there(name)}
+    assert not {path for path in paths | links if not (ROOT / path).exists()}
+
+
+def test_contributing_names_make_targets_that_exist() -> None:
+    targets = {span.split()[1] for span in _spans("CONTRIBUTING.md") if span.startswith("make ")}
+    makefile = (ROOT / "Makefile").read_text()
+    assert len(targets) > 5
+    assert not {target for target in targets if f"\n{target}:" not in makefile}
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS)
+def test_pages_for_developers_fit_a_screen(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    assert len(lines) <= 250
+    wide = {number for number, line in enumerate(lines, 1) if len(line) > 120 and not line.startswith("|")}
+    assert not wide
+
+
+def test_a_name_that_is_gone_is_told() -> None:
+    assert _is_there("store.changes.plan.Plan.preview")
+    assert not _is_there("store.changes.plan.Plan.previews")
+    assert not _is_there("store.changes.no_such_module.plan")
+
+
+def test_the_floors_are_those_of_the_imports() -> None:
+    rows = re.findall(r"^\| (\d+) \| ((?:`\w+` ?)+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    told = {name: int(floor) for floor, names in rows for name in re.findall(r"\w+", names)}
+    floors = dict.fromkeys(FLOOR, 1)
+    while left := ARROWS.keys() - floors.keys():
+        floors |= {
+            name: 1 + max((floors[other] for other in ARROWS[name]), default=1)
+            for name in left
+            if ARROWS[name] <= floors.keys()
+        }
+    assert told == floors
