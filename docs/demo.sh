@@ -45,7 +45,7 @@ step "Take out what is due by then; store log keeps it" \
 step "Which delayed messages fall due when?" \
     pulsar-admin delayed histogram acme/delayed/reminders -s workers --now 2026-11-21T09:30:00Z
 step "What would be dispatched by noon" \
-    pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-21T12:00:00Z
+    pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-21T12:00:00Z
 step "The last message of a compacted topic, from metadata alone" \
     pulsar-admin compaction last-id acme/orders/compacted
 step "Once more, and out again: a directory a real broker starts on" \

@@ -341,6 +341,20 @@ class TopicSelection:
         return self.topics[0] if len(self.topics) == 1 else None
 
 
+class AliasedOption(click.Option):
+    """An option that answers to other names, too, which help does not show."""
+
+    def __init__(self, *args: Any, aliases: Sequence[str], **kwargs: Any) -> None:  # Any: click's own
+        super().__init__(*args, **kwargs)
+        self._aliases = aliases
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # Any: click's parser is private
+        shown = self.opts
+        self.opts = [*shown, *self._aliases]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
 def topics_argument(function: Function) -> Function:
     """Add ``[TOPICS]… --all-topics --pattern GLOB``, handed over as ``selection: TopicSelection``."""
 

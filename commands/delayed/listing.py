@@ -12,7 +12,7 @@ import click
 from commands.delayed.choosing import delaying, iter_waiting
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
-from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
+from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.visible import clean_document
 from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
@@ -45,8 +45,8 @@ HISTOGRAM_COLUMNS = (
 @command(
     "due",
     examples=[
-        "pulsar-admin delayed due acme/delayed/reminders -s workers --until 2026-11-22T00:00:00Z",
-        "pulsar-admin delayed due --all-topics --until 2100-01-01T00:00:00Z -o jsonl",
+        "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
+        "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
     ],
     output="A row a message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
     "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
@@ -54,7 +54,16 @@ HISTOGRAM_COLUMNS = (
     uses=["now", "spark"],
 )
 @delaying
-@click.option("--until", "until_ms", type=TIME, default="now", show_default=True, help="What is due up to then.")
+@click.option(
+    "--end-time",
+    "until_ms",
+    cls=AliasedOption,
+    aliases=["--until"],
+    type=TIME,
+    default="now",
+    show_default=True,
+    help="What is due up to then.",
+)
 @pass_app
 def due(app: App, selection: TopicSelection, subscription: str | None, until_ms: int) -> None:
     """List the delayed messages that a broker would dispatch up to a point in time.

@@ -14,7 +14,7 @@ from commands.delayed.listing import REPLAY_COLUMNS, message_row
 from pulsar_admin.columns import time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import NUMBER
-from pulsar_admin.options import TIME, TopicSelection, command, gather, pass_app
+from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
 from pulsar_admin.progress import Progress
 from store.errors import DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
 from store.model.ledgers import open_reader
@@ -36,9 +36,9 @@ class ReplayOptions:
 
 @command(
     "replay",
-    examples=["pulsar-admin delayed replay acme/delayed/reminders -s workers --until 2026-11-22T00:00:00Z -o jsonl"],
+    examples=["pulsar-admin delayed replay acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z -o jsonl"],
     elsewhere=[
-        "pulsar-admin delayed replay acme/delayed/reminders --from-time 2026-11-21T10:00:00Z --until +1d --speed 60"
+        "pulsar-admin delayed replay acme/delayed/reminders --start-time 2026-11-21T10:00:00Z --end-time +1d --speed 60"
     ],
     output="A line a message, in order of time over all subscriptions: topic, subscription, tick, message id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
@@ -46,9 +46,22 @@ class ReplayOptions:
 )
 @delaying
 @click.option(
-    "--from-time", "from_ms", type=TIME, help="Start here: what is due before is left out [the first message]."
+    "--start-time",
+    "from_ms",
+    cls=AliasedOption,
+    aliases=["--from-time"],
+    type=TIME,
+    help="What is due at or after this time [from the first message on].",
 )
-@click.option("--until", "until_ms", type=TIME, required=True, help="Stop here.")
+@click.option(
+    "--end-time",
+    "until_ms",
+    cls=AliasedOption,
+    aliases=["--until"],
+    type=TIME,
+    required=True,
+    help="What is due up to then.",
+)
 @click.option("--speed", type=NUMBER, help="Seconds of due time a second; 1 is real time [at once].")
 @gather(ReplayOptions)
 @pass_app
@@ -92,7 +105,7 @@ def _paced(
     except KeyboardInterrupt:
         # The tick may belong to several subscriptions: it is given again rather than left out.
         at = options.from_ms if done_ms is None else done_ms
-        app.warn("stopped; go on with --from-time " + ("the same" if at is None else time_text(at)))
+        app.warn("stopped; continue with --start-time " + ("the same" if at is None else time_text(at)))
         raise
 
 

@@ -72,10 +72,10 @@ class DueRequest:
     examples=[],
     elsewhere=[
         "pulsar-admin nacks due",
-        "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s",
+        "pulsar-admin nacks due public/default/plain -s holes --pop --wait 30s -o jsonl",
         "pulsar-admin nacks due --popped 17",
     ],
-    output="JSON lines, one an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
+    output="One row an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
     errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
@@ -99,7 +99,7 @@ def due(app: App, options: DueRequest) -> None:
         raise click.UsageError("--plan: only with --pop", click.get_current_context())
     else:
         with app.store.read() as txn:
-            _emit_due(app, due_rows(_due_groups(app, txn, options), None))
+            _emit_due(app, _due_groups(app, txn, options))
 
 
 def _show_popped(app: App, change: int) -> None:
@@ -107,7 +107,7 @@ def _show_popped(app: App, change: int) -> None:
     from store.changes.plan import read_change
 
     with app.store.read() as txn:
-        _emit_due(app, due_rows(popped_groups(read_change(txn, change)), change))
+        _emit_due(app, popped_groups(read_change(txn, change)), change)
 
 
 def _pop(app: App, options: DueRequest) -> None:
@@ -117,7 +117,7 @@ def _pop(app: App, options: DueRequest) -> None:
         groups = list(_due_groups(app, txn, options))
         plan = plan_pop(txn, groups, app.now_ms)
     app.confirm(plan)
-    _emit_due(app, due_rows(groups, app.apply(plan).number))
+    _emit_due(app, groups, app.apply(plan).number)
 
 
 def _due_groups(app: App, txn: Txn, options: DueRequest) -> Iterator[KeptGroup]:
@@ -152,10 +152,9 @@ def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[s
             yield head | {"entryId": entry_id} | tail
 
 
-def _emit_due(app: App, rows: Iterable[dict[str, Any]]) -> None:  # Any: JSON
-    from pulsar_admin.output import Style, emit_records
-
-    emit_records(app.writer, rows, Style(app.settings.output or "jsonl", app.settings.color, DUE_COLUMNS))
+def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) -> None:
+    columns = DUE_COLUMNS if change is None else (*DUE_COLUMNS, Column("CHANGE", "change", "id"))
+    app.emit_rows(due_rows(groups, change), columns)
 
 
 # -- stats ------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,7 +35,13 @@ def init(app: App) -> None:
     check_new_store(path)
     if not app.settings.dry_run:
         create_store(path, now_ms=app.now_ms)
-    app.emit({"store": str(path), "formatVersion": FORMAT_VERSION, "dryRun": app.settings.dry_run})
+    made = {"store": str(path), "formatVersion": FORMAT_VERSION, "dryRun": app.settings.dry_run}
+    app.emit(made, plain=_render_init)
+
+
+def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
+    rows = [("store", made["store"]), ("format", str(made["formatVersion"]))]
+    return text_rows(rows + [("dry run", "nothing was written")] * made["dryRun"])
 
 
 @command(
@@ -95,7 +101,7 @@ def render_preview(preview: ImportPreview) -> str:
         ("files", f"{preview.files:,} ({preview.bytes:,} bytes)"),
         ("dry run", "nothing was written"),
     ]
-    return _table(rows)
+    return text_rows(rows)
 
 
 def render_import(result: ImportResult) -> str:
@@ -113,8 +119,9 @@ def render_import(result: ImportResult) -> str:
         ("differing copies", f"{result.differing_copies:,}"),
         ("seconds", f"{result.seconds:.1f}"),
     ]
-    return _table(rows)
+    return text_rows(rows)
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def text_rows(rows: list[tuple[str, str]]) -> str:
+    """Return names and values as lines of text, in two columns."""
     return "\n".join(f"{name:<20}{value}" for name, value in rows)

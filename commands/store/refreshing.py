@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.store.importing import text_rows
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
@@ -130,7 +131,20 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
     writes = rebuild and not app.settings.dry_run
     result = _index(app, writes=writes, verify=not no_checksums)
     app.problems(0 if rebuild else result.changed_rows)
-    app.emit(result)
+    app.emit(result, plain=_render_index)
+
+
+def _render_index(result: RebuildResult) -> str:
+    index = "as the files have it" if not result.changed_rows else "made again" if not result.dry_run else "differs"
+    rows = [
+        ("store", result.store),
+        ("files", f"{result.files:,} ({result.bytes:,} bytes)"),
+        ("records", f"{result.records:,}"),
+        ("checksums", "verified" if result.checksums else "NOT verified"),
+        ("damaged places", f"{result.problems:,}"),
+        ("index", f"{index}: {result.changed_rows:,} of {counted(result.rows, 'row')} differ"),
+    ]
+    return text_rows(rows + [("dry run", "nothing was written")] * result.dry_run)
 
 
 def _index(app: App, *, writes: bool, verify: bool) -> RebuildResult:

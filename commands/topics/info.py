@@ -10,10 +10,18 @@ from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.model.ledgers import open_reader
 from store.reports.internal_info import read_internal_info
 
+
+def _time_ms(text: str) -> int:
+    """Return the time of upstream's text, which has as many digits of a second as are not 0."""
+    from store.timespec import parse_time
+
+    return parse_time(text, now_ms=0)
+
+
 _COLUMNS = (
     Column("VERSION", "version", "id", drop=1),
-    Column("CREATED", "creationDate"),
-    Column("MODIFIED", "modificationDate", drop=2),
+    Column("CREATED", lambda row: _time_ms(row["creationDate"]), "time"),
+    Column("MODIFIED", lambda row: _time_ms(row["modificationDate"]), "time", drop=2),
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
     Column("CURSORS", lambda row: len(row["cursors"]), "number"),
 )

@@ -405,7 +405,9 @@ def test_jobs_at_once_get_each_entry_once(nacks: At) -> None:
     nacks("add", PLAIN, "-s", "holes", "--delay", "0s", "--holes")
     command = [sys.executable, "-m", "pulsar_admin", "--store", str(nacks.store), "--now", f"@{NOW_MS}", "nacks", "due"]
     jobs = [
-        subprocess.Popen([*command, "--pop", "--wait", "30s"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, "--pop", "--wait", "30s", "-o", "jsonl"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     answers = [job.communicate()[0].splitlines() for job in jobs]

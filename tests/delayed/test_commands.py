@@ -116,7 +116,7 @@ def test_stopped_replay_says_how_to_go_on(cli: Cli, monkeypatch: Any) -> None:
     monkeypatch.setattr("commands.delayed.replaying.time.sleep", stop)
     result = cli("--store", imported("small", "clean"), "delayed", "replay", SHORT, "--until", FAR, "--speed", "1")
     assert result.exit_code == 130
-    assert "--from-time 2026-11-21T09:23:" in result.stderr
+    assert "--start-time 2026-11-21T09:23:" in result.stderr
 
 
 @pytest.mark.parametrize(
