@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_text
+from store.frozen import frozen
 from store.names import Position
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DURATION_KEY = re.compile("(Millis|tickTime|width|tolerance|delay|Backwards)$")
 _ID_KEY = re.compile("(ids?|version|change|undoes|undoneby|index|offset|partition|ledger|transaction|entry)$", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from store.errors import InvalidValue, NotFound
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -49,7 +49,7 @@ ENVIRONMENT_NAMES = (
 """Settings that may come from the environment or the file; consent (``--yes``, ``--dry-run``) may not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """Global options, resolved. ``output`` None means the command's own default."""
 

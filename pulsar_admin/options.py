@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -30,6 +30,7 @@ import click
 
 from pulsar_admin.numbers import whole
 from store.errors import InvalidValue, Refused, StoreError
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
@@ -327,7 +328,7 @@ def command(
     return click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicSelection:
     """Topics of a command that takes several: names as typed, or all of the store, or those matching a glob."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +16,7 @@ from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, ki
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ _UNLIMITED = 1_000_000
 Plain = str | Callable[[Any], str]  # Any: the result's own type
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Style:
     """How a result is wanted: format (None: its default), color, and what the command knows of its text and columns."""
 

@@ -6,10 +6,10 @@ Rules: upstream ``TopicName``, ``NamespaceName`` and ``Codec`` (java.net.URLEnco
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NewType
 
 from store.errors import InvalidValue
+from store.frozen import frozen
 
 LedgerId = NewType("LedgerId", int)
 EntryId = NewType("EntryId", int)
@@ -58,7 +58,7 @@ def is_encoded(component: str) -> bool:
     return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Position:
     """A place in a managed ledger: ledger id, entry id and, inside a batch, the message's index (else −1)."""
 
@@ -99,7 +99,7 @@ def parse_position(text: str) -> Position:
     return Position(ledger_id, entry_id, batch_index)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class NamespaceName:
     """``tenant/namespace`` (legacy ``tenant/cluster/namespace`` keeps its cluster)."""
 
@@ -133,7 +133,7 @@ def parse_namespace(text: str) -> NamespaceName:
     return NamespaceName(parts[0], parts[2], parts[1])
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class TopicName:
     """A persistent topic or one partition of one."""
 

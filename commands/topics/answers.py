@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection
 from store.db.environment import Txn
 from store.errors import SourceChanged, StoreError
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import expand_topic, read_topic, select_topics
 from store.names import TopicName
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 Work = Callable[[EntryReader, TopicName], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chosen:
     """The topics meant on the command line. SEVERAL: asked for more than one, so that each gets a row, however many are there."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +27,7 @@ from store.dump.finding import (
 )
 from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic, select_topics
 from store.names import Position, TopicName
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from store.search.broker import Probe
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindOptions:
     """The question."""
 

@@ -8,10 +8,10 @@ topic. The entry's checksum does not cover it. Upstream: ``Commands.skipBrokerEn
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
+from store.frozen import frozen
 from store.proto import pulsar_api_pb2
 
 MAGIC = b"\x0e\x02"
@@ -22,7 +22,7 @@ _HEADER = struct.Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerEntry:
     """When the broker appended an entry (ms) and the index of its last message; each is optional."""
 

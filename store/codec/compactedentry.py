@@ -7,17 +7,17 @@ compacted ledger itself only order it. The inner entry is framed as in ``store.c
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from store.codec.protobuf import parse_protobuf
 from store.errors import EntryCorrupt
+from store.frozen import frozen
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData
 
 _SIZE = struct.Struct(">I")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactedEntry:
     """The original position (without batch index) and id of an entry, and the entry itself, as a view."""
 

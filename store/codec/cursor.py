@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
 from store.codec.protobuf import parse_protobuf, parse_protobuf_or_text, replace_pairs, text_of
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from store.frozen import frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -33,7 +34,7 @@ _ALL_BITS = 2**64 - 1
 _PARTS_LIMIT = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorState:
     """Where a cursor is: the part of it that moves, whichever of the two places it is stored in."""
 
@@ -43,7 +44,7 @@ class CursorState:
     properties: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorInfo:
     """A ManagedCursorInfo; ``last_active_ms`` is None when absent."""
 

@@ -36,12 +36,12 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 
 from store.codec.buffer import Reader
 from store.codec.logscan import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
 from store.errors import EntryLogCorrupt, Unsupported
+from store.frozen import frozen
 
 __all__ = [
     "HEADER_BYTES",
@@ -89,7 +89,7 @@ _PADDING = 0xF0
 _LOG_NAME = re.compile(r"([0-9a-fA-F]{1,16})\.log")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryLogHeader:
     """The used fields of an entry log's header; ``ledgers_map_offset`` is in bytes from the start of the file."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -33,6 +33,7 @@ from store.codec.digest import DigestType
 from store.codec.protobuf import parse_protobuf, text_of
 from store.codec.prototext import parse_text
 from store.errors import MetadataCorrupt, Unsupported
+from store.frozen import frozen
 from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 
@@ -63,7 +64,7 @@ class Segment(NamedTuple):
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerMetadata:
     """A ledger as its creator and its closer described it.
 

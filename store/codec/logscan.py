@@ -36,13 +36,13 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from store.codec.buffer import Bytes, run_end, written_end
 from store.codec.proof import Proofs
 from store.errors import EntryLogCorrupt
+from store.frozen import frozen
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20
@@ -98,7 +98,7 @@ class GapReason(StrEnum):
     UNREADABLE = "unreadable"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """LENGTH bytes from OFFSET that hold no records."""
 
@@ -107,7 +107,7 @@ class Gap:
     reason: GapReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TornTail:
     """The file ends inside a record: WANTED bytes with its size field (4 when even that is cut), GOT are there."""
 

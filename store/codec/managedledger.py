@@ -11,7 +11,7 @@ broker would fail on them or drop them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -20,6 +20,7 @@ from store.codec.buffer import encode_varint
 from store.codec.protobuf import parse_protobuf_or_text, properties_of, replace_pairs
 from store.codec.wrapper import PLAIN, Wrapping, unwrap, wrap
 from store.errors import MetadataCorrupt
+from store.frozen import frozen
 from store.names import Position
 from store.proto import managed_ledger_pb2
 
@@ -49,7 +50,7 @@ class LedgerInfo(NamedTuple):
     bookkeeper_deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManagedLedger:
     """A topic's ledgers in the stored order (ascending id), its end when terminated, and its properties."""
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from store.errors import MetadataCorrupt
+from store.frozen import frozen
 
 JsonObject = dict[str, Any]  # whatever the broker wrote: kept, not understood
 ValueT = TypeVar("ValueT")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelayedDelivery:
     """``delayed_delivery_policies``; a maximum delay of 0 is none."""
 
@@ -27,7 +28,7 @@ class DelayedDelivery:
     max_delay_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retention:
     """``retention_policies`` in upstream's own units; −1 is infinite."""
 
@@ -35,7 +36,7 @@ class Retention:
     size_mb: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BacklogQuota:
     """One value of ``backlog_quota_map``; −1 is no limit."""
 
@@ -44,7 +45,7 @@ class BacklogQuota:
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policies:
     """The policies of a namespace or a topic that this toolkit reads or changes; None = not set.
 
@@ -57,7 +58,7 @@ class Policies:
     backlog_quotas: Mapping[str, BacklogQuota] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionedTopic:
     """The value at ``/admin/partitioned-topics/…``."""
 

@@ -7,12 +7,12 @@ protobuf (which cannot begin so: 0x47 is no field tag). Pulsar 5.0 wraps by defa
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Literal
 
 from store.codec import compression
 from store.codec.protobuf import parse_protobuf
 from store.errors import MetadataCorrupt
+from store.frozen import frozen
 from store.proto import managed_ledger_pb2
 
 Kind = Literal["managed-ledger", "cursor"]
@@ -31,7 +31,7 @@ _METADATA: dict[
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wrapping:
     """How a value was stored; the compression type NONE means plain protobuf."""
 

@@ -8,13 +8,13 @@ metadata is a whole MessageMetadata.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC
 from store.codec.protobuf import parse_protobuf
 from store.compaction.view import CompactedView, compacted_where
 from store.errors import EntryCorrupt, EntryLogCorrupt
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_block
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -29,7 +29,7 @@ _RECORD = struct.Struct(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryHead:
     """What stands in front of an entry's payload. ``position`` is the original one; sizes in bytes.
 

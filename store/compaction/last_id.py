@@ -7,7 +7,6 @@ entry of the compacted ledger: field 31 of its metadata, else the flags in its p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 
 from store.codec.message import EntryHeader, is_batch, is_encrypted
@@ -15,6 +14,7 @@ from store.compaction.heads import EntryHead, read_compacted_head
 from store.compaction.tail import TopicEnd, find_topic_end
 from store.compaction.view import CompactedView, compacted_where, open_view, read_compacted_entry
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
+from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -29,7 +29,7 @@ NO_POSITION = Position(-1, -1, 0)
 """Upstream's ``MessagePosition.EARLIEST``: its publish time is 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rejected:
     """A message that is not the last one, and why. ``batch_index`` −1: a whole entry."""
 
@@ -37,7 +37,7 @@ class Rejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastId:
     """The last message. ``batch_index`` of the position is −1 outside batches and in a batch of one.
 
@@ -127,7 +127,7 @@ def _of_compacted_ledger(
     return LastId(NO_POSITION, 0, NOTHING, view.horizon, rejected=tuple(rejected))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judged:
     """The last message of one compacted entry: its index (−1: the entry is one message, None: none is left), and the rule."""
 

@@ -7,11 +7,11 @@ neither a marker nor an entry of an aborted transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from store.codec.message import is_marker, transaction_id
 from store.compaction.heads import EntryHead, read_entry_head
 from store.errors import EntryCorrupt, EntryNotFound, TopicNotFound
+from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
@@ -20,7 +20,7 @@ _TXN_COMMIT = 21  # MarkerType; named here because reading messages costs a comm
 _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PassedOver:
     """An entry that readers do not get, and why."""
 
@@ -28,7 +28,7 @@ class PassedOver:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicEnd:
     """Where readers of a topic end. ``head`` None: they get nothing behind the floor that was given."""
 
@@ -36,7 +36,7 @@ class TopicEnd:
     passed_over: tuple[PassedOver, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transactions:
     """The transactions of some entries: those committed, and the first entry of one that has neither marker."""
 

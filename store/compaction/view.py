@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from store.codec.compactedentry import decode_compacted_entry
 from store.codec.ledgermetadata import LedgerMetadata
 from store.codec.message import EntryHeader, decode_message_entry
 from store.db.environment import Txn
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError, SubscriptionNotFound
+from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, read_cursor
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
 from store.model.topics import Topic
@@ -21,7 +20,7 @@ COMPACTED_TOPIC, COMPACTED_TO = "pulsar/compactedTopic", "pulsar/compactedTo"
 """Keys of a compacted ledger's custom metadata (upstream ``LedgerMetadataUtils``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactedView:
     """What the ``__compaction`` cursor says. ``last_entry_id``: of the compacted ledger, −1 when it is empty."""
 
@@ -30,7 +29,7 @@ class CompactedView:
     last_entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactedMessageEntry:
     """One entry of a compacted ledger: where it was, and itself."""
 

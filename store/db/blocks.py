@@ -29,10 +29,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from store.errors import IndexCorrupt
+from store.frozen import frozen
 from store.names import LONG_MAX, LONG_MIN
 
 BLOCK_BITS = 10
@@ -236,7 +236,7 @@ class LedgerSums(NamedTuple):
         return self.publish_max_ms if self.publish_min_ms <= self.publish_max_ms else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerTimes:
     """A ledger's sums and the running time bounds of its blocks (views: valid as long as the row's memory)."""
 

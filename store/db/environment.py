@@ -11,6 +11,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -268,8 +269,7 @@ class Store:
 
     def update_info(self, **changes: Any) -> None:  # Any: JSON values of StoreInfo's fields
         """Replace ``store.json`` atomically with CHANGES applied."""
-        values = {field: getattr(self.info, field) for field in StoreInfo.__slots__} | changes
-        self.info = StoreInfo(**values)
+        self.info = replace(self.info, **changes)
         write_store_info(self.path, self.info)
 
     def close(self) -> None:

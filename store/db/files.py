@@ -10,12 +10,13 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
 from store.files import open_regular
+from store.frozen import frozen
 
 _FILE_KEY = struct.Struct(">I")
 _DAMAGE_KEY = struct.Struct(">IQ")
@@ -27,7 +28,7 @@ WHOLE_METADATA = 1 << 62  # "offset" there, from which on damage is of no partic
 DAMAGE_MAX = 10_000  # rows kept a file; the count goes on
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFile:
     """One file that holds entries."""
 
@@ -119,7 +120,7 @@ def next_file_id(txn: Txn) -> int:
     return 1 if last is None else _FILE_KEY.unpack(last[0])[0] + 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Damage:
     """Bytes of a file that are no good record."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from store.db.blocks import ledger_key, ledger_of_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt, reason_of
+from store.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """One reference to a ledger. ``kind``: managed-ledger, cursor, compacted, schema or delayed-bucket;
     delayed-index where an index of delayed messages, which is ours alone, holds the ledger."""

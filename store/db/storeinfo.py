@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ from store.db.file import DATA_FILE, RECORD_FILE, check_file
 from store.db.locks import try_reader_lock
 from store.errors import AlreadyExists, IndexCorrupt, NotWritable, StoreNotFound, Unsupported, reason_of
 from store.files import read_file, replace_file
+from store.frozen import frozen
 
 FORMAT_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreInfo:
     """``store.json``: format version, creation time and what was imported from where."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from store.db.clocks import check_clock
 from store.db.files import catalogued_bytes
+from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
@@ -34,7 +34,7 @@ def no_progress(size_bytes: int) -> AbstractContextManager[Advance]:
     return nullcontext(lambda count: None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeQuestion:
     """Which time, on which clock (auto, publish, broker, event), by which rule; BROKER: whom that rule asks.
 
@@ -48,7 +48,7 @@ class TimeQuestion:
     batch_index: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeAnswer:
     """``position`` None: nothing is there. ``found``: what the search read. ``scanned``: the files, where the index was not enough."""
 
@@ -58,7 +58,7 @@ class TimeAnswer:
     scanned: ScanFound | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerTimeAnswer:
     """What a broker answers. ``forgotten``: a ledger that loading the topic forgets. ``compacted_ledger``: the one it searched."""
 

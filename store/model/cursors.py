@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SubscriptionNotFound
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
 from store.model.topics import Topic
 from store.names import Position, TopicName, decode_name, shell_word
@@ -20,7 +20,7 @@ REPLICATOR_PREFIX = "pulsar.repl."
 INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cursor:
     """A cursor as it really stands.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
 from store.errors import EntryNotFound, NothingMatches, StoreError
+from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located
 from store.model.topics import Topic, read_topic
@@ -16,7 +17,7 @@ from store.wording import counted
 _OPTIONAL = {"json_optional": True}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastMessageId:
     """A message id as upstream's REST interface writes it; a batch's has two keys more."""
 

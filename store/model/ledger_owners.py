@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from store.codec.ledgermetadata import LedgerMetadata
 from store.db.environment import Txn
 from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
+from store.frozen import frozen
 from store.model.ledgers import find_metadata, find_times
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerOwners:
     """Who references a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from store.codec.digest import DigestType
@@ -22,12 +21,13 @@ from store.db.environment import Store, Txn
 from store.db.files import Damage, iter_damage
 from store.db.tree import find_node, iter_nodes
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
+from store.frozen import frozen
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ledger:
     """One ledger: its metadata (None: deleted, or never listed), what the index holds, and where it ends.
 

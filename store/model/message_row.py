@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
+from store.frozen import frozen
 from store.model.messages import Message
 from store.model.redaction import redact, redact_value
 from store.names import TopicName
@@ -28,7 +29,7 @@ MARKER_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageRow:
     """A message. Times in epoch ms, event time 0 = none; ``size`` and ``sha1`` are those of the payload.
 

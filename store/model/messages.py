@@ -28,6 +28,7 @@ from store.errors import (
     StoreError,
     Unsupported,
 )
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_place
 from store.names import Position
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
@@ -37,7 +38,7 @@ ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Uns
 """Errors that concern one entry: reading goes on behind it and counts it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One message. Times in ms; 0 = no event time, None = no broker time.
 

@@ -7,13 +7,14 @@ brokers make of them: docs/formats/managed-ledger.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.db.blocks import NO_MAX, decode_latest, decode_publish_bounds, ledger_key
 from store.db.environment import Txn
 from store.errors import IndexCorrupt
+from store.frozen import frozen
 from store.model.ledgers import find_times
 from store.model.topics import Topic, TopicLedger
 
@@ -22,7 +23,7 @@ Form = Literal["properties", "fields"]
 FORMS: tuple[Form, ...] = ("properties", "fields")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatedTime:
     """A publish time that the metadata states and the index knows better. ``where``: "field" or "property"."""
 

@@ -7,7 +7,6 @@ A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from store.codec.policies import (
     BacklogQuota,
@@ -21,6 +20,7 @@ from store.codec.policies import (
 from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Txn
 from store.db.tree import find_node
+from store.frozen import frozen
 from store.names import NamespaceName, TopicName, encode_name
 from store.policies.events import find_policy_events
 
@@ -30,7 +30,7 @@ BROKER_RETENTION = Retention(0, 0)
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageTtl:
     """How long messages live, in seconds (0: for ever), and where that is written: topic, global-topic or namespace."""
 
@@ -38,7 +38,7 @@ class MessageTtl:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetentionInForce:
     """How long consumed ledgers are kept, and where that is written."""
 
@@ -46,7 +46,7 @@ class RetentionInForce:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeliveryInForce:
     """Whether and how messages are delayed, and where that is written."""
 
@@ -54,7 +54,7 @@ class DeliveryInForce:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuotaInForce:
     """A backlog quota, and where that is written."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, ledger_path
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from store.frozen import frozen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, iter_cursor_names, range_text, read_cursor
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
 from store.model.publish_times import find_publish_times
@@ -31,7 +32,7 @@ _TIME_LIMIT_MS = 253_402_300_800_000  # the year 10000
 Properties = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerStats:
     """One ledger: entries and payload bytes, −1 when nothing of it is known."""
 
@@ -47,7 +48,7 @@ class LedgerStats:
     publish_timestamps_from: str | None = field(default=None, metadata=_OPTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CursorStats:
     """One cursor where it really stands (``store.model.cursors``), read position and counters as just after loading."""
 
@@ -69,7 +70,7 @@ class CursorStats:
     properties: Properties = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InternalStats:
     """``topics stats-internal``. Cursors are keyed by their encoded names; the open ledger is listed with 0 and 0."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from store.codec.ledgermetadata import LedgerMetadata
 from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.db.files import find_log
 from store.db.owners import Owner, find_owners
+from store.frozen import frozen
 from store.model.ledgers import iter_blocks, missing_ranges, read_ledger
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LedgerFacts:
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 

@@ -8,13 +8,14 @@ after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from store.codec.cursor import Ranges
 from store.codec.given import parse_integer
 from store.codec.policies import PartitionedTopic
 from store.db.environment import Txn
 from store.errors import MetadataCorrupt, StoreError
+from store.frozen import frozen
 from store.model.cursors import (
     DEDUP_CURSOR,
     INTERNAL_PROPERTY_PREFIX,
@@ -37,7 +38,7 @@ _OPTIONAL = {"json_optional": True}
 _IN_BYTES = {"json": "delayedMessageIndexSizeInBytes"}  # the suffix is part of upstream's key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StatsOptions:
     """What to add. ``backlog_size``: bytes of each subscription's backlog, else −1; ``earliest_time``: reads one entry each."""
 
@@ -45,7 +46,7 @@ class StatsOptions:
     earliest_time: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SubscriptionStats:
     """One subscription; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
@@ -98,7 +99,7 @@ class SubscriptionStats:
     replicated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionStats:
     """Counters of the compactor, which live in the broker's memory."""
 
@@ -108,7 +109,7 @@ class CompactionStats:
     last_compaction_duration_time_in_mills: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicStats:
     """``topics stats``; everything with a default is unknown offline unless ``read_topic_stats`` sets it."""
 
@@ -151,7 +152,7 @@ class TopicStats:
     owner_broker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionedTopicStats(TopicStats):
     """``topics partitioned-stats``: sums over the partitions and, when asked for, each of them by name."""
 

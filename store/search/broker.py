@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
 from store.errors import EntryNotFound, LedgerNotFound
+from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_metadata
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
@@ -31,7 +32,7 @@ MAX_CLOCK_SKEW_MS = 60_000
 """``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of both."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerSetup:
     """The broker that is asked.
 
@@ -47,7 +48,7 @@ class BrokerSetup:
 DEFAULT_BROKER = BrokerSetup()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Probe:
     """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
 

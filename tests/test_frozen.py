@@ -1,0 +1,120 @@
+"""``store.frozen`` makes what the standard decorator makes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from typing import Any
+
+import pytest
+
+from store.frozen import frozen
+
+
+@frozen(order=True)
+class Cheap:
+    """A class of each kind of field."""
+
+    number: int
+    text: str = "a"
+    items: list[int] = field(default_factory=list)
+    hidden: int = field(default=0, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Standard:
+    """The same."""
+
+    number: int
+    text: str = "a"
+    items: list[int] = field(default_factory=list)
+    hidden: int = field(default=0, compare=False, repr=False)
+
+
+_SAMPLES = [(1,), (1, "b"), (1, "a", [3]), (2, "a", []), (1, "a", [], 7), (1, "a", [3], 8)]
+
+
+def test_instances_compare_as_the_standard_ones() -> None:
+    comparisons: list[Callable[[Any, Any], object]] = [
+        lambda a, b: a == b,
+        lambda a, b: a != b,
+        lambda a, b: a < b,
+        lambda a, b: a <= b,
+        lambda a, b: a > b,
+        lambda a, b: a >= b,
+    ]
+    for one in _SAMPLES:
+        for other in _SAMPLES:
+            for compare in comparisons:
+                assert compare(Cheap(*one), Cheap(*other)) == compare(Standard(*one), Standard(*other)), (one, other)
+    assert Cheap(1) != Standard(1)
+    assert Cheap(1) != (1, "a", [])
+    with pytest.raises(TypeError):
+        assert Cheap(1) < 1
+
+
+def test_instances_look_as_the_standard_ones() -> None:
+    for sample in _SAMPLES:
+        cheap, standard = Cheap(*sample), Standard(*sample)
+        assert repr(cheap) == repr(standard).replace("Standard", "Cheap")
+        assert asdict(cheap) == asdict(standard)
+        assert replace(cheap, text="z") == Cheap(cheap.number, "z", cheap.items, cheap.hidden)
+    assert [one.name for one in fields(Cheap)] == [one.name for one in fields(Standard)]
+    assert Cheap.__match_args__ == Standard.__match_args__
+    assert list(inspect.signature(Cheap).parameters) == list(inspect.signature(Standard).parameters)
+    assert not hasattr(Cheap(1), "__dict__")
+
+
+def test_instances_copy_and_pickle() -> None:
+    found = Cheap(1, "b", [3], 4)
+    for made in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert (made, made.hidden) == (found, 4)
+
+
+def test_defaults_are_made_anew() -> None:
+    assert Cheap(1).items is not Cheap(1).items
+
+
+def test_hashes_are_of_the_compared_fields() -> None:
+    @frozen
+    class Point:
+        x: int
+        y: int = field(default=0, compare=False)
+
+    assert hash(Point(1, 2)) == hash(Point(1, 3)) != hash(Point(2, 2))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Cheap(1))  # as its list is
+
+
+def test_nothing_is_set_or_deleted() -> None:
+    found = Cheap(1)
+    with pytest.raises(FrozenInstanceError, match="'number'"):
+        found.number = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="'number'"):
+        del found.number
+    assert found.number == 1
+
+
+def test_what_a_class_defines_itself_stays() -> None:
+    seen = []
+
+    @frozen
+    class Own:
+        x: int
+
+        def __post_init__(self) -> None:
+            seen.append(self.x)
+
+        def __repr__(self) -> str:
+            return "own"
+
+    assert repr(Own(5)) == "own"
+    assert seen == [5]
+
+
+def test_a_missing_argument_is_named() -> None:
+    with pytest.raises(TypeError, match=r"Cheap\.__init__\(\) missing 1 required positional argument: 'number'"):
+        Cheap()  # type: ignore[call-arg]
