@@ -1,115 +1,251 @@
-"""A change as text: before → after, how much, and how to undo it. The JSON of the same object is in product terms."""
+"""A change as text: what it does, before → after, how much, and how to undo it. Its JSON is ``ChangeReport.documents``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pulsar_admin.columns import render_cell
-from pulsar_admin.visible import clean_document, clean_text
-from store.changes.report import ChangeReport
+from pulsar_admin.visible import clean_text
+from store.changes.report import ChangePart, ChangeReport, Json, undo_command
+from store.model.extent import Extent
 from store.wording import counted, plural
 
-_COUNTS = (("entries", "entry"), ("messages", "message"), ("bytes", "byte"))
 _SHOWN_LEDGERS = 10
+_LINE = 80
+_UNITS = {
+    "messageTTL": "s",
+    "limitTime": "s",
+    "tickTime": "ms",
+    "tickDuration": "ms",
+    "timePartitionGranularity": "ms",
+    "limit": "bytes",
+    "limitSize": "bytes",
+}
+_TIMES = {"nextDeadline"}
+_IDS = {"compactedLedger"}
+_ACTIONS = {
+    "topics reset-cursor": "reset cursor {subscription} of {place}",
+    "topics skip": "skip messages of {subscription} on {place}",
+    "topics clear-backlog": "clear the backlog of {subscription} on {place}",
+    "namespaces clear-backlog": "clear the backlog of {subscription} on {place}",
+    "topics expire": "expire messages of {subscription} on {place}",
+    "topics expire-all-subscriptions": "expire messages of {subscription} on {place}",
+    "topics create-subscription": "create subscription {subscription} on {place}",
+    "topics unsubscribe": "remove subscription {subscription} from {place}",
+    "namespaces unsubscribe": "remove subscription {subscription} from {place}",
+    "topics load": "load entries into {place}",
+    "store annotate": "annotate the ledgers of {place}",
+    "nacks add": "track negative acks of {subscription} on {place}",
+    "nacks due --pop": "pop due negative acks of {subscription} on {place}",
+    "compaction run": "compact {place}",
+    "compaction upgrade": "upgrade the compacted ledger of {place}",
+}
+"""Commands whose name does not say it; a policy's is ``set-message-ttl``, and its place follows."""
 
 
-def render_change(report: ChangeReport) -> str:
-    """Return the report of a change (done, or of a dry run) as lines of text."""
-    return "\n".join(_render(clean_document(document)) for document in report.documents())
-
-
-def _render(value: dict[str, Any]) -> str:  # Any: a JSON object
-    done = "no change" if value["change"] is None else f"change {value['change']}"
-    head = "dry run, nothing was written" if value["dryRun"] else done
-    what = [render_cell(value[key]) for key in ("kind", "namespace", "topic", "subscription") if value.get(key)]
-    lines = [f"{head}: {' '.join(what)}" if what else head]
-    lines += [f"  {line}" for line in _differences(*_sides(value))] or ["  nothing to change"]
-    if _amount(value):
-        lines.append(f"  {_amount(value)}")
-    lines += [f"  {line}" for line in _cursor_details(value)]
-    lines += [f"  warning: {clean_text(text)}" for text in value.get("warnings", ())]
-    if value.get("undo"):
-        lines.append(f"  undo: {clean_text(value['undo'])}")
+def render_change(report: ChangeReport, plan_file: Path | None = None) -> str:
+    """Return the report of a change (done, of a dry run, or of a plan written to PLAN_FILE) as lines of text."""
+    lines = [f"{_head(report, plan_file)}: {_action(report)}".removesuffix(": ")]
+    if len(report.parts) == 1:
+        lines += [f"  {line}" for line in _body(report, report.parts[0])]
+    else:
+        for part in report.parts:
+            body = list(_body(report, part))
+            first = "" if _changes(part) else f": {body.pop(0)}"
+            lines += [f"{_subject(part)}{first}", *(f"  {line}" for line in body)]
+        lines += _totals(report)
+    margin = "  " if len(report.parts) == 1 else ""
+    lines += [f"{margin}warning: {clean_text(text)}" for text in report.plan_warnings]
+    if report.number is not None:
+        lines.append(f"{margin}undo: {undo_command(report.number)}")
     return "\n".join(lines)
 
 
-def _cursor_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
-    """Yield what a moved cursor's report says beyond before and after; other reports have none of these keys."""
-    replayed, skipped = value.get("replayed") or {}, value.get("skipped") or {}
-    if replayed.get("entries"):
-        yield f"given again: {_amount(replayed)}"
-        if skipped.get("entries"):
-            yield f"no more given: {_amount(skipped)}"
-    rows = value.get("ledgers") or []
-    for row in rows[:_SHOWN_LEDGERS]:
-        yield f"ledger {row['ledgerId']}: {_amount(row)}"
-    if len(rows) > _SHOWN_LEDGERS:
-        yield f"and {counted(len(rows) - _SHOWN_LEDGERS, 'more ledger')}"
-    yield from _deletable_details(value)
-    broker = value.get("broker")
-    if broker and not broker["agrees"]:
-        yield f"a broker would move to {broker['markDeletePosition']}: {_broker_difference(broker['entries'])}"
-    future = value.get("futureDated")
-    if future:
-        producers = clean_text(", ".join(future["producers"]))
-        yield (
-            f"never expire by age: {_amount(future)} from {future['first']} on, dated up to "
-            f"{render_cell(future['latestTime'], 'time')}, sent by {producers}"
-        )
+def _head(report: ChangeReport, plan_file: Path | None) -> str:
+    if plan_file is not None:
+        return f"plan written to {clean_text(str(plan_file))}, nothing was changed"
+    if report.dry_run:
+        return "dry run, nothing was written"
+    return "no change" if report.number is None else f"change {report.number}"
 
 
-def _deletable_details(value: dict[str, Any]) -> Iterator[str]:  # Any: a JSON object
-    """Yield what a broker may delete once cursors have moved forward, and what keeps the rest."""
-    deletable = value.get("deletable") or {}
-    if value["after"] is not None and not value.get("skipped", {}).get("entries"):
+def _action(report: ChangeReport) -> str:
+    """Return what the command does and to what: names where there is one, else how many."""
+    place = _named([part.topic or part.namespace for part in report.parts], "topic")
+    subscription = _named([part.subscription for part in report.parts], "subscription")
+    action = _ACTIONS.get(report.command)
+    if action is not None and place:
+        return action.format(subscription=subscription, place=place)
+    words = _command_words(report.command)
+    subject = " of ".join(name for name in (subscription, place) if name)
+    joint = ", " if words.startswith("undo ") else " of "
+    return joint.join(text for text in (words, subject) if text)
+
+
+def _named(names: Sequence[str | None], what: str) -> str:
+    found = dict.fromkeys(name for name in names if name)
+    return clean_text(next(iter(found))) if len(found) == 1 else counted(len(found), what) if found else ""
+
+
+def _command_words(command: str) -> str:
+    _, _, name = command.partition(" ")
+    if name.startswith("undo "):
+        return f"undo change {name.removeprefix('undo ')}"
+    return name.replace("-", " ").replace("ttl", "TTL").replace("delayed message", "delayed messages")
+
+
+def _subject(part: ChangePart) -> str:
+    place = clean_text(part.topic or part.namespace or "")
+    return f"{clean_text(part.subscription)} of {place}" if part.subscription else place
+
+
+def _changes(part: ChangePart) -> bool:
+    return part.before != part.after
+
+
+# -- one part ---------------------------------------------------------------------------------------------------------
+
+
+def _body(report: ChangeReport, part: ChangePart) -> Iterator[str]:
+    yield from _sides(part) if _changes(part) else ["nothing to change"]
+    yield from _amounts(report.command, part)
+    yield from _details(part)
+    if not report.plan_warnings:
+        yield from (f"warning: {clean_text(text)}" for text in part.warnings)
+
+
+def _amounts(command: str, part: ChangePart) -> Iterator[str]:
+    """Yield what the change does, with a verb and how much."""
+    if part.replayed is not None and part.skipped is not None:
+        if part.replayed.entries:
+            yield f"redelivers {_extent(part.replayed)}"
+        if part.skipped.entries:
+            yield f"{'skips' if part.expiry is None else 'expires'} {_extent(part.skipped)}"
+    elif part.event is not None:
+        if part.event.position is not None and part.extent is not None:
+            yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
+    elif part.extent is not None and part.extent.entries:
+        yield f"{_verb(command, part)} {_extent(part.extent)}"
+    if part.entries:
+        verb = "tracks" if part.precision_bits is not None else "pops"
+        yield f"{'affects' if command.startswith('store undo') else verb} {counted(part.entries, 'entry')}"
+    if part.already_tracked:
+        yield f"{counted(part.already_tracked, 'entry is', 'entries are')} tracked already"
+
+
+def _verb(command: str, part: ChangePart) -> str:
+    if command.startswith("store undo"):
+        return "affects"
+    if part.compaction is not None:
+        return "keeps"
+    if part.before is None:
+        return "starts with a backlog of"
+    return "drops a backlog of" if part.after is None else "adds"
+
+
+def _extent(extent: Extent) -> str:
+    messages = counted(extent.messages, "message")
+    if extent.messages != extent.entries:
+        messages += f" in {counted(extent.entries, 'entry')}"
+    return f"{messages} ({counted(extent.bytes, 'byte')})"
+
+
+def _details(part: ChangePart) -> Iterator[str]:
+    """Yield what a moved or removed cursor's report says beyond before and after."""
+    for row in part.ledgers[:_SHOWN_LEDGERS]:
+        yield f"ledger {row.ledger_id}: {_extent(row.extent)}"
+    if len(part.ledgers) > _SHOWN_LEDGERS:
+        yield f"and {counted(len(part.ledgers) - _SHOWN_LEDGERS, 'more ledger')}"
+    yield from _deletable(part)
+    broker = part.broker
+    if broker is not None and not broker.agrees:
+        verb = "redeliver" if part.expiry is None else "expire"
+        more = f" and {verb} {_difference(broker.entries)} than this change" if broker.entries else ""
+        yield f"a broker would move it to {broker.mark_delete}{more}"
+    future = part.future_dated
+    if future is not None:
+        messages = counted(future.extent.messages, "message never expires", "messages never expire")
+        latest = render_cell(future.latest_time_ms, "time")
+        producers = clean_text(", ".join(future.producers))
+        yield f"{messages} by age: from {future.first} on, dated up to {latest}, sent by {producers}"
+
+
+def _difference(entries: int) -> str:
+    return f"{abs(entries):,} {'more' if entries > 0 else 'fewer'} {plural(abs(entries), 'entry')}"
+
+
+def _deletable(part: ChangePart) -> Iterator[str]:
+    """Yield what a broker may delete once cursors have moved forward, and what retains the rest."""
+    found = part.deletable
+    if found is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
         return
-    if deletable.get("ledgers"):
-        yield f"then deletable: {_ledgers(deletable['ledgers'])} ({_amount(deletable)})"
-    if deletable.get("keptByRetention"):
-        yield f"kept by retention: {_ledgers(deletable['keptByRetention'])}"
-    if deletable.get("blockedBy"):
-        blocker = deletable["blockedBy"]
-        yield f"the rest is kept for {clean_text(blocker['subscription'])}, at {blocker['markDeletePosition']}"
+    if found.ledgers:
+        amount = f"{counted(found.entries, 'entry')}, {counted(found.bytes, 'byte')}"
+        yield f"then deletable: {_ledgers(found.ledgers)} ({amount})"
+    if found.kept_by_retention:
+        yield f"retained by the retention policy: {_ledgers(found.kept_by_retention)}"
+    if found.blocked_by is not None:
+        what = f"{_ledgers(found.retained)} " if found.retained else ""
+        yield f"{what}retained by subscription {clean_text(found.blocked_by)} at {found.blocked_at}"
 
 
-def _broker_difference(entries: int) -> str:
-    if not entries:
-        return "as many entries"
-    return f"{counted(abs(entries), 'entry')} {'more' if entries > 0 else 'fewer'}"
-
-
-def _amount(value: dict[str, Any]) -> str:  # Any: a JSON object
-    return ", ".join(counted(value[key], one) for key, one in _COUNTS if isinstance(value.get(key), int))
-
-
-def _ledgers(ids: list[int]) -> str:
+def _ledgers(ids: tuple[int, ...]) -> str:
     if len(ids) <= _SHOWN_LEDGERS:
         return f"{plural(len(ids), 'ledger')} {', '.join(map(str, ids))}"
-    return f"ledgers {ids[0]} to {ids[-1]}, {len(ids):,} in all,"
+    return f"{len(ids):,} ledgers from {ids[0]} to {ids[-1]}"
 
 
-def _sides(value: dict[str, Any]) -> tuple[Any, Any]:  # Any: JSON values
-    """Return before and after; a side that is not there (made, removed) has none of the other's keys."""
-    before, after = value["before"], value["after"]
-    if isinstance(before, dict) != isinstance(after, dict):
-        return before or {}, after or {}
-    return before, after
+def _totals(report: ChangeReport) -> Iterator[str]:
+    amounts: dict[str, Extent] = {}
+    for part in report.parts:
+        forward = "skips" if part.expiry is None else "expires"
+        if part.replayed is None and part.extent is not None and part.event is None:
+            amounts.setdefault(_verb(report.command, part), Extent())
+            amounts[_verb(report.command, part)] += part.extent
+        for verb, extent in (("redelivers", part.replayed), (forward, part.skipped)):
+            if extent is not None:
+                amounts[verb] = amounts.get(verb, Extent()) + extent
+    said = [f"{verb} {_extent(extent)}" for verb, extent in amounts.items() if extent.entries]
+    if said:
+        yield f"total: {', '.join(said)}"
 
 
-def _differences(before: Any, after: Any, prefix: str = "") -> list[str]:  # Any: JSON values
-    """Return ``key  old -> new`` lines of what differs."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        lines = []
-        for key in [*before, *(key for key in after if key not in before)]:
-            name = f"{prefix}.{key}" if prefix else str(key)
-            lines += _differences(before.get(key), after.get(key), name)
-        return lines
-    if before == after:
-        return []
-    return [f"{clean_text(prefix or 'value')}: {_shown(before)} -> {_shown(after)}"]
+# -- before and after -------------------------------------------------------------------------------------------------
 
 
-def _shown(value: object) -> str:
-    text = render_cell(value)
-    return text if text else "none"
+def _sides(part: ChangePart) -> Iterator[str]:
+    """Yield ``key: old -> new`` of what differs; of what is made or removed, ``key: value``."""
+    if part.before is None or part.after is None:
+        for key, value in _leaves(part.before or part.after or {}):
+            if value and value != "[]":
+                yield f"{clean_text(key)}: {_shown(key, value)}"
+        return
+    before, after = dict(_leaves(part.before)), dict(_leaves(part.after))
+    for key in {**before, **after}:
+        old, new = (_shown(key, side.get(key)) or "none" for side in (before, after))
+        if old != new:
+            yield f"{clean_text(key)}: {old} -> {new}"
+
+
+def _leaves(value: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JSON values
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _leaves(item, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", item
+
+
+def _shown(key: str, value: object) -> str:
+    name = key.rpartition(".")[2]
+    if isinstance(value, bool) or not isinstance(value, int):
+        text = render_cell(value)
+        is_ranges = name == "individuallyDeletedMessages" and len(text) > _LINE
+        return counted(text.count(".."), "range") if is_ranges else text
+    if name in _TIMES:
+        return render_cell(value, "time")
+    if name in _IDS:
+        return str(value)
+    unit = _UNITS.get(name, "")
+    return f"{value:,} {unit}" if unit and value >= 0 else f"{value:,}"

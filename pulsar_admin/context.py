@@ -260,12 +260,13 @@ class App:
         confirm_loss(plan.loses, yes=self.settings.yes)
 
     def _preview(self, plan: Plan) -> None:
-        from store.changes.plan import Plan as StorePlan
+        from store.changes.report import ChangeReport
 
-        if isinstance(plan, StorePlan):
-            self.show(plan.preview())
+        preview = plan.preview()
+        if isinstance(preview, ChangeReport):
+            self.show(preview)
         else:
-            self.emit(plan.preview())
+            self.emit(preview)
 
     def change(self, plan: StorePlan) -> None:
         """Confirm, apply and show PLAN; one that changes nothing leaves no line in the audit log."""
@@ -279,7 +280,7 @@ class App:
 
         form = self.settings.output or "plain"
         documents = report.documents()
-        style = output.Style(form, self.settings.color, (), plain or render_change(report))
+        style = output.Style(form, self.settings.color, (), plain or render_change(report, self.settings.plan))
         if form == "plain" or len(documents) == 1:
             output.emit_document(self.writer, documents[0], style)
         else:

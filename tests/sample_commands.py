@@ -26,7 +26,9 @@ from pulsar_admin.options import (
 )
 from pulsar_admin.output import Column
 from pulsar_admin.table import Row
+from store.changes.report import ChangePart, ChangeReport
 from store.errors import NothingMatches, TopicNotFound
+from store.model.extent import Extent
 from store.names import NamespaceName, Position, TopicName
 
 
@@ -115,26 +117,24 @@ def parse(app: App, options: ParseOptions) -> None:
 class SamplePlan:
     loses: str
 
-    def preview(self) -> object:
+    def preview(self) -> ChangeReport:
         return change_report(dry_run=True)
 
     def dump(self) -> bytes:
         return b"plan\n"
 
 
-def change_report(*, dry_run: bool) -> dict[str, object]:
-    return {
-        "change": None if dry_run else 17,
-        "topic": "persistent://public/default/a",
-        "subscription": "workers",
-        "before": {"markDeletePosition": "10:3", "same": 1},
-        "after": {"markDeletePosition": "12:5", "same": 1, "new": {"ledgerId": 1, "entryId": 2}},
-        "entries": 1203,
-        "messages": 1,
-        "bytes": 1234567,
-        "dryRun": dry_run,
-        "undo": None if dry_run else "pulsar-admin store undo 17",
-    }
+def change_report(*, dry_run: bool) -> ChangeReport:
+    part = ChangePart(
+        topic="persistent://public/default/a",
+        subscription="workers",
+        before={"markDeletePosition": "10:3", "same": 1},
+        after={"markDeletePosition": "12:5", "same": 1, "new": "1:2"},
+        extent=Extent(1203, 1, 1234567),
+        replayed=Extent(),
+        skipped=Extent(1203, 1, 1234567),
+    )
+    return ChangeReport(None if dry_run else 17, dry_run, (part,), command="topics skip")
 
 
 @command("change", examples=["pulsar-admin sample change -s w"], output="The change.", errors=[], changes=True)
@@ -144,7 +144,7 @@ def change_report(*, dry_run: bool) -> dict[str, object]:
 def change(app: App, subscription: str, lossy: bool) -> None:
     """Change something."""
     app.confirm(SamplePlan("3 ledgers" if lossy else ""))
-    app.emit(change_report(dry_run=False))
+    app.show(change_report(dry_run=False))
 
 
 @command("each", examples=["pulsar-admin sample each a"], output="Rows.", errors=[TopicNotFound], uses=["spark"])

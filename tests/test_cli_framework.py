@@ -289,10 +289,10 @@ def test_bad_file(
 
 def test_change_says_what_it_did(cli: Cli) -> None:
     assert cli("sample", "change", "-s", "w").stdout == (
-        "change 17: persistent://public/default/a workers\n"
+        "change 17: skip messages of workers on persistent://public/default/a\n"
         "  markDeletePosition: 10:3 -> 12:5\n"
         "  new: none -> 1:2\n"
-        "  1,203 entries, 1 message, 1,234,567 bytes\n"
+        "  skips 1 message in 1,203 entries (1,234,567 bytes)\n"
         "  undo: pulsar-admin store undo 17\n"
     )
 

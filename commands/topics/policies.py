@@ -57,7 +57,9 @@ def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
     with app.store.read() as txn:
         names = _names(txn, selection)
         changes = read_changes(txn, names, job)
-        preview = ChangeReport(None, app.settings.dry_run, tuple(change.part(job) for change in changes))
+        preview = ChangeReport(
+            None, app.settings.dry_run, tuple(change.part(job) for change in changes), command=job.command
+        )
     if app.settings.dry_run or not any(change.changes for change in changes):
         app.show(preview)
         return

@@ -97,7 +97,9 @@ def steps_of(plan: Plan) -> StorePlan:
 
 def report_of(report: Report) -> ChangeReport:
     """Return REPORT as callers see it."""
-    return ChangeReport(report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched)
+    return ChangeReport(
+        report.number, report.dry_run, report.parts, report.plan_warnings, report.untouched, report.command
+    )
 
 
 def changes_of(rows: Iterable[ChangeRow]) -> tuple[Change, ...]:

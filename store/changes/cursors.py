@@ -136,7 +136,7 @@ def _source_warnings(move: CursorMove) -> list[str]:
         warnings.append(f"the newest {counted(cursor.skipped_entries, 'entry')} of the cursor ledger cannot be read")
     if set(move.state.batch_deletes) - set(cursor.state.batch_deletes):
         warnings.append(
-            "a 4.0 broker does not read acknowledgements inside a batch from metadata: it gives that whole batch again"
+            "a 4.0 broker does not read acknowledgements inside a batch from metadata: it redelivers that whole batch"
         )
     return warnings
 
@@ -161,6 +161,7 @@ def deletable_of(freed: Freed) -> Deletable:
         tuple(ledger.ledger_id for ledger in freed.kept_by_retention),
         name,
         position,
+        tuple(ledger.ledger_id for ledger in freed.retained),
     )
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from store.changes.chain import check_link, next_link, put_link
-from store.changes.report import ChangePart, ChangeReport, Json, decode_part
+from store.changes.recorded import decode_part
+from store.changes.report import ChangePart, ChangeReport, Json
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
 from store.db.environment import DATABASES, Store, Txn
@@ -61,11 +62,11 @@ class Plan:
 
     def preview(self) -> ChangeReport:
         """Return what applying would report, with ``dry_run``."""
-        return ChangeReport(None, True, self.parts, self.warnings)
+        return ChangeReport(None, True, self.parts, self.warnings, command=self.command)
 
     def unchanged(self) -> ChangeReport:
         """Return the report of a plan without steps, which is applied by leaving everything as it is."""
-        return ChangeReport(None, False, self.parts, self.warnings)
+        return ChangeReport(None, False, self.parts, self.warnings, command=self.command)
 
     def dump(self) -> bytes:
         """Return the plan as the bytes of a plan file (JSON); its reports are there to be read, see ``store.changes.files``."""
@@ -132,7 +133,7 @@ def apply_plan(store: Store, plan: Plan, now_ms: int, first: Callable[[Txn], Non
         return _apply(store, txn, plan, now_ms)
 
     change_number = store.write(work)
-    return ChangeReport(change_number, False, plan.parts, plan.warnings, plan.untouched)
+    return ChangeReport(change_number, False, plan.parts, plan.warnings, plan.untouched, plan.command)
 
 
 def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:

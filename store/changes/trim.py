@@ -38,6 +38,8 @@ class Freed:
     ledgers: tuple[TopicLedger, ...]
     kept_by_retention: tuple[TopicLedger, ...]
     blocker: tuple[str, Position] | None
+    retained: tuple[TopicLedger, ...] = ()
+    """The ledgers that ``blocker`` needs."""
 
 
 def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
@@ -58,7 +60,9 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
     consumed, blocker = _consumed(topic, after)
     old = _released(topic, consumed_before, retention, now_ms)
     new = _released(topic, consumed, retention, now_ms)
-    return Freed(topic.ledgers[old:new], topic.ledgers[new:consumed], blocker)
+    return Freed(
+        topic.ledgers[old:new], topic.ledgers[new:consumed], blocker, topic.ledgers[consumed:] if blocker else ()
+    )
 
 
 def _retention(reader: EntryReader, topic: Topic) -> Retention:

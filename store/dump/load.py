@@ -24,6 +24,7 @@ from store.model.topics import partition_count, read_topic
 from store.names import Position, TopicName, parse_topic
 from store.wording import counted
 
+COMMAND = "topics load"
 Advance = Callable[[int], None]  # told how many more entries are done
 
 
@@ -70,7 +71,7 @@ def preview_load(store: Store, source: Source, options: LoadOptions) -> ChangeRe
             for run in (run for rows in stream for run in ledger_runs(rows)):
                 _count(topic, run)
         _check_any(found)
-        return ChangeReport(None, True, tuple(_part(txn, topic, None) for topic in found))
+        return ChangeReport(None, True, tuple(_part(txn, topic, None) for topic in found), command=COMMAND)
 
 
 def apply_load(store: Store, source: Source, options: LoadOptions, advance: Advance) -> ChangeReport:
@@ -204,7 +205,7 @@ def _plan(txn: Txn, written: WrittenLedgers, found: list[LoadedTopic], options: 
             infos[-1] = LedgerInfo(infos[-1].ledger_id)  # it was open: a broker looks for its end itself
         if infos:
             steps.append(_topic_step(txn, topic, infos, options.now_ms))
-    return Plan("topics load", txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(txn, found, options)))
 
 
 def _topic_step(txn: Txn, topic: LoadedTopic, infos: list[LedgerInfo], now_ms: int) -> Step:

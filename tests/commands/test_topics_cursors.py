@@ -147,14 +147,11 @@ def test_create_with_properties(cli: Cli, store: Path) -> None:
     options = ("-r", "-p", "owner=billing", "-p", "note=a=b")
     result = cli("--store", store, "--now", f"@{now}", "topics", "create-subscription", PLAIN, "-s", "new", *options)
     assert result.stdout == (
-        "change 1: persistent://public/default/plain new\n"
-        "  markDeletePosition: none -> 46:24\n"
-        "  individuallyDeletedMessages: none -> []\n"
-        "  batchIndexAcks: none -> 0\n"
-        "  backlogEntries: none -> 0\n"
-        "  replicated: none -> true\n"
-        '  properties: none -> {"owner":"billing","note":"a=b"}\n'
-        "  0 entries, 0 messages, 0 bytes\n"
+        "change 1: create subscription new on persistent://public/default/plain\n"
+        "  markDeletePosition: 46:24\n"
+        "  replicated: true\n"
+        "  properties.owner: billing\n"
+        "  properties.note: a=b\n"
         "  undo: pulsar-admin store undo 1\n"
     )
     info = info_of(store, PLAIN, "new")
@@ -236,7 +233,10 @@ def test_unsubscribe_frees_ledgers(cli: Cli, tmp_path: Path) -> None:
     cursors = {"slow": CursorInfo(-1, Position(10, -1)), "fast": CursorInfo(-1, Position(11, 0))}
     path = make_store(tmp_path / "made", {"a/b/t": MadeTopic(ledgers, cursors=cursors)})
     text = cli("--store", path, "topics", "unsubscribe", "a/b/t", "-s", "slow").stdout
-    assert "  then deletable: ledgers 10, 11 (2 entries, 46 bytes)\n  the rest is kept for fast, at 11:0\n" in text
+    assert (
+        "  then deletable: ledgers 10, 11 (2 entries, 46 bytes)\n  ledger 12 retained by subscription fast at 11:0\n"
+        in text
+    )
 
 
 def test_unsubscribe_leaves_the_pending_ack_topic(cli: Cli, store: Path) -> None:

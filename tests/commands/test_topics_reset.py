@@ -199,7 +199,7 @@ def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
     assert exact["broker"] == {"markDeletePosition": "10:3", "agrees": False, "entries": -3}
     assert reset(cli, path, *ask, "--rule", "broker")["after"]["markDeletePosition"] == "10:3"
     text = cli("--store", path, "topics", "reset-cursor", *ask).stdout
-    assert "  a broker would move to 10:3: 3 entries fewer\n" in text
+    assert "  a broker would move it to 10:3 and redeliver 3 fewer entries than this change\n" in text
 
 
 def test_the_ttl_is_warned_of(cli: Cli, made: Path) -> None:

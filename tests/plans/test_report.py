@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from store.changes.plan import Change, parts_of
-from store.changes.report import ChangePart, ChangeReport, decode_part
+from store.changes.recorded import decode_part
+from store.changes.report import ChangePart, ChangeReport
 from store.errors import IndexCorrupt
 from store.model.extent import Extent
 
