@@ -39,6 +39,8 @@ def render(row: Row) -> str:
     """One line of text."""
     processor = f"  cpu {row.processor_seconds:7.3f} s" if row.processor_seconds else ""
     ratio = f"  {row.ratio:8.2f} × {row.peer} ({row.peer_seconds:.3f} s)" if row.ratio is not None else ""
+    if row.processor_ratio is not None:
+        ratio += f", processor time {row.processor_ratio:.2f} ×"
     goal = f"  goal {row.goal}" if row.goal else ""
     return f"{row.what:<64}{row.seconds:9.3f} s{processor}{ratio}{goal}  {row.note}"
 

@@ -16,6 +16,8 @@ from typing import Any
 BIN = Path(sys.executable).parent
 ADMIN = str(BIN / "pulsar-admin")
 CLICK = [sys.executable, "-c", "import click"]
+# What is installed has its bytecode beside it: a process that compiles its modules anew would be measured compiling.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,23 @@ class Row:
     goal: str = ""
     note: str = ""
     runs: int = 0
+    peer_processor_seconds: float = 0.0
 
     @property
     def ratio(self) -> float | None:
         """How many times the peer's time; below 1 the subject is the faster."""
         return self.seconds / self.peer_seconds if self.peer_seconds else None
 
+    @property
+    def processor_ratio(self) -> float | None:
+        """How many times the peer's processor time, which other processes disturb less than the clock's."""
+        return self.processor_seconds / self.peer_processor_seconds if self.peer_processor_seconds else None
+
     def as_json(self) -> dict[str, Any]:
         """The row as JSON values."""
         found = {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
-        return found | {"ratio": None if self.ratio is None else round(self.ratio, 3)}
+        ratios = {"ratio": self.ratio, "processor_ratio": self.processor_ratio}
+        return found | {name: None if ratio is None else round(ratio, 3) for name, ratio in ratios.items()}
 
 
 def run(command: Sequence[object], **environment: str) -> Run:
@@ -59,7 +68,7 @@ def run(command: Sequence[object], **environment: str) -> Run:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment},
+        env={**_ENVIRONMENT, **environment},
     )
     assert process.stderr is not None
     said = process.stderr.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsar_admin.config import java_home
@@ -45,16 +44,18 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
         yield SparkEngine(session, settings.memory_bytes)
 
 
-@dataclass(slots=True)
 class SparkOnDemand:
-    """The Spark engine, started when it is first given slices: a JVM costs seconds."""
+    """The Spark engine, started when it is first given slices: a JVM costs seconds.
 
-    settings: Settings
-    stack: ExitStack
-    failed: list[FailedSlice] = field(default_factory=list)
-    broken: StoreError | None = None
-    """Why Spark does not start, or gave a job up."""
-    _engine: SparkEngine | None = None
+    ``failed``: slices without a result. ``broken``: why Spark does not start, or gave a job up.
+    """
+
+    def __init__(self, settings: Settings, stack: ExitStack, failed: list[FailedSlice]) -> None:
+        self.settings = settings
+        self.stack = stack
+        self.failed = failed
+        self.broken: StoreError | None = None
+        self._engine: SparkEngine | None = None
 
     @property
     def memory_bytes(self) -> int | None:

@@ -17,7 +17,8 @@ from store.model.cursors import read_cursor
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LATEST, Position, parse_topic
-from store.search.broker import BrokerSearch, BrokerSetup
+from store.search.broker import BrokerSearch
+from store.search.broker_setup import BrokerSetup
 from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from store.search.explain import explain
 from tests.stores import imported

@@ -45,7 +45,7 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl
-from store.search.broker import BrokerSetup, BrokerVersion
+from store.search.broker_setup import BrokerSetup, BrokerVersion
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
 
 Cursors = list[tuple[Topic, Cursor]]

@@ -31,12 +31,12 @@ from store.frozen import frozen
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic, select_topics
 from store.names import Position, TopicName
-from store.search.broker import READ_FROM, BrokerSetup, BrokerVersion
+from store.search.broker_setup import READ_FROM, BrokerSetup, BrokerVersion
 from store.search.by_time import Found
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.search.broker import Probe
+    from store.search.broker_setup import Probe
 
 
 @frozen

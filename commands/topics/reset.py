@@ -32,7 +32,7 @@ from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker import BrokerSetup, BrokerVersion
+from store.search.broker_setup import BrokerSetup, BrokerVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from store.model.ledgers import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, read_topic
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
+from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule
 from store.wording import counted
 

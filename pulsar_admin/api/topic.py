@@ -23,7 +23,7 @@ from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker import BrokerSetup, BrokerVersion, Probe
+from store.search.broker_setup import BrokerSetup, BrokerVersion, Probe
 from store.wording import counted
 
 if TYPE_CHECKING:

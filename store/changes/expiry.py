@@ -16,7 +16,7 @@ from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import MessageTtl
-from store.search.broker import DEFAULT_BROKER, BrokerSetup
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, broker_through, broker_through_position, expire_by_time
 from store.search.pending import PendingSearch, read_future_dated
 from store.timespec import format_time_ms

@@ -18,7 +18,7 @@ from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import EARLIEST, LATEST, Position
 from store.policies.in_force import find_message_ttl
-from store.search.broker import BrokerSetup
+from store.search.broker_setup import BrokerSetup
 from store.search.expiry import broker_through
 
 _WORD_BITS = 64

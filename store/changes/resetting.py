@@ -17,7 +17,8 @@ from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
-from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
+from store.search.broker import BrokerSearch
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.by_time import find_first_at_or_after
 
 ResetRule = Literal["exact", "broker"]

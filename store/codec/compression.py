@@ -8,7 +8,6 @@ itself states, before it sizes a buffer; a result of another size is corruption.
 
 from __future__ import annotations
 
-import mmap
 import zlib
 
 from store.errors import Corrupt, EntryCorrupt, LimitExceeded, Unsupported
@@ -112,6 +111,8 @@ def _decompress_zlib(data: bytes | memoryview, size: int, where: str, error: typ
 
 
 def _decompress(kind: int, data: bytes | memoryview, size: int, where: str, error: type[Corrupt]) -> memoryview:
+    import mmap
+
     import cramjam
 
     # Pages of an anonymous map exist once they are written, so a large size that is a lie costs nothing.

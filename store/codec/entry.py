@@ -27,6 +27,8 @@ from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.errors import EntryCorrupt
 
 ENTRY_HEADER_BYTES = 32
+RECORD_MAX_BYTES = 256 << 20
+"""Of an entry in any log: what says that it is larger is damaged."""
 EXPLICIT_LAC_HEADER_BYTES = 16
 
 _HEADER = struct.Struct(

@@ -65,7 +65,6 @@ __all__ = [
 MAGIC = b"BKLO"
 CURRENT_VERSION = 1
 MAP_BATCH_LEDGERS = 10_000
-RECORD_MAX_BYTES = 256 << 20  # what says that it is larger is damaged
 
 _HEADER = struct.Struct(
     ">4s"  # magic              b"BKLO"

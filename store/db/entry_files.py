@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from store.codec.entrylog import RECORD_MAX_BYTES
+from store.codec.entry import RECORD_MAX_BYTES
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, find_log, fingerprint
 from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged

@@ -12,7 +12,7 @@ from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
-from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def find_by_time(
 
 def find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> BrokerTimeAnswer:
     """Return what the broker of QUESTION answers, by its own clock; raises LedgerNotFound where it fails."""
+    from store.search.broker import BrokerSearch  # 1 ms, and only this rule asks a broker
+
     search = BrokerSearch(reader, topic, question.broker)
     answer = search.message_id_by_time(question.time_ms)
     return BrokerTimeAnswer(

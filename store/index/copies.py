@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from store.codec.entrylog import RECORD_MAX_BYTES
+from store.codec.entry import RECORD_MAX_BYTES
 from store.db.files import LogFile
 from store.errors import SourceChanged
 from store.files import open_regular

@@ -21,8 +21,8 @@ import numpy as np
 from store.codec import journal
 from store.codec.buffer import run_end
 from store.codec.digest import DIGEST_SIZE, DigestType
-from store.codec.entry import find_digest_type
-from store.codec.entrylog import HEADER_BYTES, RECORD_MAX_BYTES, decode_header
+from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
+from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.codec.logscan import Gap, GapReason, Record, TornTail, find_record, iter_records
 from store.errors import EntryLogCorrupt, JournalCorrupt, SourceChanged, Unsupported
 from store.files import open_file

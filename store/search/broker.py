@@ -10,51 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from store.errors import EntryNotFound, LedgerNotFound
-from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_metadata
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import read_entry_time
 
 if TYPE_CHECKING:
     from store.compaction import CompactedView
     from store.model.cursors import Cursor
-
-BrokerVersion = Literal["4.0", "4.2"]
-BROKER_VERSIONS: tuple[BrokerVersion, ...] = get_args(BrokerVersion)
-READ_FROM: dict[BrokerVersion, str] = {"4.0": "4.0.8", "4.2": "4.2.4"}
-"""The release whose answers and classes each version's rules were read from."""
-
-MAX_CLOCK_SKEW_MS = 60_000
-"""``managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis``: the default of both."""
-
-
-@frozen
-class BrokerSetup:
-    """The broker that is asked.
-
-    ``max_clock_skew_ms`` below 0: ledgers' close times prune nothing. ``loaded_ms``: when it loads the topic, which closes the
-    last ledger and drops empty ones (``ManagedLedgerImpl.initialize``, ``initializeBookKeeper``); None: it had it loaded all along.
-    """
-
-    version: BrokerVersion = "4.0"
-    max_clock_skew_ms: int = MAX_CLOCK_SKEW_MS
-    loaded_ms: int | None = None
-
-
-DEFAULT_BROKER = BrokerSetup()
-
-
-@frozen
-class Probe:
-    """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
-
-    position: Position
-    time_ms: int | None
-    matches: bool
 
 
 @dataclass(slots=True)

@@ -17,7 +17,8 @@ from store.model.extent import Extent, Intervals, extent_of, pending_intervals
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
-from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup
+from store.search.broker import BrokerSearch
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.pending import Dated, PendingSearch
 
 ExpiryRule = Literal["all-before", "broker"]

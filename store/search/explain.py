@@ -11,7 +11,8 @@ from store.model.ledgers import EntryReader, find_block, find_times
 from store.model.publish_times import is_stated_earlier, stated_times
 from store.model.topics import Topic, TopicLedger
 from store.names import EARLIEST, Position
-from store.search.broker import DEFAULT_BROKER, BrokerSearch, BrokerSetup, Probe
+from store.search.broker import BrokerSearch
+from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import Found, clock_time, find_first_at_or_after
 from store.timespec import format_time_ms
 from store.wording import counted
