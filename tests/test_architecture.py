@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -170,6 +171,19 @@ def test_arrows_are_acyclic() -> None:
     while ready := {own for own, others in left.items() if not others}:
         left = {own: others - ready for own, others in left.items() if own not in ready}
     assert not left, "a circle is among these"
+
+
+def test_the_page_tells_the_floors_of_the_arrows() -> None:
+    rows = re.findall(r"^\| (\d+) \| ((?:`\w+` ?)+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    told = {name: int(floor) for floor, names in rows for name in re.findall(r"\w+", names)}
+    floors = dict.fromkeys(FLOOR, 1)
+    while left := ARROWS.keys() - floors.keys():
+        floors |= {
+            name: 1 + max((floors[other] for other in ARROWS[name]), default=1)
+            for name in left
+            if ARROWS[name] <= floors.keys()
+        }
+    assert told == floors
 
 
 def test_store_has_no_module_outside_its_packages_but_the_floor() -> None:

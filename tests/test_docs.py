@@ -16,7 +16,6 @@ from pulsar_admin import table
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.options import Command
 from tests.conftest import Cli, CliResult
-from tests.test_architecture import ARROWS, FLOOR
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -204,28 +203,7 @@ def test_contributing_names_make_targets_that_exist() -> None:
     assert not {target for target in targets if f"\n{target}:" not in makefile}
 
 
-@pytest.mark.parametrize("page", FOR_DEVELOPERS)
-def test_pages_for_developers_fit_a_screen(page: str) -> None:
-    lines = (ROOT / page).read_text().splitlines()
-    assert len(lines) <= 250
-    wide = {number for number, line in enumerate(lines, 1) if len(line) > 120 and not line.startswith("|")}
-    assert not wide
-
-
 def test_a_name_that_is_gone_is_told() -> None:
     assert _is_there("store.changes.plan.Plan.preview")
     assert not _is_there("store.changes.plan.Plan.previews")
     assert not _is_there("store.changes.no_such_module.plan")
-
-
-def test_the_floors_are_those_of_the_imports() -> None:
-    rows = re.findall(r"^\| (\d+) \| ((?:`\w+` ?)+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
-    told = {name: int(floor) for floor, names in rows for name in re.findall(r"\w+", names)}
-    floors = dict.fromkeys(FLOOR, 1)
-    while left := ARROWS.keys() - floors.keys():
-        floors |= {
-            name: 1 + max((floors[other] for other in ARROWS[name]), default=1)
-            for name in left
-            if ARROWS[name] <= floors.keys()
-        }
-    assert told == floors
