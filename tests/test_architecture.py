@@ -36,9 +36,6 @@ LARGER: dict[str, str] = {
     "store/generate/kernel.py:_put_body": _KERNEL,
     "store/generate/kernel.py:_put_entry": _KERNEL,
     "store/generate/kernel.py:write_entries": _KERNEL,
-    "store/kernels/records.py:_read_metadata": _KERNEL,
-    "store/kernels/records.py:_read_payload": _KERNEL,
-    "store/kernels/messages.py:_read_entry_metadata": _KERNEL,
     "store/kernels/messages.py:explode": _KERNEL,
     "store/kernels/write_records.py:write_records": _KERNEL,
 }
@@ -68,7 +65,7 @@ ARROWS = {
     "proto": set(),
     "codec": {"proto"},
     "engine": set(),
-    "kernels": set(),
+    "kernels": {"proto"},
     "db": {"codec"},
     "sources": {"codec", "db"},
     "model": {"codec", "db", "proto"},

@@ -77,8 +77,8 @@ def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch
     framed = entries.rows["flags"] & UNFRAMED == 0
     stamped, broker_index = entries.rows["flags"] & HAS_BROKER_TIME != 0, heads["broker_index"]
     if columns_of.stripped:
-        fronts = np.where(framed, _broker_entry_bytes(entries.data, starts, sizes), 0)
-        starts, sizes = starts + fronts, sizes - fronts
+        fronts = np.where(framed, heads["front_end"], starts)
+        starts, sizes = fronts, sizes - (fronts - starts)
         stamped, broker_index = np.zeros_like(stamped), np.full_like(broker_index, -1)
     times = [columns_of.closed_ms[ledger_id] for ledger_id in entries.ledger_ids.tolist()]
     columns = [
@@ -98,17 +98,6 @@ def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch
         spans_array(entries.data, starts, sizes, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
-
-
-def _broker_entry_bytes(data: Array, starts: Array, sizes: Array) -> Array:
-    """Return how many bytes of broker entry metadata (magic, size, metadata) each payload begins with."""
-    found = np.zeros(len(starts), np.int64)
-    held = np.flatnonzero(sizes >= 6)
-    at = starts[held]
-    marked = held[(data[at] == 0x0E) & (data[at + 1] == 0x02)]
-    size = data[starts[marked, None] + np.arange(2, 6)].copy().view(">u4")[:, 0]
-    found[marked] = 6 + size.astype(np.int64)
-    return np.where(found <= sizes, found, 0)
 
 
 def days_of(batch: pa.RecordBatch, clock: Clock) -> Array:

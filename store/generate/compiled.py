@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from store.generate import draws
 
@@ -52,56 +48,6 @@ def log_between(bits, low, high):
     """Return a number from LOW to HIGH, every doubling equally likely."""
     octave = between(mix(bits), _bit_length(low), _bit_length(high))
     return between(bits, max(low, (1 << octave) >> 1), min(high, (1 << octave) - 1))
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def put_32(out, at, value):
-    """Write four big-endian bytes."""
-    out[at] = (value >> 24) & 0xFF
-    out[at + 1] = (value >> 16) & 0xFF
-    out[at + 2] = (value >> 8) & 0xFF
-    out[at + 3] = value & 0xFF
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def put_64(out, at, value):
-    """Write eight big-endian bytes."""
-    put_32(out, at, value >> 32)
-    put_32(out, at + 4, value)
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def put_varint(out, at, value):
-    """Write a protobuf varint; return the offset behind it."""
-    rest = np.uint64(value)
-    while rest >= np.uint64(0x80):
-        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
-        at += 1
-        rest >>= np.uint64(7)
-    out[at] = np.uint8(rest)
-    return at + 1
-
-
-@intrinsic
-def _move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:  # Any: numba's typing objects
-    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        cgutils.raw_memcpy(
-            builder, builder.gep(to, [arguments[1]]), builder.gep(origin, [arguments[3]]), arguments[4], 1
-        )
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, source, types.int64, types.int64), codegen
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def copy(out, at, source, start, count):
-    """Copy COUNT bytes; return the offset behind them."""
-    _move(out, at, source, start, count)
-    return at + count
 
 
 @njit(cache=True, boundscheck=False)

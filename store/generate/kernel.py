@@ -9,15 +9,25 @@ import numpy as np
 from numba import njit
 
 from store.generate import draws
-from store.generate.compiled import between, copy, draw, log_between, put_32, put_64, put_key, put_varint
+from store.generate.compiled import between, draw, log_between, put_key
 from store.kernels.crc import START, crc32c
+from store.kernels.wire import (
+    BROKER_MAGIC,
+    BROKER_METADATA,
+    CHECKSUM_MAGIC,
+    METADATA,
+    SINGLE_METADATA,
+    copy,
+    put_32,
+    put_64,
+    put_magic,
+    put_number,
+    put_tag,
+    put_varint,
+)
 
-BROKER_TIME, BROKER_INDEX, BROKER_GIVEN = (
-    1,
-    2,
-    4,
-)  # which broker entry metadata; GIVEN: bytes made by other interceptors
-EVENT_TIME = 8
+BROKER_TIME, BROKER_INDEX, BROKER_GIVEN, EVENT_TIME = 1, 2, 4, 8
+"""Which broker entry metadata, GIVEN: bytes made by other interceptors; whether messages have an event time."""
 
 PLAN = np.dtype(
     [
@@ -133,16 +143,13 @@ def broker_ms_of(plan, entry):
 @njit(cache=True, boundscheck=False)
 def _put_broker_metadata(out, at, flags, broker_ms, index):
     """Write magic, size and BrokerEntryMetadata; return the offset behind it."""
-    out[at], out[at + 1] = 0x0E, 0x02
-    start = at + 6
-    end = start
+    size_at = put_magic(out, at, BROKER_MAGIC)
+    end = size_at + 4
     if flags & BROKER_TIME:
-        out[end] = 0x08
-        end = put_varint(out, end + 1, broker_ms)
+        end = put_number(out, end, BROKER_METADATA.broker_timestamp, broker_ms)
     if flags & BROKER_INDEX:
-        out[end] = 0x10
-        end = put_varint(out, end + 1, index)
-    put_32(out, at + 2, end - start)
+        end = put_number(out, end, BROKER_METADATA.index, index)
+    put_32(out, size_at, end - size_at - 4)
     return end
 
 
@@ -167,38 +174,27 @@ def _put_metadata(out, at, plan, state, producer, names, shape, body):
     _, batch, delayed = shape
     entry = state.entry
     publish_ms = _publish_ms(plan, producer, entry)
-    out[at] = 0x0A
-    out[at + 1] = producer.name_bytes
-    at = copy(out, at + 2, names, producer.name_at, producer.name_bytes)
-    out[at] = 0x10
-    at = put_varint(out, at + 1, producer.sequence)
-    out[at] = 0x18
-    at = put_varint(out, at + 1, publish_ms)
+    at = put_varint(out, put_tag(out, at, METADATA.producer_name), producer.name_bytes)
+    at = copy(out, at, names, producer.name_at, producer.name_bytes)
+    at = put_number(out, at, METADATA.sequence_id, producer.sequence)
+    at = put_number(out, at, METADATA.publish_time, publish_ms)
     if batch == 0 and plan.keys > 0:
-        out[at] = 0x32
-        at = put_key(out, at + 1, _key_of(plan, state.message))
+        at = put_key(out, put_tag(out, at, METADATA.partition_key), _key_of(plan, state.message))
     if body.codec != 0:
-        out[at] = 0x40
-        at = put_varint(out, at + 1, body.codec)
+        at = put_number(out, at, METADATA.compression, body.codec)
     if body.codec != 0 or batch == 0:
-        out[at] = 0x48
-        at = put_varint(out, at + 1, body.uncompressed)
+        at = put_number(out, at, METADATA.uncompressed_size, body.uncompressed)
     if batch > 0:
-        out[at] = 0x58
-        at = put_varint(out, at + 1, batch)
+        at = put_number(out, at, METADATA.num_messages_in_batch, batch)
     if batch == 0 and plan.flags & EVENT_TIME:
-        out[at] = 0x60
-        at = put_varint(out, at + 1, _event_ms(plan, publish_ms, state.message))
+        at = put_number(out, at, METADATA.event_time, _event_ms(plan, publish_ms, state.message))
     if delayed:
-        out[at], out[at + 1] = 0x98, 0x01
         delay_ms = between(draw(plan.stream, entry, _DELAY), plan.delay_low_ms, plan.delay_high_ms)
-        at = put_varint(out, at + 2, publish_ms + delay_ms)
+        at = put_number(out, at, METADATA.deliver_at_time, publish_ms + delay_ms)
     if batch > 0:
-        out[at], out[at + 1] = 0xC0, 0x01
-        at = put_varint(out, at + 2, producer.sequence + batch - 1)
+        at = put_number(out, at, METADATA.highest_sequence_id, producer.sequence + batch - 1)
     if batch == 0 and body.codec == 0 and _is_null(plan, state.message):
-        out[at], out[at + 1], out[at + 2] = 0xC8, 0x01, 0x01
-        at += 3
+        at = put_number(out, at, METADATA.null_value, 1)
     return at
 
 
@@ -210,18 +206,13 @@ def _put_batched(out, at, plan, message, sequence, publish_ms, pattern):
     start = at + 4
     at = start
     if plan.keys > 0:
-        out[at] = 0x12
-        at = put_key(out, at + 1, _key_of(plan, message))
-    out[at] = 0x18
-    at = put_varint(out, at + 1, size)
+        at = put_key(out, put_tag(out, at, SINGLE_METADATA.partition_key), _key_of(plan, message))
+    at = put_number(out, at, SINGLE_METADATA.payload_size, size)
     if plan.flags & EVENT_TIME:
-        out[at] = 0x28
-        at = put_varint(out, at + 1, _event_ms(plan, publish_ms, message))
-    out[at] = 0x40
-    at = put_varint(out, at + 1, sequence)
+        at = put_number(out, at, SINGLE_METADATA.event_time, _event_ms(plan, publish_ms, message))
+    at = put_number(out, at, SINGLE_METADATA.sequence_id, sequence)
     if null:
-        out[at], out[at + 1] = 0x48, 0x01
-        at += 2
+        at = put_number(out, at, SINGLE_METADATA.null_value, 1)
     put_32(out, start - 4, at - start)
     return _put_payload(out, at, plan, message, size, pattern)
 
@@ -251,8 +242,7 @@ def _put_entry(out, at, plan, state, producer, shape, body, given, tables):
     elif plan.flags & (BROKER_TIME | BROKER_INDEX):
         index = state.index + max(shape[1], 1)
         at = _put_broker_metadata(out, at, plan.flags, broker_ms_of(plan, state.entry), index)
-    out[at], out[at + 1] = 0x0E, 0x01
-    start = at + 6
+    start = put_magic(out, at, CHECKSUM_MAGIC) + 4
     end = _put_metadata(out, start + 4, plan, state, producer, names, shape, body)
     put_32(out, start, end - start - 4)
     end = _put_body(out, end, plan, state, producer, shape, body, tables)

@@ -10,8 +10,24 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from store.kernels.crc import START, crc32c
-from store.kernels.records import _i32, _skip, _varint
+from store.kernels.crc import checksum_matches
+from store.kernels.wire import (
+    MESSAGE_ID,
+    METADATA,
+    PACKED,
+    START,
+    copy,
+    frame,
+    has,
+    new_fields,
+    put_32,
+    put_number,
+    read_field,
+    read_message,
+    tag_of,
+    u32,
+    varint,
+)
 
 SINGLE, BATCH, ENCRYPTED_BATCH, CHUNK, MARKER, STRANGE, BROKEN, UNCOMMITTED = range(8)
 """Kinds of entries. STRANGE: no message that can be read; BROKEN: not even a compacted entry; UNCOMMITTED: of a transaction
@@ -59,16 +75,14 @@ def read_entries(data, begins, ends, compacted, verify, rows):
 
     Positions of others are left as they are. VERIFY: an entry whose own CRC-32C is wrong is STRANGE.
     """
+    fields = new_fields()
     for i in range(begins.shape[0]):
         row = rows[i]
         _clear(row, begins[i], ends[i])
-        if compacted and not _read_id(data, row):
+        if compacted and not _read_id(data, fields, row):
             row.kind = BROKEN
-        elif not _read_front(data, row, verify) or not _read_metadata(data, row):
-            row.kind = STRANGE
-        else:
+        elif _read_front(data, row, verify) and _read_metadata(data, fields, row):
             row.plain_start, row.plain_end = row.meta_end, row.end
-            row.kind = _kind(row)
 
 
 @njit(cache=True, boundscheck=False)
@@ -86,125 +100,84 @@ def _clear(row, begin, end):
 
 
 @njit(cache=True, boundscheck=False)
-def _read_id(data, row):
+def _read_id(data, fields, row):
     """Read ``u32 a | MessageIdData(a) | u32 b`` of a compacted entry; False when it is none."""
     at, end = row.start, row.end
     if end - at < 8:
         return False
-    size = np.int64(_i32(data, at))
     id_start = at + 4
-    id_end = id_start + size
-    if size < 0 or id_end + 4 > end or np.int64(_i32(data, id_end)) != end - id_end - 4:
+    id_end = id_start + u32(data, at)
+    if id_end + 4 > end or u32(data, id_end) != end - id_end - 4:
         return False
-    seen = 0
-    place = id_start
-    while place < id_end:
-        tag, place = _varint(data, place, id_end)
-        if place < 0:
-            return False
-        if tag == 8 or tag == 16:
-            value, place = _varint(data, place, id_end)
-            if tag == 8:
-                row.ledger_id = np.int64(value)
-            else:
-                row.entry_id = np.int64(value)
-            seen |= np.int64(tag)
-        else:
-            place = _skip(data, place, id_end, tag & 7)
-        if place < 0:
-            return False
+    seen = read_message(data, id_start, id_end, fields)
+    if seen & MESSAGE_ID.required != MESSAGE_ID.required:
+        return False
+    row.ledger_id, row.entry_id = fields[MESSAGE_ID.ledgerId], fields[MESSAGE_ID.entryId]
     row.id_start, row.id_end = id_start, id_end
     row.start = row.front_end = id_end + 4
-    return seen == 24
+    return True
 
 
 @njit(cache=True, boundscheck=False)
 def _read_front(data, row, verify):
     """Find the metadata behind broker metadata and checksum; False when the framing or the checksum is wrong."""
-    at, end = row.start, row.end
-    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x02:
-        size = np.int64(_i32(data, at + 2))
-        if size < 0 or size > end - at - 6:
-            return False
-        at += 6 + size
-    row.front_end = at
-    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x01:
-        expected = np.uint32(_i32(data, at + 2))
-        at += 6
-        if verify and np.uint32(crc32c(data, at, end, START)) ^ START != expected:
-            return False
-    if end - at < 4:
+    row.front_end, checked, start, end = frame(data, row.start, row.end)
+    if start < 0:
         return False
-    size = np.int64(_i32(data, at))
-    if size <= 0 or size > end - at - 4:
+    if verify and checked > row.front_end and not checksum_matches(data, checked, row.end):
         return False
-    row.meta_start = at + 4
-    row.meta_end = at + 4 + size
+    row.meta_start, row.meta_end = start, end
     return True
 
 
 @njit(cache=True, boundscheck=False)
-def _read_metadata(data, row):
-    """Walk the MessageMetadata; False when it is none or lacks a required field."""
-    required = 0
-    encrypted = marker = False
-    most = least = False
+def _read_metadata(data, fields, row):
+    """Read the MessageMetadata; False when it is none or lacks a required field."""
+    seen = read_message(data, row.meta_start, row.meta_end, fields)
+    if seen & METADATA.required != METADATA.required:
+        return False
+    row.publish_ms = fields[METADATA.publish_time]
+    if has(seen, METADATA.compression):
+        row.codec = fields[METADATA.compression]
+    if has(seen, METADATA.uncompressed_size):
+        row.plain_bytes = fields[METADATA.uncompressed_size]
+        row.flags |= HAS_PLAIN_SIZE
+    if has(seen, METADATA.num_messages_in_batch):
+        row.messages = fields[METADATA.num_messages_in_batch]
+    if has(seen, METADATA.txnid_least_bits) and has(seen, METADATA.txnid_most_bits):
+        row.transaction_least = fields[METADATA.txnid_least_bits]
+        row.transaction_most = fields[METADATA.txnid_most_bits]
+        row.flags |= HAS_TRANSACTION
+    if has(seen, METADATA.null_value) and fields[METADATA.null_value] != 0:
+        row.flags |= SAYS_NULL
+    if has(seen, METADATA.num_chunks_from_msg):
+        row.chunks = fields[METADATA.num_chunks_from_msg]
+    if has(seen, METADATA.chunk_id):
+        row.chunk_id = fields[METADATA.chunk_id]
+    if has(seen, METADATA.partition_key):
+        row.key_start, row.key_length = fields[START + METADATA.partition_key], fields[METADATA.partition_key]
+    if has(seen, METADATA.uuid):
+        row.uuid_start, row.uuid_length = fields[START + METADATA.uuid], fields[METADATA.uuid]
+    if has(seen, METADATA.compacted_batch_indexes) or has(seen, METADATA.compacted_batch_indexes + PACKED):
+        _read_indexes(data, row)
+    row.kind = _kind(row, seen)
+    return True
+
+
+@njit(cache=True, boundscheck=False)
+def _read_indexes(data, row):
+    """Read the messages of the batch that are still in it, in one field or one field each."""
     at, end = row.meta_start, row.meta_end
     while at < end:
-        tag, at = _varint(data, at, end)
-        if at < 0:
-            return False
-        number, wire = np.int64(tag) >> 3, np.int64(tag) & 7
-        if wire == 0:
-            value, at = _varint(data, at, end)
-            if at < 0 or number == 0:
-                return False
-            required |= (1 if number == 2 else 0) | (2 if number == 3 else 0)
-            marker |= number == 20
-            most |= number == 23
-            least |= number == 22
-            _take_number(row, number, np.int64(value))
-        elif wire == 2:
-            length, at = _varint(data, at, end)
-            if at < 0 or np.int64(length) < 0 or np.int64(length) > end - at or number == 0:
-                return False
-            required |= 4 if number == 1 else 0
-            encrypted |= number == 13
-            _take_bytes(data, row, number, (at, np.int64(length)))
-            at += np.int64(length)
-        else:
-            at = _skip(data, at, end, wire)
-            if at < 0 or number == 0:
-                return False
-    row.flags |= HAS_TRANSACTION if most and least else 0
-    row.flags |= BAD_INDEXES if row.indexes > 0 and row.last_index >= row.messages else 0
-    row.kind = MARKER if marker else ENCRYPTED_BATCH if encrypted else SINGLE
-    return required == 7 and at == end
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _take_number(row, number, value):
-    if number == 3:
-        row.publish_ms = value
-    elif number == 8:
-        row.codec = value
-    elif number == 9:
-        row.plain_bytes = value
-        row.flags |= HAS_PLAIN_SIZE
-    elif number == 11:
-        row.messages = value
-    elif number == 22:
-        row.transaction_least = value
-    elif number == 23:
-        row.transaction_most = value
-    elif number == 25:
-        row.flags |= SAYS_NULL if value != 0 else 0
-    elif number == 27:
-        row.chunks = value
-    elif number == 29:
-        row.chunk_id = value
-    elif number == 31:
-        _take_index(row, value)
+        tag, value, start, at = read_field(data, at, end)
+        if tag == tag_of(METADATA.compacted_batch_indexes):
+            _take_index(row, value)
+        elif tag == tag_of(METADATA.compacted_batch_indexes + PACKED):
+            while 0 <= start < at:
+                value, start = varint(data, start, at)
+                _take_index(row, value)
+    if row.indexes > 0 and row.last_index >= row.messages:
+        row.flags |= BAD_INDEXES
 
 
 @njit(cache=True, boundscheck=False)
@@ -216,29 +189,14 @@ def _take_index(row, index):
 
 
 @njit(cache=True, inline="always", boundscheck=False)
-def _take_bytes(data, row, number, span):
-    at, length = span
-    if number == 6:
-        row.key_start, row.key_length = at, length
-    elif number == 26:
-        row.uuid_start, row.uuid_length = at, length
-    elif number == 31:  # packed
-        place = at
-        while 0 <= place < at + length:
-            index, place = _varint(data, place, at + length)
-            _take_index(row, np.int64(index))
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _kind(row):
-    """Return the kind of an entry whose ``kind`` so far tells markers and encryption only."""
-    if row.kind == MARKER:
+def _kind(row, seen):
+    if has(seen, METADATA.marker_type):
         return MARKER
     if row.chunks > 1:
         return CHUNK
     if row.messages == -1:
         return SINGLE
-    if row.kind == ENCRYPTED_BATCH:
+    if has(seen, METADATA.encryption_keys):
         return ENCRYPTED_BATCH
     return BATCH if row.messages >= 0 else STRANGE
 
@@ -258,41 +216,12 @@ def frame_whole(data, rows, chosen, partition, out, starts):
         starts[k] = at
         id_start = at + 4
         if row.id_end > row.id_start:
-            end = _copy(data, row.id_start, row.id_end, out, id_start)
+            end = copy(out, id_start, data, row.id_start, row.id_end - row.id_start)
         else:
-            end = _put_number(out, id_start, 8, row.ledger_id)
-            end = _put_number(out, end, 16, row.entry_id)
-            end = _put_number(out, end, 24, partition)
-        _put_u32(out, at, end - id_start)
-        _put_u32(out, end, row.end - row.start)
-        at = _copy(data, row.start, row.end, out, end + 4)
+            end = put_number(out, id_start, MESSAGE_ID.ledgerId, row.ledger_id)
+            end = put_number(out, end, MESSAGE_ID.entryId, row.entry_id)
+            end = put_number(out, end, MESSAGE_ID.partition, partition)
+        put_32(out, at, end - id_start)
+        put_32(out, end, row.end - row.start)
+        at = copy(out, end + 4, data, row.start, row.end - row.start)
     starts[chosen.shape[0]] = at
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _copy(data, start, end, out, at):
-    for i in range(end - start):
-        out[at + i] = data[start + i]
-    return at + end - start
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _put_u32(out, at, value):
-    out[at] = value >> 24 & 0xFF
-    out[at + 1] = value >> 16 & 0xFF
-    out[at + 2] = value >> 8 & 0xFF
-    out[at + 3] = value & 0xFF
-
-
-@njit(cache=True, inline="always", boundscheck=False)
-def _put_number(out, at, tag, value):
-    """Write TAG and VALUE as varints; a negative one as ten bytes."""
-    out[at] = tag
-    at += 1
-    rest = np.uint64(value)
-    while rest >= np.uint64(0x80):
-        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
-        rest >>= np.uint64(7)
-        at += 1
-    out[at] = np.uint8(rest)
-    return at + 1

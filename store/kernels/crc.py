@@ -14,6 +14,8 @@ from llvmlite.binding import get_host_cpu_features
 from numba import njit, types
 from numba.extending import intrinsic
 
+from store.kernels.wire import i32
+
 START = np.uint32(0xFFFFFFFF)
 """The state before the first byte; the CRC is the last state exclusive-or this."""
 
@@ -155,3 +157,9 @@ else:
     def crc32c(data, start, end, state):
         """Return the CRC-32C state behind data[start:end]."""
         return _sliced(data, start, end, state, _CRC32C_TABLES)
+
+
+@njit(cache=True, boundscheck=False)
+def checksum_matches(data, start, end):
+    """Whether the four big-endian bytes in front of START are the CRC-32C of data[start:end]."""
+    return np.uint32(i32(data, start - 4)) == np.uint32(crc32c(data, start, end, START)) ^ START

@@ -5,48 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from store.kernels.records import _i32, _skip, _varint
-
-_MAGIC, _BROKER, _CHECKSUM = 0x0E, 0x02, 0x01
-
-
-@njit(cache=True, boundscheck=False)
-def metadata_place(data, start, end):
-    """Return (start, end) of the MessageMetadata in the entry payload data[start:end]; (−1, −1) when there is none."""
-    at = start
-    if end - at >= 6 and data[at] == _MAGIC and data[at + 1] == _BROKER:
-        at += 6 + np.int64(np.uint32(_i32(data, at + 2)))
-    if end - at >= 6 and data[at] == _MAGIC and data[at + 1] == _CHECKSUM:
-        at += 6
-    if end - at < 4:
-        return np.int64(-1), np.int64(-1)
-    size = np.int64(_i32(data, at))
-    if size <= 0 or size > end - at - 4:
-        return np.int64(-1), np.int64(-1)
-    return at + 4, at + 4 + size
+from store.kernels.wire import METADATA, frame, read_field, tag_of
 
 
 @njit(cache=True, boundscheck=False)
 def producer_spans(data, starts, ends, spans):
     """Fill SPANS[i] = (start, length) of the producer name in the entry payload data[starts[i]:ends[i]]; length −1: none."""
     for i in range(starts.shape[0]):
-        at, end = metadata_place(data, starts[i], ends[i])
-        spans[i, 0], spans[i, 1] = _producer_of(data, at, end)
-
-
-@njit(cache=True, boundscheck=False)
-def _producer_of(data, at, end):
-    while 0 <= at < end:
-        tag, at = _varint(data, at, end)
-        if at < 0:
-            break
-        if tag == 10:
-            length, at = _varint(data, at, end)
-            if at < 0 or not 0 <= length <= end - at:
+        spans[i, 0], spans[i, 1] = 0, -1
+        _, _, at, end = frame(data, starts[i], ends[i])
+        while 0 <= at < end:
+            tag, size, start, at = read_field(data, at, end)
+            if at >= 0 and tag == tag_of(METADATA.producer_name):
+                spans[i, 0], spans[i, 1] = start, size
                 break
-            return at, length
-        at = _skip(data, at, end, tag & 7)
-    return np.int64(0), np.int64(-1)
 
 
 @njit(cache=True, boundscheck=False)

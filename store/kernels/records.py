@@ -10,14 +10,20 @@ import numpy as np
 from numba import njit
 
 from store.kernels.crc import START, crc32, crc32c
+from store.kernels.wire import (
+    BROKER_METADATA,
+    METADATA,
+    frame,
+    i32,
+    i64,
+    prefetch,
+    read_field,
+    tag_of,
+)
 
 # Why the kernel stopped.
-FULL, END, STRANGE, MORE = (
-    0,
-    1,
-    2,
-    3,
-)  # rows full · reached the end · no valid record here · record goes on behind the window
+FULL, END, STRANGE, MORE = range(4)
+"""Rows full · reached the end · no valid record here · record goes on behind the window."""
 
 # Flag bits of a record.
 BAD_DIGEST = 1
@@ -32,6 +38,7 @@ UNVERIFIED = 256  # digest not checked: switched off, or a type that cannot be c
 COMPRESSED = 512
 NULL_VALUE = 1024
 _LONG_MAX = 2**63 - 1
+_SEED_DELAYED = 18  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
 
 RECORD = np.dtype(
     [
@@ -52,21 +59,6 @@ RECORD = np.dtype(
 
 
 @njit(cache=True, forceinline=True, boundscheck=False)
-def _i32(data, at):
-    return np.int32(
-        (np.uint32(data[at]) << 24)
-        | (np.uint32(data[at + 1]) << 16)
-        | (np.uint32(data[at + 2]) << 8)
-        | np.uint32(data[at + 3])
-    )
-
-
-@njit(cache=True, forceinline=True, boundscheck=False)
-def _i64(data, at):
-    return (np.int64(_i32(data, at)) << 32) | np.int64(np.uint32(_i32(data, at + 4)))
-
-
-@njit(cache=True, forceinline=True, boundscheck=False)
 def _digest_matches(data, body, end, digest_bytes):
     """Whether the digest (4 = CRC-32C, 8 = CRC-32) at body + 32 covers the 32 header bytes and the payload."""
     if body + 32 + digest_bytes > end:
@@ -74,134 +66,76 @@ def _digest_matches(data, body, end, digest_bytes):
     start = body + 32 + digest_bytes
     if digest_bytes == 4:
         state = crc32c(data, start, end, crc32c(data, body, body + 32, START))
-        return np.uint32(_i32(data, body + 32)) == np.uint32(state) ^ START
+        return np.uint32(i32(data, body + 32)) == np.uint32(state) ^ START
     expected = np.uint32(crc32(data, start, end, crc32(data, body, body + 32, START))) ^ START
-    return _i32(data, body + 32) == 0 and np.uint32(_i32(data, body + 36)) == expected
-
-
-@njit(cache=True, forceinline=True, boundscheck=False)
-def _varint(data, at, end):
-    """Return (value, next offset); next offset −1 when the varint runs past END or is too long.
-
-    Everything is signed, a value of 64 bits becomes negative: comparing signed with unsigned costs more than the rest.
-    """
-    value = np.int64(0)
-    shift = np.int64(0)
-    while at < end and shift < 70:
-        byte = np.int64(data[at])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    return value, np.int64(-1)
-
-
-@njit(cache=True, forceinline=True, boundscheck=False)
-def _skip(data, at, end, wire):
-    """Return the offset behind a field of wire type WIRE, or −1."""
-    if wire == 0:
-        _, at = _varint(data, at, end)
-        return at
-    if wire == 2:
-        length, at = _varint(data, at, end)
-        if at < 0 or length < 0 or length > end - at:
-            return np.int64(-1)
-        return at + length
-    step = 8 if wire == 1 else 4 if wire == 5 else -1
-    return at + step if step > 0 and at + step <= end else np.int64(-1)
+    return i32(data, body + 32) == 0 and np.uint32(i32(data, body + 36)) == expected
 
 
 @njit(cache=True, forceinline=True, boundscheck=False)
 def _read_metadata(data, at, end, out):
-    """Walk one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
-    publish = False
-    producer = False
+    """Read one MessageMetadata into OUT; False when it is no valid protobuf or lacks its required fields."""
+    # Not read_message: a scan of small entries takes a tenth longer with it.
+    required = np.int64(0)
     delay_ms = np.int64(0)
     while at < end:
-        tag, at = _varint(data, at, end)
+        tag, value, _, at = read_field(data, at, end)
         if at < 0:
             return False
-        number = tag >> 3
-        wire = tag & 7
-        if wire == 0:
-            value, at = _varint(data, at, end)
-            if at < 0:
-                return False
-            if number == 3:
-                out.publish_ms = np.int64(value)
-                publish = True
-            elif number == 11:
-                out.messages = np.int32(value)
-                out.flags |= BATCH
-            elif number == 19:
-                out.deliver_at_ms = np.int64(value)
-            elif number == 20:
-                out.flags |= MARKER
-            elif number == 22:
-                out.flags |= TRANSACTION
-            elif number == 8 and value != 0:
-                out.flags |= COMPRESSED
-            elif number == 29:
-                out.flags |= CHUNK
-            elif number == 25 and value != 0:
-                out.flags |= NULL_VALUE
-            elif number == 18:  # delayed_ms of the PIP of 2018; today's ordering_key has another wire type
-                delay_ms = np.int64(value)
-            elif number == 0:
-                return False
-        else:
-            if number == 1 and wire == 2:
-                producer = True
-            elif number == 13:
-                out.flags |= ENCRYPTED
-            elif number == 0:
-                return False
-            at = _skip(data, at, end, wire)
-            if at < 0:
-                return False
+        if tag == tag_of(METADATA.producer_name):
+            required |= 1
+        elif tag == tag_of(METADATA.sequence_id):
+            required |= 2
+        elif tag == tag_of(METADATA.publish_time):
+            out.publish_ms = value
+            required |= 4
+        elif tag == tag_of(METADATA.num_messages_in_batch):
+            out.messages = np.int32(value)
+            out.flags |= BATCH
+        elif tag == tag_of(METADATA.deliver_at_time):
+            out.deliver_at_ms = value
+        elif tag == tag_of(METADATA.marker_type):
+            out.flags |= MARKER
+        elif tag == tag_of(METADATA.txnid_least_bits):
+            out.flags |= TRANSACTION
+        elif tag == tag_of(METADATA.compression):
+            out.flags |= COMPRESSED if value != 0 else 0
+        elif tag == tag_of(METADATA.chunk_id):
+            out.flags |= CHUNK
+        elif tag == tag_of(METADATA.null_value):
+            out.flags |= NULL_VALUE if value != 0 else 0
+        elif tag == tag_of(METADATA.encryption_keys):
+            out.flags |= ENCRYPTED
+        elif tag == tag_of(_SEED_DELAYED):
+            delay_ms = value
     if delay_ms > 0 and out.deliver_at_ms == 0 and 0 <= out.publish_ms <= _LONG_MAX - delay_ms:
         out.deliver_at_ms = out.publish_ms + delay_ms
-    return publish and producer and at == end
+    return required == 7
 
 
 @njit(cache=True, forceinline=True, boundscheck=False)
 def _read_payload(data, at, end, out):
     """Fill OUT's message columns from the entry payload data[at:end]; sets UNFRAMED when it is no message."""
+    _clear_message(out)
+    front, _, start, stop = frame(data, at, end)
+    framed = start >= 0
+    place = at + 6
+    while framed and place < front:
+        tag, value, _, place = read_field(data, place, front)
+        framed = place >= 0
+        if tag == tag_of(BROKER_METADATA.broker_timestamp):
+            out.broker_ms = value
+            out.flags |= HAS_BROKER_TIME
+    if not framed or not _read_metadata(data, start, stop, out):
+        out.flags = (out.flags & (BAD_DIGEST | UNVERIFIED)) | UNFRAMED
+        _clear_message(out)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _clear_message(out):
     out.publish_ms = -1
     out.broker_ms = -1
     out.deliver_at_ms = 0
     out.messages = 1
-    framed = False
-    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x02:
-        size = np.int64(np.uint32(_i32(data, at + 2)))
-        stop = at + 6 + size
-        if stop <= end:
-            place = at + 6
-            while place >= 0 and place < stop:
-                tag, place = _varint(data, place, stop)
-                if place < 0:
-                    break
-                if tag == 8:
-                    value, place = _varint(data, place, stop)
-                    if place >= 0:
-                        out.broker_ms = np.int64(value)
-                        out.flags |= HAS_BROKER_TIME
-                else:
-                    place = _skip(data, place, stop, tag & 7)
-            at = stop if place >= 0 else end
-    if end - at >= 6 and data[at] == 0x0E and data[at + 1] == 0x01:
-        at += 6
-    if end - at >= 4:
-        size = np.int64(np.uint32(_i32(data, at)))
-        if size > 0 and size <= end - at - 4:
-            framed = _read_metadata(data, at + 4, at + 4 + size, out)
-    if not framed:
-        out.flags = (out.flags & (BAD_DIGEST | UNVERIFIED)) | UNFRAMED
-        out.publish_ms = -1
-        out.broker_ms = -1
-        out.deliver_at_ms = 0
-        out.messages = 1
 
 
 @njit(cache=True, forceinline=True, boundscheck=False)
@@ -212,7 +146,7 @@ def _check_digest(data, body, end, kind, verify, out):
         out.flags |= UNVERIFIED
         return
     if not verify:
-        out.digest_bytes = kind if kind > 0 else (8 if _i32(data, body + 32) == 0 else 4)
+        out.digest_bytes = kind if kind > 0 else (8 if i32(data, body + 32) == 0 else 4)
         out.flags |= UNVERIFIED
         return
     first = 8 if kind == 8 else 4
@@ -241,10 +175,10 @@ def _kind_of(ledger_id, known, kinds):
 @njit(cache=True, forceinline=True, boundscheck=False)
 def read_body(data, body, size, kind, verify, out):
     """Fill OUT from the entry body data[body:body+size]; False when its ids or counters cannot be an entry's."""
-    ledger_id = _i64(data, body)
-    entry_id = _i64(data, body + 8)
-    lac = _i64(data, body + 16)
-    length = _i64(data, body + 24)
+    ledger_id = i64(data, body)
+    entry_id = i64(data, body + 8)
+    lac = i64(data, body + 16)
+    length = i64(data, body + 24)
     if ledger_id < 0 or entry_id < 0 or lac < -1 or length < 0:
         return False
     out.ledger_id = ledger_id
@@ -257,10 +191,7 @@ def read_body(data, body, size, kind, verify, out):
     if out.flags & BAD_DIGEST == 0 and 32 + out.digest_bytes <= size:
         _read_payload(data, body + 32 + out.digest_bytes, body + size, out)
     else:
-        out.publish_ms = -1
-        out.broker_ms = -1
-        out.deliver_at_ms = 0
-        out.messages = 1
+        _clear_message(out)
         out.flags |= UNFRAMED
     return True
 
@@ -283,12 +214,13 @@ def scan_log(window, start, stop, behind, ledgers, verify, out):
             return count, at, FULL
         if at + 20 > here:
             return count, at, MORE if behind > 0 else STRANGE
-        size = np.int64(_i32(window, at))
+        size = np.int64(i32(window, at))
         if size < 20 or size > here + behind - at - 4:
             return count, at, STRANGE
-        ledger_id = _i64(window, at + 4)
+        prefetch(window, at + 4 + size)  # the next record: without this a scan of 1 KB entries takes a tenth longer
+        ledger_id = i64(window, at + 4)
         special = ledger_id == -1
-        if special and _i64(window, at + 12) != -2 and _i64(window, at + 12) != 0:
+        if special and i64(window, at + 12) != -2 and i64(window, at + 12) != 0:
             return count, at, STRANGE
         if not special and size < 32:
             return count, at, STRANGE
@@ -331,12 +263,12 @@ def scan_journal(window, start, behind, ledgers, verify, out):
             if behind > 0:
                 return count, at, MORE
             return count, at, END if _is_zero(window, at, here) else STRANGE
-        size = np.int64(_i32(window, at))
+        size = np.int64(i32(window, at))
         if size == 0:
             return count, at, END
         padding = size == -0x100
         if padding:
-            size = np.int64(_i32(window, at + 4)) + 4
+            size = np.int64(i32(window, at + 4)) + 4
         if size < (4 if padding else 16) or size > here + behind - at - 4:
             return count, at, STRANGE
         if at + 4 + size > here:
@@ -345,12 +277,12 @@ def scan_journal(window, start, behind, ledgers, verify, out):
             # A wrong length must not swallow records: padding is zeros.
             if not _is_zero(window, at + 8, at + 4 + size):
                 return count, at, STRANGE
-        elif _i64(window, at + 12) < 0:
-            kind = _i64(window, at + 12)
+        elif i64(window, at + 12) < 0:
+            kind = i64(window, at + 12)
             if kind != -0x1000 and kind != -0x2000 and kind != -0x8000:
                 return count, at, STRANGE
         else:
-            ledger_id = _i64(window, at + 4)
+            ledger_id = i64(window, at + 4)
             if ledger_id != owner:
                 owner, digest_bytes = ledger_id, _kind_of(ledger_id, known, kinds)
             if size < 32 or not read_body(window, at + 4, size, digest_bytes, verify, out[count]):
@@ -369,7 +301,7 @@ def read_bodies(window, offsets, sizes, ledgers, verify, out):
         out[i].ledger_id = -1
         if sizes[i] < 32:
             continue
-        digest_bytes = _kind_of(_i64(window, at + 4), known, kinds)
+        digest_bytes = _kind_of(i64(window, at + 4), known, kinds)
         if read_body(window, at + 4, sizes[i], digest_bytes, verify, out[i]):
             out[i].offset = at
 

@@ -8,7 +8,7 @@ from numba import njit
 
 from store.kernels.compaction import BATCH, CHUNK, HAS_PLAIN_SIZE, IN_SCRATCH, NULLS_AS_4_0, SAYS_NULL, SINGLE, STRANGE
 from store.kernels.crc import load_8
-from store.kernels.records import _i32, _skip, _varint
+from store.kernels.wire import MALFORMED, SINGLE_METADATA, START, has, new_fields, read_single
 
 COMPACTED_OUT, NULL_VALUE, RULE_MATTERS = 1, 2, 4
 """Flags of messages. RULE_MATTERS: a null value by one rule and not by the other."""
@@ -40,6 +40,7 @@ def read_slots(data, scratch, rows, slots, firsts):
     messages as it says becomes STRANGE.
     """
     count = 0
+    fields = new_fields()
     for i in range(rows.shape[0]):
         row = rows[i]
         firsts[i] = count
@@ -50,7 +51,7 @@ def read_slots(data, scratch, rows, slots, firsts):
             _read_alone(row, slot)
             count += 1
         elif row.kind == BATCH:
-            found = _walk(scratch if row.flags & IN_SCRATCH else data, row, slots[count:])
+            found = _walk(scratch if row.flags & IN_SCRATCH else data, row, fields, slots[count:])
             if found == row.messages or (0 < found == row.indexes < row.messages):
                 count += found
             else:
@@ -74,60 +75,32 @@ def _read_alone(row, slot):
 
 
 @njit(cache=True, boundscheck=False)
-def _walk(plain, row, slots):
+def _walk(plain, row, fields, slots):
     """Fill SLOTS with the messages of one batch; returns how many, −1 when the bytes are none."""
     count = 0
-    at, end = row.plain_start, row.plain_end
-    while at < end:
-        if end - at < 4 or count == slots.shape[0]:
+    at = row.plain_start
+    while at < row.plain_end:
+        if count == slots.shape[0]:
             return -1
         slot = slots[count]
         slot.start = at
-        size = np.int64(_i32(plain, at))
-        at += 4
-        if size < 0 or size > end - at:
+        seen, body, at = read_single(plain, at, row.plain_end, fields)
+        if seen == MALFORMED:
             return -1
-        value_bytes = _read_slot(plain, at, at + size, slot)
-        at += size
-        if value_bytes < 0 or value_bytes > end - at:
-            return -1
-        slot.value_bytes = value_bytes
-        at += value_bytes
         slot.end = at
+        slot.value_bytes = at - body
+        slot.key_start, slot.key_length, slot.flags = 0, -1, 0
+        if has(seen, SINGLE_METADATA.partition_key):
+            slot.key_start, slot.key_length = (
+                fields[START + SINGLE_METADATA.partition_key],
+                fields[SINGLE_METADATA.partition_key],
+            )
+        if has(seen, SINGLE_METADATA.compacted_out) and fields[SINGLE_METADATA.compacted_out] != 0:
+            slot.flags |= COMPACTED_OUT
+        if has(seen, SINGLE_METADATA.null_value) and fields[SINGLE_METADATA.null_value] != 0:
+            slot.flags |= NULL_VALUE
         count += 1
     return count
-
-
-@njit(cache=True, boundscheck=False)
-def _read_slot(plain, at, end, slot):
-    """Read one SingleMessageMetadata; returns its payload size, −1 when it is none."""
-    slot.key_start, slot.key_length, slot.flags = 0, -1, 0
-    value_bytes = np.int64(-1)
-    while at < end:
-        tag, at = _varint(plain, at, end)
-        if at < 0:
-            return np.int64(-1)
-        if tag == 18:
-            length, at = _varint(plain, at, end)
-            if at < 0 or np.int64(length) < 0 or np.int64(length) > end - at:
-                return np.int64(-1)
-            slot.key_start, slot.key_length = at, np.int64(length)
-            at += np.int64(length)
-        elif tag & 7 == 0:
-            value, at = _varint(plain, at, end)
-            if tag == 24:
-                value_bytes = np.int64(value)
-            elif tag == 32 and value != 0:
-                slot.flags |= COMPACTED_OUT
-            elif tag == 72 and value != 0:
-                slot.flags |= NULL_VALUE
-            if at < 0 or tag < 8:
-                return np.int64(-1)
-        else:
-            at = _skip(plain, at, end, tag & 7)
-            if at < 0 or tag < 8:
-                return np.int64(-1)
-    return value_bytes
 
 
 # -- the latest message of every key ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from store.kernels.crc import START, crc32, crc32c
+from store.kernels.wire import copy, put_32, put_64
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -19,25 +20,18 @@ def write_records(data, starts, sizes, ledger_id, entry_ids, length, digest_byte
         size = sizes[i]
         length += size
         body = at + 4
-        _put(out, at, 32 + digest_bytes + size, 4)
-        _put(out, body, ledger_id, 8)
-        _put(out, body + 8, entry_ids[i], 8)
-        _put(out, body + 16, entry_ids[i] - 1, 8)
-        _put(out, body + 24, length, 8)
+        put_32(out, at, 32 + digest_bytes + size)
+        put_64(out, body, ledger_id)
+        put_64(out, body + 8, entry_ids[i])
+        put_64(out, body + 16, entry_ids[i] - 1)
+        put_64(out, body + 24, length)
         payload = body + 32 + digest_bytes
-        for k in range(size):
-            out[payload + k] = data[starts[i] + k]
+        copy(out, payload, data, starts[i], size)
         if digest_bytes == 4:
             state = crc32c(out, payload, payload + size, crc32c(out, body, body + 32, START))
+            put_32(out, body + 32, np.int64(np.uint32(state) ^ START))
         else:
             state = crc32(out, payload, payload + size, crc32(out, body, body + 32, START))
-        _put(out, body + 32, np.int64(np.uint32(state) ^ START), digest_bytes)
+            put_64(out, body + 32, np.int64(np.uint32(state) ^ START))
         at = payload + size
     return at, length
-
-
-@njit(cache=True, boundscheck=False)
-def _put(out, at, value, count):
-    """Write VALUE big-endian in COUNT bytes."""
-    for k in range(count):
-        out[at + k] = (value >> (8 * (count - 1 - k))) & 0xFF

@@ -20,6 +20,7 @@ from store.engine.slices import SLICE_BYTES, FileRange
 from store.errors import EntryLogCorrupt, NotWritable, SourceChanged
 from store.files import open_regular
 from store.kernels import records as kernel
+from store.kernels.wire import find_metadata_ends
 from store.scan.arrow import packed_row
 from store.scan.entries import Array, EntryBatch, EntryScan, Places
 from store.scan.files import LedgerDigests
@@ -106,32 +107,12 @@ def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
     """Return (rows, data, offsets, held) with each entry cut where its metadata ends."""
     starts = batch.offsets + 4 + _HEADER_BYTES + batch.rows["digest_bytes"]
     ends = batch.offsets + 4 + batch.held
-    sizes = np.minimum(metadata_ends(batch.data, starts, ends), ends) - batch.offsets
+    metadata_ends = np.empty_like(starts)
+    find_metadata_ends(batch.data, starts, ends, metadata_ends)
+    sizes = np.where(metadata_ends < 0, ends, metadata_ends) - batch.offsets
     offsets = np.cumsum(sizes) - sizes
     within = np.arange(int(sizes.sum())) - np.repeat(offsets, sizes)
     return batch.rows, batch.data[np.repeat(batch.offsets, sizes) + within], offsets, sizes - 4
-
-
-def metadata_ends(data: Array, starts: Array, ends: Array) -> Array:
-    """Return where the metadata of each entry payload data[starts[i]:ends[i]] ends; its end where there is none whole."""
-    at = starts.copy()
-    for magic, fixed in ((0x02, 6), (0x01, 6)):
-        there = (ends - at >= 6) & (_byte(data, at) == 0x0E) & (_byte(data, at + 1) == magic)
-        extra = np.where(there & (magic == 0x02), _u32(data, at + 2), 0)
-        at = np.where(there, at + fixed + extra, at)
-    size = np.where(ends - at >= 4, _u32(data, at), 1 << 32)
-    result: Array = np.minimum(at + 4 + size, ends)
-    return result
-
-
-def _byte(data: Array, at: Array) -> Array:
-    found: Array = data[np.minimum(at, len(data) - 1)]
-    return found
-
-
-def _u32(data: Array, at: Array) -> Array:
-    parts = [_byte(data, at + index).astype(np.int64) << (24 - 8 * index) for index in range(4)]
-    return parts[0] | parts[1] | parts[2] | parts[3]
 
 
 def read_on(engine: Engine, scan: EntryScan) -> Iterator[EntryBatch]:

@@ -1,0 +1,313 @@
+"""What protobuf and Pulsar's framing look like in bytes, for the other kernels; compiled by numba.
+
+``read_message`` walks a protobuf message once. It returns which fields it saw, a set of bits, and fills FIELDS, ``new_fields()``:
+``fields[slot]`` is a number or a size, ``fields[START + slot]`` where bytes start. The slot of a field is its number, for bytes
+32 more; ``METADATA.publish_time`` and the like name them, ``METADATA.required`` is the set of those that must be there. The
+last of a repeated field wins: ``read_field`` reads them one by one.
+
+Values are signed, one of 64 bits becomes negative: comparing signed with unsigned costs more than the rest.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from store.proto import pulsar_api_pb2
+
+_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+_TAG_MAX = 2**32 - 1
+
+PACKED = 32
+"""From the slot of a repeated number to the slot that it has when it is packed."""
+
+BROKER_MAGIC, CHECKSUM_MAGIC = 0x0E02, 0x0E01
+"""In front of an entry's broker metadata and of its checksum, two bytes each."""
+
+START = 2 * PACKED
+"""In FIELDS, from a slot to where its bytes start."""
+
+MALFORMED = 1
+"""In place of the fields seen: the bytes are not a protobuf message. No field has this bit, as none has number 0."""
+
+
+_named_tuple: Any = namedtuple  # a type checker wants the names written out
+
+
+def _slots(name: str) -> Any:  # a named tuple, which numba takes for constants
+    fields = [field for field in pulsar_api_pb2.DESCRIPTOR.message_types_by_name[name].fields if field.number < PACKED]
+    slots = {}
+    for field in fields:
+        has_bytes = field.type in (field.TYPE_STRING, field.TYPE_BYTES, field.TYPE_MESSAGE)
+        slots[field.name] = field.number + PACKED * has_bytes
+    required = sum(1 << slots[field.name] for field in fields if field.is_required)
+    return _named_tuple(name, [*slots, "required"])(*slots.values(), required)
+
+
+METADATA = _slots("MessageMetadata")
+SINGLE_METADATA = _slots("SingleMessageMetadata")
+BROKER_METADATA = _slots("BrokerEntryMetadata")
+KEY_VALUE = _slots("KeyValue")
+MESSAGE_ID = _slots("MessageIdData")
+
+
+# -- integers ---------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def i32(data, at):
+    """Return the signed big-endian 32-bit integer at AT."""
+    return np.int32(
+        (np.uint32(data[at]) << 24)
+        | (np.uint32(data[at + 1]) << 16)
+        | (np.uint32(data[at + 2]) << 8)
+        | np.uint32(data[at + 3])
+    )
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def u32(data, at):
+    """Return the unsigned big-endian 32-bit integer at AT, as i64."""
+    return np.int64(np.uint32(i32(data, at)))
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def i64(data, at):
+    """Return the signed big-endian 64-bit integer at AT."""
+    return (np.int64(i32(data, at)) << 32) | u32(data, at + 4)
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # Any: numba's typing objects, here and below
+    """Have the processor fetch the bytes of a uint8 array at OFFSET, which may lie behind its end."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind)
+        read, keep, is_data = ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)
+        builder.call(function, [builder.gep(data, [arguments[1]]), read, keep, is_data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), codegen
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def varint(data, at, end):
+    """Return (value, next offset); next offset −1 when the varint runs past END or is too long."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while at < end and shift < 70:
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return value, np.int64(-1)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_32(out, at, value):
+    """Write four big-endian bytes."""
+    out[at] = (value >> 24) & 0xFF
+    out[at + 1] = (value >> 16) & 0xFF
+    out[at + 2] = (value >> 8) & 0xFF
+    out[at + 3] = value & 0xFF
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_64(out, at, value):
+    """Write eight big-endian bytes."""
+    put_32(out, at, value >> 32)
+    put_32(out, at + 4, value)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_varint(out, at, value):
+    """Write a varint, a negative one as ten bytes; return the offset behind it."""
+    rest = np.uint64(value)
+    while rest >= np.uint64(0x80):
+        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        at += 1
+        rest >>= np.uint64(7)
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@intrinsic
+def _move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:
+    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        cgutils.raw_memcpy(
+            builder, builder.gep(to, [arguments[1]]), builder.gep(origin, [arguments[3]]), arguments[4], 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, source, types.int64, types.int64), codegen
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def copy(out, at, source, start, count):
+    """Copy COUNT bytes; return the offset behind them."""
+    _move(out, at, source, start, count)
+    return at + count
+
+
+# -- protobuf ---------------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def new_fields(typingctx: Any) -> Any:
+    """Return room for what ``read_message`` finds, two numbers for each slot, in the frame of the calling function.
+
+    An array's reference would be counted at every call, which takes as long as reading two fields.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return cgutils.alloca_once(builder, ir.IntType(64), size=2 * START)
+
+    return types.CPointer(types.int64)(), codegen
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def tag_of(slot):
+    """Return the tag in front of the field of SLOT."""
+    return (slot & (PACKED - 1)) << 3 | (_BYTES if slot >= PACKED else _VARINT)
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_tag(out, at, slot):
+    """Write the tag of the field of SLOT; return the offset behind it."""
+    return put_varint(out, at, tag_of(slot))
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_number(out, at, slot, value):
+    """Write the field of SLOT, a varint; return the offset behind it."""
+    return put_varint(out, put_tag(out, at, slot), value)
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def has(seen, slot):
+    """Whether SLOT is one of the fields SEEN."""
+    return (seen >> slot) & 1 != 0
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def read_field(data, at, end):
+    """Return (tag, number or size, offset of its bytes, offset behind it) of the field at AT; the last is −1 for none."""
+    nothing = np.int64(-1)
+    tag, at = varint(data, at, end)
+    if at < 0 or tag < 8 or tag > _TAG_MAX:
+        return tag, nothing, at, nothing
+    wire = tag & 7
+    if wire == _VARINT:
+        value, at = varint(data, at, end)
+        return tag, value, at, at
+    if wire == _BYTES:
+        size, at = varint(data, at, end)
+    elif wire == _FIXED_64:
+        size = np.int64(8)
+    elif wire == _FIXED_32:
+        size = np.int64(4)
+    else:
+        return tag, nothing, at, nothing
+    if at < 0 or size < 0 or size > end - at:
+        return tag, size, at, nothing
+    return tag, size, at, at + size
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def read_message(data, at, end, fields):
+    """Fill FIELDS from the message data[at:end]; return the fields seen, MALFORMED when it is none."""
+    seen = np.int64(0)
+    while at < end:
+        tag, value, start, at = read_field(data, at, end)
+        if at < 0:
+            return np.int64(MALFORMED)
+        wire = tag & 7
+        if tag < PACKED << 3 and wire in (_VARINT, _BYTES):
+            slot = (tag >> 3) + (PACKED if wire == _BYTES else 0)
+            fields[slot] = value
+            fields[START + slot] = start
+            seen |= np.int64(1) << slot
+    return seen
+
+
+# -- framing of entries -----------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def _is_magic(data, at, end, magic):
+    """Whether MAGIC and the four bytes that belong to it stand at AT."""
+    return end - at >= 6 and data[at] == magic >> 8 and data[at + 1] == magic & 0xFF
+
+
+@njit(cache=True, inline="always", boundscheck=False)
+def put_magic(out, at, magic):
+    """Write MAGIC; return the offset behind it."""
+    out[at], out[at + 1] = magic >> 8, magic & 0xFF
+    return at + 2
+
+
+@njit(cache=True, forceinline=True, boundscheck=False)
+def frame(data, at, end):
+    """Find the parts of the message entry data[at:end]: ``[broker metadata] [checksum] size, MessageMetadata, payload``.
+
+    Returns (offset behind the broker metadata, offset behind the checksum, start and end of the MessageMetadata). Parts that
+    are not there are empty. The last two are −1 when the bytes are not a message entry. The checksum's own four bytes end
+    at the second, the BrokerEntryMetadata starts six bytes behind AT.
+    """
+    front = np.int64(at)
+    if _is_magic(data, front, end, BROKER_MAGIC):
+        size = u32(data, front + 2)
+        if size <= end - front - 6:
+            front += 6 + size
+    checked = front
+    if _is_magic(data, front, end, CHECKSUM_MAGIC):
+        checked += 6
+    if end - checked < 4:
+        return front, checked, np.int64(-1), np.int64(-1)
+    size = u32(data, checked)
+    if size == 0 or size > end - checked - 4:
+        return front, checked, np.int64(-1), np.int64(-1)
+    return front, checked, checked + 4, checked + 4 + size
+
+
+@njit(cache=True, boundscheck=False)
+def find_metadata_ends(data, starts, ends, found):
+    """Fill FOUND with where the MessageMetadata of each entry data[starts[i]:ends[i]] ends; −1: not a message entry."""
+    for i in range(starts.shape[0]):
+        _, _, _, found[i] = frame(data, starts[i], ends[i])
+
+
+@njit(cache=True, boundscheck=False)
+def read_single(data, at, end, fields):
+    """Read the message of a batch at AT: ``u32 size, SingleMessageMetadata, payload``; fills FIELDS.
+
+    Returns (fields seen, start of the payload, its end); MALFORMED when there is no whole message.
+    """
+    start = np.int64(at)
+    bad = np.int64(MALFORMED), start, start
+    if end - start < 4:
+        return bad
+    size = u32(data, start)
+    body = start + 4 + size
+    if body > end:
+        return bad
+    seen = read_message(data, start + 4, body, fields)
+    payload_size = fields[SINGLE_METADATA.payload_size]
+    if not has(seen, SINGLE_METADATA.payload_size) or payload_size < 0 or payload_size > end - body:
+        return bad
+    return seen, body, body + payload_size
