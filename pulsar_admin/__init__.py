@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.delayed import Delayed
+    from pulsar_admin.api.imports import create_store, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.nacks import DueNack, Nacks
     from pulsar_admin.api.namespace import Namespace
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         NotFound,
         NothingMatches,
         NotWritable,
+        PathNotFound,
         Refused,
         StalePlan,
         StoreBusy,
@@ -49,6 +52,12 @@ _ERRORS = "store.errors"
 _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "Store": "pulsar_admin.api.store",
+    "import_standalone": "pulsar_admin.api.imports",
+    "preview_import": "pulsar_admin.api.imports",
+    "create_store": "pulsar_admin.api.imports",
+    "log_files": "pulsar_admin.api.logs",
+    "log_records": "pulsar_admin.api.logs",
+    "verify_logs": "pulsar_admin.api.logs",
     "Topic": "pulsar_admin.api.topic",
     "FoundEntry": "pulsar_admin.api.topic",
     "Messages": "pulsar_admin.api.messages",
@@ -85,6 +94,7 @@ _HOMES = {
     "ChangeNotFound": _ERRORS,
     "NothingMatches": _ERRORS,
     "NotWritable": _ERRORS,
+    "PathNotFound": _ERRORS,
     "Refused": _ERRORS,
     "StalePlan": _ERRORS,
     "StoreBusy": _ERRORS,
@@ -126,6 +136,7 @@ __all__ = [
     "NotWritable",
     "NothingMatches",
     "PartialData",
+    "PathNotFound",
     "Plan",
     "Position",
     "Refused",
@@ -139,7 +150,13 @@ __all__ = [
     "Topic",
     "TopicNotFound",
     "UndoConflict",
+    "create_store",
+    "import_standalone",
+    "log_files",
+    "log_records",
     "open_store",
+    "preview_import",
+    "verify_logs",
 ]
 
 

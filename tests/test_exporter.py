@@ -179,8 +179,8 @@ def test_a_target_that_moved_since_the_plan(
         apply_values(source / "metadata", {node: None})
         return apply(*arguments)
 
-    apply: Callable[..., object] = command.apply_export
-    monkeypatch.setattr(command, "apply_export", moved)
+    apply: Callable[..., object] = command.run_export
+    monkeypatch.setattr(command, "run_export", moved)
     answer = cli(*export(store, source, "--in-place"))
     assert (answer.exit_code, answer.error["code"]) == (4, "stale-plan")
     assert node not in rows_of(source / "metadata")

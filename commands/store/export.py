@@ -8,12 +8,9 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.changes.annotate import plan_annotate
-from store.changes.plan import apply_plan
 from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
 from store.model.publish_times import FORMS, Form
-from store.model.topics import iter_topics
-from store.transfer.exports import apply_export, plan_export
+from store.transfer.exports import plan_export, run_export
 
 
 @command(
@@ -49,12 +46,4 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     plan = plan_export(app.store, directory, in_place=in_place, annotate=annotate, now_ms=app.now_ms)
     app.confirm(plan)
     with app.open_for_writing() as store:
-        if in_place:
-            store.back_up()
-        if in_place and annotate is not None:
-            with store.read() as txn:
-                change = plan_annotate(txn, iter_topics(txn), annotate, app.now_ms)
-            if change.steps:
-                apply_plan(store, change, app.now_ms)
-            plan = plan_export(store, directory, in_place=True)
-        app.emit(apply_export(store, plan, app.now_ms))
+        app.emit(run_export(store, plan, app.now_ms))

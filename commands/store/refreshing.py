@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -38,34 +38,15 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
     named, and its entries stay in the index unless --forget is given. Exit code 1 when anything needs a look. A refresh that was
     stopped goes on when the same command runs again.
     """
-    from store.transfer.refresh import RefreshOptions
+    from store.transfer.refresh import RefreshOptions, preview_refresh
 
     options = RefreshOptions(not no_checksums, forget, app.now_ms)
     if app.settings.dry_run:
-        app.emit(_preview(app), plain=_render)
+        app.emit(preview_refresh(app.store), plain=_render)
         return
     result = _refresh(app, options)
     app.problems(result.problems)
     app.emit(result, plain=_render)
-
-
-def _preview(app: App) -> dict[str, Any]:  # Any: JSON
-    from store.transfer.refresh import find_lost, source_layout
-    from store.transfer.survey import survey_files
-
-    survey = survey_files(app.store, source_layout(app.store))
-    lost, elsewhere = find_lost(app.store, survey)
-    return {
-        "store": str(app.store.path),
-        "newFiles": [str(path) for _, _, path in survey.new],
-        "grownFiles": [log.path for log in survey.grown],
-        "forgottenFiles": [log.path for log, held in survey.gone if not held],
-        "changedFiles": [log.path for log in survey.changed],
-        "lost": lost,
-        "elsewhere": elsewhere,
-        "bytes": survey.bytes(),
-        "dryRun": True,
-    }
 
 
 def _refresh(app: App, options: RefreshOptions) -> RefreshResult:

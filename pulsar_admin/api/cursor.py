@@ -26,6 +26,7 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
+    from store.reports.backlog import BacklogAnalysis
 
 Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
 
@@ -103,6 +104,27 @@ class Cursor:
             for topic, cursor in self._cursors(reader):
                 total += extent_of(reader.txn, topic, pending_intervals(topic, cursor.state))
         return total
+
+    def analyze(self, start: Place | None = None) -> BacklogAnalysis:
+        """Return what is left with upstream's names: entries, messages, first and last of them as text; START: counted from there on.
+
+        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        """
+        from store.reports.backlog import analyze_backlog, lost_entries, scanned_intervals
+
+        first = None if start is None else position_of(start)
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._topic)
+            state = read_cursor(reader.txn, reader, topic, self._name).state
+            lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, first))
+            found = analyze_backlog(reader.txn, topic, state, first)
+        if lost:
+            warn_partial(
+                [
+                    f"{topic.name}: {counted(lost, 'entry of the backlog is', 'entries of the backlog are')} in no imported file"
+                ]
+            )
+        return found
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""

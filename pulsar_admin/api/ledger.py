@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.session import Session
+from store.errors import StoreError
 
 if TYPE_CHECKING:
+    from store.model.ledger_owners import LedgerOwners
     from store.reports.ledger_facts import LedgerFacts
     from store.reports.verify import EntryRow, LedgerVerdict
 
@@ -37,6 +39,13 @@ class Ledger:
         with self._session.read() as txn:
             return read_ledger_facts(txn, self._ledger_id)
 
+    def owners(self) -> LedgerOwners:
+        """Return which topics, cursors, schemas, compactions or delayed indexes reference it, and what its metadata ``claims``."""
+        from store.model.ledger_owners import read_owners
+
+        with self._session.read() as txn:
+            return read_owners(txn, self._ledger_id)
+
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[EntryRow]:
         """Yield the entries FIRST to LAST, each read and its digest verified: where it lies, its times and sizes.
 
@@ -56,5 +65,11 @@ class Ledger:
         """Read every entry and return what is wrong: ``problems`` counts, ``damaged`` names, ``missing`` has ranges of ids."""
         from store.reports.verify import verify_ledger
 
-        with self._session.reader() as reader:
-            return verify_ledger(reader, self._ledger_id)
+        problems: list[StoreError] = []
+        with self._session.engine(problems) as engine, self._session.reader() as reader:
+            rows_of = None
+            if engine is not None:
+                from store.scan.verifying import EngineRows
+
+                rows_of = EngineRows(engine, reader, (self._ledger_id,))
+            return verify_ledger(reader, self._ledger_id, rows_of)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pulsar_admin.api.session import Session, warn_partial
+from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import camel_case
 from store.compaction.view import open_view
 from store.db.clocks import check_clock
@@ -119,12 +119,12 @@ class Messages:
         Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
         """
         problems: list[StoreError] = []
-        with self._session.reader() as reader, closing(self._source(reader, problems)) as batches:
-            for batch in batches if self._limit is None else _first(batches, self._limit):
-                if len(batch):
-                    yield self._shown(batch)
-        self.problems = tuple(problems)
-        warn_partial(problems)
+        try:
+            with self._session.scan(problems) as reader, closing(self._source(reader, problems)) as batches:
+                chosen = batches if self._limit is None else _first(batches, self._limit)
+                yield from map(self._shown, filter(len, chosen))
+        finally:
+            self.problems = tuple(problems)
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
         """Yield the messages as dictionaries, times as datetimes in UTC, properties as a dictionary."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Session, check_choice
+from pulsar_admin.api.session import Duration, Session, check_choice, duration_ms
 from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
@@ -32,12 +31,11 @@ from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_j
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.db.tree import find_node
 from store.errors import NamespaceNotFound
+from store.model.partitions import iter_partitioned
 from store.model.topics import iter_topics
 from store.names import NamespaceName
-from store.timespec import parse_duration_ms, parse_size_bytes
+from store.timespec import parse_size_bytes
 
-Duration = timedelta | str
-"""A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
 QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 Shown = Callable[[Policies], JsonObject]
@@ -62,6 +60,11 @@ class Namespace:
         """Return the names of its topics, partitions one by one; SYSTEM adds system topics."""
         with self._session.read() as txn:
             return tuple(str(name) for name in iter_topics(txn, self._name) if system or not name.is_system)
+
+    def partitioned_topics(self, *, system: bool = False) -> tuple[str, ...]:
+        """Return the names of its partitioned topics, without partition numbers; SYSTEM adds system topics."""
+        with self._session.read() as txn:
+            return tuple(str(name) for name in iter_partitioned(txn, self._name) if system or not name.is_system)
 
     def policies(self) -> Mapping[str, Any]:  # Any: JSON values
         """Return the stored policies with every key that they have, as upstream spells them.
@@ -100,7 +103,7 @@ class Namespace:
 
     def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
         """Plan setting Pulsar's own policy; MAX_DELAY 0 is none. Raises InvalidValue."""
-        delivery = DelayedDelivery(active, _duration_ms(tick), _duration_ms(max_delay))
+        delivery = DelayedDelivery(active, duration_ms(tick), duration_ms(max_delay))
         with self._session.read() as txn:
             return plan_of(plan_set_delivery(txn, self._name, delivery, self._session.now_ms))
 
@@ -111,7 +114,7 @@ class Namespace:
 
     def set_message_ttl(self, ttl: Duration | None) -> Plan:
         """Plan setting how long messages live, in whole seconds (0: for ever), or with None removing that. Raises InvalidValue."""
-        seconds = None if ttl is None else check_ttl(_duration_ms(ttl), 0)
+        seconds = None if ttl is None else check_ttl(duration_ms(ttl), 0)
         return self._set("message-ttl", ttl is None, {"message_ttl_seconds": seconds}, _ttl)
 
     def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
@@ -119,7 +122,7 @@ class Namespace:
 
         Kept in whole minutes and MB, rounded down. Raises InvalidValue.
         """
-        retention = retention_of(-1 if time is None else _duration_ms(time), _size_bytes(size))
+        retention = retention_of(-1 if time is None else duration_ms(time), _size_bytes(size))
         return self._set("retention", False, {"retention": retention}, _retention)
 
     def remove_retention(self) -> Plan:
@@ -137,7 +140,7 @@ class Namespace:
         """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
         check_choice("policy", policy, QuotaPolicy)
         check_choice("kind", kind, QuotaKind)
-        limits = _size_bytes(size), -1 if time is None else _duration_ms(time)
+        limits = _size_bytes(size), -1 if time is None else duration_ms(time)
         return self._job("set-backlog-quota", lambda found: with_quota(found, kind, *limits, policy), quotas_json)
 
     def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
@@ -165,7 +168,3 @@ def _size_bytes(value: int | str | None) -> int:
     if value is None:
         return -1
     return parse_size_bytes(value) if isinstance(value, str) else value
-
-
-def _duration_ms(value: Duration) -> int:
-    return parse_duration_ms(value) if isinstance(value, str) else value // timedelta(milliseconds=1)

@@ -5,24 +5,31 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
-from store.errors import InvalidValue, Refused, StoreError
+from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.ledgers import EntryReader, open_reader
 from store.names import Position, parse_position
-from store.timespec import MAX_TIME_MS, parse_time_or_ago
+from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_time_or_ago
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from store.engine.operation import Engine
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
 ``3h`` or a timedelta; epoch milliseconds as an int."""
 Place = Position | str
 """A position: a ``Position``, or ``LEDGER:ENTRY``, ``LEDGER:ENTRY:BATCH``, ``earliest``, ``latest``."""
+Duration = timedelta | str
+"""A length of time: a timedelta, or ``5m``, ``3h``, ``2d`` and whatever else the command line takes."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -35,15 +42,48 @@ class PartialData(UserWarning):
     """
 
 
+def check_engine(jobs: int, spark: SparkSession | None) -> None:
+    """Raise InvalidValue unless JOBS is a number of processes, 0 for one a core, and 1 beside SPARK."""
+    if jobs < 0 or (spark is not None and jobs != 1):
+        raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
+
+
+@contextmanager
+def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError]) -> Iterator[Engine | None]:
+    """Open what scans of many entries run on: SPARK's executors, JOBS processes (0: one a core), or None: this process.
+
+    What it could not read is in PROBLEMS at the end, and each of them is warned of. Raises InvalidValue, MissingComponent.
+    """
+    check_engine(jobs, spark)
+    with ExitStack() as stack:
+        engine: Engine | None = None
+        if spark is not None:
+            from store.engine.spark import SparkEngine
+
+            engine = SparkEngine(spark)
+        elif jobs != 1:
+            from store.engine.local import LocalEngine
+
+            engine = stack.enter_context(LocalEngine(jobs))
+        yield engine
+        problems += [failed.error() for failed in (engine.failed if engine is not None else ())]
+    warn_partial(problems)
+
+
 class Session:
-    """One open store. NOW: a fixed "now" for relative times and ages, None: the clock at each call.
+    """One open store. NOW: a fixed "now" for relative times and ages, None: the clock at each call. JOBS, SPARK: see ``open_engine``.
 
     A snapshot that is read, by an iteration that goes on, keeps the map open: whoever reads it when it is gone is killed by the system.
     So ``close`` refuses new work, and the last reader closes.
     """
 
-    def __init__(self, store: StoreFile, now: Time | None) -> None:
+    def __init__(
+        self, store: StoreFile, now: Time | None = None, *, jobs: int = 1, spark: SparkSession | None = None
+    ) -> None:
+        check_engine(jobs, spark)
         self._file = store
+        self._jobs = jobs
+        self._spark = spark
         self._lock = Lock()
         self._users = 0
         self._closed = False
@@ -95,6 +135,38 @@ class Session:
         with self.opened() as store, open_reader(store) as reader:
             yield reader
 
+    def engine(self, problems: list[StoreError]) -> AbstractContextManager[Engine | None]:
+        """Open what scans run on, see ``open_engine``."""
+        return open_engine(self._jobs, self._spark, problems)
+
+    @contextmanager
+    def scan(self, problems: list[StoreError] | None = None) -> Iterator[EntryReader]:
+        """Open one snapshot whose entries are scanned on ``engine``; PROBLEMS are warned of at the end."""
+        problems = [] if problems is None else problems
+        with self.engine(problems) as engine, self.reader() as reader:
+            reader.engine = engine
+            reader.failed = [] if engine is None else engine.failed
+            yield reader
+            if engine is None:
+                problems += [failed.error() for failed in reader.failed]
+
+    @contextmanager
+    def writing(self) -> Iterator[StoreFile]:
+        """Hold the store for work that writes in several transactions; raises NotWritable, and Refused while an iteration reads it.
+
+        LMDB's map may grow then, which readers in this process would not survive.
+        """
+        with self.opened() as store:
+            if not store.writable:
+                raise NotWritable(
+                    f"{self.path} was opened for reading",
+                    hint="open it with open_store(…, writable=True)",
+                    path=str(self.path),
+                )
+            if self._users > 1:
+                raise Refused(f"an iteration still reads {self.path}", hint="end it first, or close its generator")
+            yield store
+
     def time_ms(self, value: Time) -> int:
         """Return VALUE in epoch milliseconds; raises InvalidValue."""
         return time_ms_of(value, self.now_ms)
@@ -119,6 +191,11 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
     return found
+
+
+def duration_ms(value: Duration) -> int:
+    """Return VALUE in ms; raises InvalidValue."""
+    return parse_duration_ms(value) if isinstance(value, str) else value // _MS
 
 
 def check_choice(what: str, value: str, literal: object) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
-from pulsar_admin.api.session import Session, Time
+from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
 from pulsar_admin.api.topic import Topic
 from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
+from store.db.clocks import check_clock
+from store.db.environment import Txn
 from store.db.environment import open_store as open_store_file
-from store.db.tree import iter_children
-from store.errors import NotWritable, TopicNotFound
-from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, select_topics
-from store.names import parse_namespace, parse_topic
+from store.db.tree import Node, iter_children, read_node
+from store.errors import NotWritable, StoreError, TopicNotFound
+from store.model.publish_times import Form
+from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, read_topic, select_topics
+from store.model.window import Window
+from store.names import TopicName, parse_namespace, parse_topic
+from store.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,17 +28,36 @@ if TYPE_CHECKING:
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.namespace import Namespace
     from pulsar_admin.api.spark import SparkTables
+    from store.check import Finding
+    from store.dump.job import DumpReport
+    from store.index.rebuild import RebuildResult
+    from store.reports.ledgers import LedgerRow, Missing, Orphan
+    from store.reports.summary import StoreSummary
+    from store.reports.usage import Usage
+    from store.transfer.exports import ExportPlan
+    from store.transfer.refresh import RefreshPreview, RefreshResult
+
+Level = Literal["messages", "entries"]
+Format = Literal["parquet", "jsonl"]
 
 
-def open_store(path: Path | str, *, writable: bool = False, now: Time | None = None) -> Store:
+def open_store(
+    path: Path | str,
+    *,
+    writable: bool = False,
+    now: Time | None = None,
+    jobs: int = 1,
+    spark: SparkSession | None = None,
+) -> Store:
     """Open the store at PATH, to read it, or WRITABLE to apply changes too, which keeps other writers out until it is closed.
 
-    NOW fixes "now" for relative times and ages (else the clock of each call). Close it, or use it in ``with``. Raises
-    StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
+    NOW fixes "now" for relative times and ages (else the clock of each call). Scans of many entries run in this process, in
+    JOBS processes (0: one a core), or on the executors of SPARK, which must see the same paths. Close it, or use it in ``with``.
+    Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
     opened = open_store_file(Path(path), writable=writable)
     try:
-        return Store(Session(opened, now))
+        return Store(Session(opened, now, jobs=jobs, spark=spark))
     except BaseException:
         opened.close()
         raise
@@ -116,6 +141,48 @@ class Store:
         with self._session.read() as txn:
             return tuple(iter_all_ledger_ids(txn))
 
+    def ledger_rows(self, word: str = "") -> Iterator[LedgerRow]:
+        """Yield what is known of every ledger whose owner's name contains WORD: state, entries, bytes, publish times in ms, owners.
+
+        One that cannot be read is left out with a PartialData warning.
+        """
+        from store.db.delayed import find_index_ledgers
+        from store.reports.ledgers import iter_all_ledger_ids, read_ledger_row
+
+        problems = []
+        with self._session.read() as txn:
+            indexes = find_index_ledgers(txn)
+            for ledger_id in iter_all_ledger_ids(txn):
+                try:
+                    row = read_ledger_row(txn, ledger_id, indexes)
+                except StoreError as error:
+                    problems.append(error)
+                    continue
+                if not word or any(word in owner.topic for owner in row.owners):
+                    yield row
+        warn_partial(problems)
+
+    def orphans(self) -> tuple[Orphan, ...]:
+        """Return the ledgers that nothing references: why (``reason``), entries, bytes, what they claim to be. Raises IndexCorrupt."""
+        from store.reports.ledgers import iter_orphans
+
+        with self._session.read() as txn:
+            return tuple(iter_orphans(txn))
+
+    def missing(self) -> tuple[Missing, ...]:
+        """Return what is lost: referenced ledgers that are not there, and ``ranges`` of entry ids that no file holds.
+
+        Entries of files that are gone since the import do not count yet: a PartialData warning names those. Raises IndexCorrupt.
+        """
+        from store.reports.ledgers import iter_missing
+        from store.transfer.survey import find_gone
+
+        with self._session.read() as txn:
+            gone = find_gone(txn, ())
+            found = tuple(iter_missing(txn))
+        warn_partial(f"{path} is gone: its {counted(count, 'entry')} may be lost" for path, count in gone.items())
+        return found
+
     def ledger(self, ledger_id: int) -> Ledger:
         """Return the ledger with this id; whether it is there is seen when it is used: LedgerNotFound."""
         from pulsar_admin.api.ledger import Ledger
@@ -127,6 +194,145 @@ class Store:
         from pulsar_admin.api.spark import SparkTables
 
         return SparkTables(self._session, session)
+
+    def nodes(self, path: str = "/") -> tuple[str, ...]:
+        """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""
+        with self._session.read() as txn:
+            return tuple(iter_children(txn, path))
+
+    def node(self, path: str) -> Node:
+        """Return the metadata node at PATH: ``value``, its exact bytes, and ``stat``; raises PathNotFound."""
+        with self._session.read() as txn:
+            return read_node(txn, path)
+
+    # -- the whole store ----------------------------------------------------------------------------------------------
+
+    def summary(self) -> StoreSummary:
+        """Return what the store holds, in numbers, where it came from, and the state of every file of entries."""
+        from store.reports.summary import read_summary
+
+        with self._session.opened() as store, self._session.reader() as reader:
+            return read_summary(store, reader)
+
+    def usage(self) -> Usage:
+        """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.
+
+        Raises IndexCorrupt.
+        """
+        from store.reports.usage import read_usage
+
+        with self._session.opened() as store, self._session.read() as txn:
+            return read_usage(store, txn)
+
+    def check(self, *, deep: bool = False) -> tuple[Finding, ...]:
+        """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.
+
+        DEEP reads every byte. Nothing is repaired.
+        """
+        from store.check import check_store
+
+        with self._session.opened() as store, self._session.engine([]) as engine:
+            return tuple(check_store(store, deep=deep, engine=engine))
+
+    def preview_refresh(self) -> RefreshPreview:
+        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
+        from store.transfer.refresh import preview_refresh
+
+        with self._session.opened() as store:
+            return preview_refresh(store)
+
+    def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
+        """Bring the store up to date with the directory it was imported from: reads what is new, takes metadata over.
+
+        What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
+        counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
+        """
+        from store.transfer.refresh import RefreshOptions, refresh_store
+
+        texts: list[str] = []
+        with self._session.writing() as store, self._session.engine([]) as engine:
+            options = RefreshOptions(verify, forget, self._session.now_ms, engine)
+            found = refresh_store(store, options, warn=texts.append)
+        warn_partial(texts)
+        return found
+
+    def compare_index(self, *, verify: bool = True) -> RebuildResult:
+        """Make the location and time index again from the files and count the rows that differ (``changed_rows``).
+
+        The store stays as it is. VERIFY: digests. Raises SourceChanged, DiskFull.
+        """
+        from store.index.rebuild import compare_index
+
+        with self._session.opened() as store, self._session.engine([]) as engine:
+            return compare_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
+
+    def rebuild_index(self, *, verify: bool = True) -> RebuildResult:
+        """Put the index made again from the files in place of the old one; raises NotWritable, SourceChanged, DiskFull."""
+        from store.index.rebuild import rebuild_index
+
+        with self._session.writing() as store, self._session.engine([]) as engine:
+            return rebuild_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
+
+    def preview_export(
+        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Return what ``export`` would do, ``nodes`` and ``ledgers`` to be written; raises what it raises before it writes."""
+        return self._plan_export(directory, in_place, annotate).report(dry_run=True)
+
+    def export(
+        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
+
+        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. Returns source,
+        target, and the nodes and ledgers written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
+        """
+        from store.transfer.exports import run_export
+
+        plan = self._plan_export(directory, in_place, annotate)
+        with self._session.writing() as store:
+            return run_export(store, plan, self._session.now_ms)
+
+    def _plan_export(self, directory: Path | str, in_place: bool, annotate: Form | None) -> ExportPlan:
+        from store.transfer.exports import plan_export
+
+        if annotate is not None:
+            check_choice("annotate", annotate, Form)
+        with self._session.opened() as store:
+            now_ms = self._session.now_ms
+            return plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
+
+    def dump(
+        self,
+        directory: Path | str,
+        *topics: str,
+        level: Level = "messages",
+        form: Format = "parquet",
+        since: Time | None = None,
+        until: Time | None = None,
+        clock: Literal["auto", "publish", "broker"] = "auto",
+        payload: bool = False,
+        value: bool = False,
+        redact: bool = False,
+    ) -> DumpReport:
+        """Write messages, or entries as exact bytes for ``load``, of TOPICS (default: all) into files of the new DIRECTORY.
+
+        Files are parted by topic and by day on CLOCK, which also chooses SINCE and UNTIL. PAYLOAD, VALUE and REDACT concern
+        messages. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
+        """
+        from store.dump.job import DumpOptions, dump_directory
+
+        for what, chosen, choices in (("level", level, Level), ("form", form, Format)):
+            check_choice(what, chosen, choices)
+        start_ms, end_ms = (None if time is None else self._session.time_ms(time) for time in (since, until))
+        window = Window(start_ms=start_ms, end_ms=end_ms, clock=check_clock(clock))
+        options = DumpOptions(level, window, payload, value, redact=redact)
+        problems: list[StoreError] = []
+        with self._session.scan(problems) as reader:
+            listed = [read_topic(reader.txn, name) for name in self._selected(reader.txn, topics)]
+            report, lost = dump_directory(reader, listed, Path(directory), form, options, lambda entries: None)
+            problems += lost
+        return report
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +354,20 @@ class Store:
                     path=str(self.path),
                 )
             return report_of(apply_plan(store, steps, self._session.now_ms))
+
+    def annotate(self, *topics: str, form: Form = "properties") -> Plan:
+        """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
+
+        Later searches know them without the entries. Raises TopicNotFound, MetadataCorrupt, IndexCorrupt.
+        """
+        from store.changes.annotate import plan_annotate
+
+        check_choice("form", form, Form)
+        with self._session.read() as txn:
+            return plan_of(plan_annotate(txn, self._selected(txn, topics), form, self._session.now_ms))
+
+    def _selected(self, txn: Txn, topics: Sequence[str]) -> tuple[TopicName, ...]:
+        return select_topics(txn, map(parse_topic, topics), all_topics=not topics)
 
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.session import Place, Session, Time, check_choice, moment, position_of, warn_partial
+from pulsar_admin.api.session import (
+    Duration,
+    Place,
+    Session,
+    Time,
+    check_choice,
+    duration_ms,
+    moment,
+    position_of,
+    warn_partial,
+)
+from store.db.clocks import check_clock
 from store.dump.finding import (
     BROKER,
     FindRule,
@@ -17,7 +28,7 @@ from store.dump.finding import (
     find_by_time,
 )
 from store.errors import InvalidValue, StoreError
-from store.model.cursors import is_subscription, iter_cursor_names
+from store.model.cursors import backlog_size_bytes, is_subscription, iter_cursor_names
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, partition_count, read_topic
@@ -27,13 +38,21 @@ from store.search.broker_setup import BrokerSetup, BrokerVersion, Probe
 from store.wording import counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.plan import Plan
+    from store.codec.policies import PartitionedTopic, Policies
+    from store.policies.in_force import PoliciesInForce
+    from store.reports.internal_info import InternalInfo
     from store.reports.internal_stats import InternalStats
+    from store.reports.skew import TopicSkew
     from store.reports.stats import PartitionedTopicStats, TopicStats
+    from store.reports.timeline import Timeline
+    from store.search.by_index import IndexFound
     from store.search.explain import BrokerAnswer, Explanation, LedgerVerdict, Neighbour
 
 Clock = Literal["auto", "publish", "broker", "event"]
@@ -94,6 +113,13 @@ class Topic:
             count = partition_count(reader.txn, self._name)
         return tuple(Topic(self._session, self._name.partition(index)) for index in range(count))
 
+    def partitioned_metadata(self) -> PartitionedTopic:
+        """Return how many partitions it has (0: it is not partitioned), whether it is deleted, its properties; raises MetadataCorrupt."""
+        from store.model.partitions import read_partitioned
+
+        with self._session.read() as txn:
+            return read_partitioned(txn, self._name)
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def find(
@@ -117,11 +143,77 @@ class Topic:
         check_choice("broker version", broker_version, BrokerVersion)
         broker = BrokerSetup(broker_version)
         question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
-        with self._session.reader() as reader:
+        with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
             if rule == BROKER:
                 return _found_by_broker(reader, topic, question, explain=explain)
             return _found(reader, topic, question, explain=explain)
+
+    def find_by_index(self, index: int) -> IndexFound:
+        """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
+
+        ``position``: with its index in a batch, None where no entry covers INDEX, and ``next_index`` is the least behind it;
+        ``indexed``: whether any entry has an index at all. Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.search.by_index import find_by_index
+
+        with self._session.scan() as reader:
+            return find_by_index(reader, read_topic(reader.txn, self._name), index)
+
+    def nth_position(self, number: int, *, from_end: bool = False) -> Position:
+        """Return the position of the entry NUMBER (from 1), markers counted, from the beginning or FROM_END.
+
+        Raises TopicNotFound, NothingMatches (it has fewer).
+        """
+        from store.model.entries import nth_position
+
+        with self._session.read() as txn:
+            return nth_position(read_topic(txn, self._name), number, from_end=from_end)
+
+    def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> TopicSkew:
+        """Return whose clock is wrong: counts of the topic, ``blame``, and of each producer in ``producers``, the most wrong one first.
+
+        Offsets are publish minus broker time in ms, None without broker times; ``future`` and ``late`` count entries off by more
+        than TOLERANCE, ``inversions`` entries before the one in front of them on CLOCK. ``pandas.DataFrame(skew.producers)`` has
+        them as columns. Reads the header of every entry. Raises TopicNotFound, InvalidValue.
+        """
+        from store.reports.skew import SkewOptions, read_skew
+
+        options = SkewOptions(check_clock(clock), duration_ms(tolerance), self._session.now_ms)
+        with self._session.scan() as reader:
+            found = read_skew(reader, read_topic(reader.txn, self._name), options)
+        warn_partial(self._lost(found.missing, found.unreadable))
+        return found
+
+    def timeline(
+        self,
+        bucket: Duration | None = None,
+        *,
+        since: Time | None = None,
+        until: Time | None = None,
+        clock: Literal["auto", "publish", "broker"] = "auto",
+    ) -> pa.Table:
+        """Return how much arrived when, one row a bucket that has entries: ``start`` (timestamp), ``entries``, ``messages``, ``bytes``.
+
+        BUCKET is its width (None: chosen from the data), ``start`` a multiple of it since 1970 UTC. Times SINCE (included) and
+        UNTIL (excluded) on CLOCK. Raises TopicNotFound, InvalidValue, LimitExceeded (too many buckets).
+        """
+        from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+
+        checked = check_clock(clock)
+        times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
+        width_ms = None if bucket is None else duration_ms(bucket)
+        if width_ms is not None and width_ms <= 0:
+            raise InvalidValue(f"bucket {bucket!r} is not above 0")
+        with self._session.scan() as reader:
+            topic = read_topic(reader.txn, self._name)
+            if width_ms is None:
+                sample = EntryReader(reader.files, reader.txn)
+                sample.failed = []  # the scan lists it again
+                width_ms = choose_bucket_ms(*(usual_range(sample, topic, checked) or (0, 0)))
+            found = read_timeline(reader, topic, TimelineOptions(width_ms, checked, *times))
+        warn_partial(self._lost(found.missing, found.unreadable, found.without_time))
+        return _timeline_table(found)
 
     def messages(
         self,
@@ -207,6 +299,44 @@ class Topic:
         warn_partial(problems)
         return found
 
+    def internal_info(self) -> InternalInfo:
+        """Return the stored metadata of the topic and its cursors with upstream's names; a cursor may really stand elsewhere.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.reports.internal_info import read_internal_info
+
+        problems: list[StoreError] = []
+        with self._session.read() as txn:
+            found = read_internal_info(txn, self._name, problems=problems)
+        warn_partial(problems)
+        return found
+
+    def backlog_size(self, position: Place = EARLIEST) -> int:
+        """Return the bytes behind POSITION, estimated as the broker does. Raises TopicNotFound, MetadataCorrupt."""
+        place = position_of(position)
+        with self._session.read() as txn:
+            topic = read_topic(txn, self._name)
+        return topic.total_size_bytes if place == EARLIEST else backlog_size_bytes(topic, place)
+
+    def policies(self) -> Policies:
+        """Return the policies of the topic's own, each None where it sets none; raises MetadataCorrupt."""
+        from store.codec.policies import Policies
+        from store.policies.in_force import find_topic_policies
+
+        with self._session.read() as txn:
+            return find_topic_policies(txn, self._name) or Policies()
+
+    def policies_in_force(self) -> PoliciesInForce:
+        """Return the policies that count and where each is written: ``source`` is topic, global-topic or namespace.
+
+        None: nothing in the store sets it, a broker's configuration does. Raises MetadataCorrupt.
+        """
+        from store.policies.in_force import read_in_force
+
+        with self._session.read() as txn:
+            return read_in_force(txn, self._name)
+
     def delayed(self, subscription: str | None = None) -> Delayed:
         """Return the delayed messages that SUBSCRIPTION waits for; None: that one created at the topic's beginning would."""
         from pulsar_admin.api.delayed import Delayed
@@ -266,6 +396,20 @@ class Topic:
                 check_position(topic, first, "")
             made = NewSubscription(name, first, replicated, dict(properties or {}))
             return plan_of(plan_create(reader, topics, made, self._session.now_ms))
+
+    def _lost(self, missing: int, unreadable: int, without_time: int = 0) -> list[str]:
+        kinds = ((missing, "in no imported file"), (unreadable, "damaged"), (without_time, "without such a time"))
+        return [f"{self._name}: {counted(count, 'entry is', 'entries are')} {what}" for count, what in kinds if count]
+
+
+def _timeline_table(found: Timeline) -> pa.Table:
+    import pyarrow as pa
+
+    from store.scan.message_rows import timestamps
+
+    counts = {"entries": found.entries, "messages": found.messages, "bytes": found.bytes}
+    columns = {name: pa.array(column, pa.int64()) for name, column in counts.items()}
+    return pa.table({"start": timestamps(pa.array(found.times, pa.int64())), **columns})
 
 
 def _found(reader: EntryReader, topic: TopicModel, question: TimeQuestion, *, explain: bool) -> FoundEntry:

@@ -6,7 +6,7 @@ A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from store.codec.policies import (
     BacklogQuota,
@@ -60,6 +60,23 @@ class QuotaInForce:
 
     quota: BacklogQuota
     source: str
+
+
+@frozen
+class PoliciesInForce:
+    """The policies in force for a topic; None: nothing here sets one. ``backlog_quotas``: by type."""
+
+    message_ttl: MessageTtl | None
+    retention: RetentionInForce | None
+    delayed_delivery: DeliveryInForce | None
+    backlog_quotas: Mapping[str, QuotaInForce]
+
+
+def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
+    """Return all policies in force for TOPIC; raises MetadataCorrupt."""
+    return PoliciesInForce(
+        find_message_ttl(txn, topic), find_retention(txn, topic), find_delivery(txn, topic), find_quotas(txn, topic)
+    )
 
 
 def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.changes.plan import append_change
+from store.changes.annotate import plan_annotate
+from store.changes.plan import append_change, apply_plan
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encode_value
 from store.db.entry_files import EntryFiles
@@ -297,6 +298,19 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
         check_unlocked(read_standalone_layout(plan.source).metadata)  # nobody may have written while it was copied
         _apply_to(store, plan, unfinished)
     return plan.report(dry_run=False)
+
+
+def run_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Apply PLAN as ``apply_export``; in place behind a backup of the store, its annotation first as a change of the store."""
+    if plan.in_place:
+        store.back_up()
+    if plan.in_place and plan.annotate is not None:
+        with store.read() as txn:
+            change = plan_annotate(txn, iter_topics(txn), plan.annotate, now_ms)
+        if change.steps:
+            apply_plan(store, change, now_ms)
+        plan = plan_export(store, plan.target, in_place=True)
+    return apply_export(store, plan, now_ms)
 
 
 def _check_current(store: Store, plan: ExportPlan) -> None:

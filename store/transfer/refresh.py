@@ -119,6 +119,37 @@ class RefreshResult:
         return open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful
 
 
+@dataclass(frozen=True, slots=True)
+class RefreshPreview:
+    """What a refresh would read and find; ``bytes`` to read. ``lost``, ``elsewhere``: as of ``RefreshResult``."""
+
+    store: str
+    new_files: list[str]
+    grown_files: list[str]
+    forgotten_files: list[str]
+    changed_files: list[str]
+    lost: dict[str, int]
+    elsewhere: dict[str, int]
+    bytes: int
+    dry_run: bool = True
+
+
+def preview_refresh(store: Store) -> RefreshPreview:
+    """Return what ``refresh_store`` would read; raises what it raises before it writes."""
+    survey = survey_files(store, source_layout(store))
+    lost, elsewhere = find_lost(store, survey)
+    return RefreshPreview(
+        str(store.path),
+        [str(file.path) for file in survey.new],
+        [log.path for log in survey.grown],
+        [log.path for log, held in survey.gone if not held],
+        [log.path for log in survey.changed],
+        lost,
+        elsewhere,
+        survey.bytes(),
+    )
+
+
 def refresh_store(
     store: Store, options: RefreshOptions, advance: Advance = lambda count: None, warn: Warn = lambda text: None
 ) -> RefreshResult:

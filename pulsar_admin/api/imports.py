@@ -1,0 +1,62 @@
+"""New stores: empty, or imported from a Pulsar data directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pulsar_admin.api.session import Time, check_choice, open_engine, time_ms_of, warn_partial
+from store.db.storeinfo import check_new_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from store.transfer.imports import ImportPreview, ImportResult
+
+Mode = Literal["referenced", "copied", "linked"]
+"""Where the entry logs of an import lie: where they are, or copied or hard-linked into the store."""
+
+
+def import_standalone(
+    source: Path | str,
+    path: Path | str,
+    *,
+    mode: Mode = "referenced",
+    verify: bool = True,
+    now: Time | None = None,
+    jobs: int = 1,
+    spark: SparkSession | None = None,
+) -> ImportResult:
+    """Read a standalone Pulsar's data directory SOURCE into a new store at PATH; SOURCE is only read, also while Pulsar runs.
+
+    VERIFY: the digest of every entry. JOBS and SPARK as of ``open_store``. An import that was stopped goes on when it is called
+    again. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are PartialData warnings, too.
+    Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable.
+    """
+    from store.transfer.imports import ImportOptions
+    from store.transfer.imports import import_standalone as run_import
+
+    check_choice("mode", mode, Mode)
+    now_ms = int(time.time() * 1000)
+    now_ms = now_ms if now is None else time_ms_of(now, now_ms)
+    with open_engine(jobs, spark, []) as engine:
+        options = ImportOptions(mode, verify, now_ms, engine)
+        result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
+    warn_partial(result.warnings)
+    return result
+
+
+def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
+    """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
+    from store.transfer.imports import preview_standalone
+
+    return preview_standalone(Path(source), Path(path))
+
+
+def create_store(path: Path | str) -> None:
+    """Make an empty store at PATH, which must not exist, or be empty; raises AlreadyExists, NotWritable, DiskFull."""
+    from store.db.environment import create_store as create
+
+    check_new_store(Path(path))
+    create(Path(path), now_ms=int(time.time() * 1000))
