@@ -8,7 +8,6 @@ from pathlib import Path
 
 from store.codec.batch import encode_batch
 from store.codec.brokerentry import BrokerEntry
-from store.codec.compactedentry import encode_compacted_to
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, encode_entry
@@ -24,6 +23,7 @@ from store.index.build import Scanning, index_files, ledger_digests
 from store.model.references import index_owners
 from store.names import Position, TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
+from tests.encoders import encode_compacted_to
 
 CREATED_MS = 1_700_000_000_000
 

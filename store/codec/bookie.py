@@ -1,7 +1,6 @@
-"""Small files and file names of a bookie's ``current`` directories.
+"""Small files of a bookie's ``current`` directories.
 
-Source: ``Cookie``, ``LogMark``, ``LedgerDirUtil``, ``BookieStatus``, ``TransactionalEntryLogCompactor``,
-``IndexPersistenceMgr``; BookKeeper 4.14 to 4.18.
+Source: ``Cookie``, ``LogMark``, ``LedgerDirUtil``; BookKeeper 4.14 to 4.18.
 
 =================  ============================================================================================
 file               content
@@ -10,8 +9,6 @@ file               content
                    ledger directories LF; 4 and 5: CookieFormat in protobuf's text format
 ``lastMark``       journalId i64, offset i64 (``lastMark.<i>`` with several journal directories)
 ``lastId``         newest allocated entry-log id: hex, LF
-``BOOKIE_STATUS``  ``1,READ_WRITE,<epoch ms>,<true or false>`` LF (old: without the last field), or READ_ONLY
-``DIRTY``          empty; present while the bookie runs and after an unclean stop
 =================  ============================================================================================
 
 In a cookie, journal directories are joined by commas; ledger and index directories are a count, then each directory,
@@ -27,29 +24,20 @@ from dataclasses import dataclass
 from store.codec.given import parse_integer
 from store.codec.prototext import parse_text, render_text
 from store.errors import MetadataCorrupt, Unsupported
-from store.names import LONG_MAX
 from store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
 LAST_MARK_FILE = "lastMark"
 LAST_ID_FILE = "lastId"
-STATUS_FILE = "BOOKIE_STATUS"
-DIRTY_FILE = "DIRTY"
 
 _TEXT_COOKIE_VERSION = 3
 _PROTO_COOKIE_VERSIONS = (4, 5)
 _FIRST_INDEX_DIRS_VERSION = 5
-_STATUS_LAYOUT = "1"
-_STATUSES = {"READ_WRITE": False, "READ_ONLY": True}
 
 _MARK = struct.Struct(
     ">q"  # journalId
     "q"  #  offset
 )
-_LAST_MARK_NAME = re.compile(r"lastMark(?:\.(\d{1,9}))?")
-_COMPACTING = re.compile(r"([0-9a-fA-F]{1,16})\.log\.compacting")
-_COMPACTED = re.compile(r"([0-9a-fA-F]{1,16})\.log\.([0-9a-fA-F]{1,16})\.compacted")
-_INDEX_PATH = re.compile(r"([0-9a-f]{1,2})/([0-9a-f]{1,2})/([0-9a-f]{1,16})\.idx(?:\.rloc)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +58,6 @@ class LogMark:
 
     journal_id: int
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class BookieStatus:
-    """Persisted status; ``is_manual`` says that an operator made the bookie read-only."""
-
-    is_read_only: bool
-    updated_ms: int
-    is_manual: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionFile:
-    """A file of transactional compaction into log ``log_id``; ``source_log_id`` is None while it is being copied."""
-
-    log_id: int
-    source_log_id: int | None
 
 
 def decode_cookie(data: bytes, where: str) -> Cookie:
@@ -148,57 +119,6 @@ def decode_last_id(data: bytes, where: str) -> int:
 def encode_last_id(log_id: int) -> bytes:
     """Return the content of ``lastId``."""
     return b"%x\n" % log_id
-
-
-def decode_bookie_status(data: bytes, where: str) -> BookieStatus:
-    """Return the status in DATA; raises MetadataCorrupt, or Unsupported for another layout than 1."""
-    fields = data.decode("utf-8", "replace").strip().split(",")
-    if fields[0] != _STATUS_LAYOUT and re.fullmatch("[0-9]+", fields[0]):
-        raise Unsupported(f"{where}: bookie status layout {fields[0]}, known is 1", where=where, version=fields[0])
-    is_known = len(fields) in (3, 4) and fields[0] == _STATUS_LAYOUT and fields[1] in _STATUSES
-    if not is_known or not re.fullmatch(r"[0-9]{1,18}", fields[2]) or fields[3:] not in ([], ["true"], ["false"]):
-        raise _corrupt(where, "bookie status", "1,READ_WRITE or READ_ONLY,<ms>,<true or false>", data[:80].hex())
-    return BookieStatus(_STATUSES[fields[1]], int(fields[2]), fields[3:] == ["true"])
-
-
-def encode_bookie_status(status: BookieStatus) -> bytes:
-    """Return the content of ``BOOKIE_STATUS``."""
-    name = "READ_ONLY" if status.is_read_only else "READ_WRITE"
-    return f"{_STATUS_LAYOUT},{name},{status.updated_ms},{str(status.is_manual).lower()}\n".encode()
-
-
-def journal_index_of_mark(name: str) -> int | None:
-    """Return the journal index of a ``lastMark`` or ``lastMark.<i>`` file, None for other files."""
-    match = _LAST_MARK_NAME.fullmatch(name)
-    return None if match is None else int(match[1] or 0)
-
-
-def compaction_file_of(name: str) -> CompactionFile | None:
-    """Return what a transactional compaction file holds, None for other files.
-
-    ``D.log.compacting`` is an unfinished copy, everything in it is still in its source. ``D.log.S.compacted`` is a
-    sealed copy of log S. Upstream may leave a stray ``.log`` with the same content under D's decimal digits (#4804).
-    """
-    if match := _COMPACTING.fullmatch(name):
-        return CompactionFile(int(match[1], 16), None)
-    if match := _COMPACTED.fullmatch(name):
-        return CompactionFile(int(match[1], 16), int(match[2], 16))
-    return None
-
-
-def index_file_path(ledger_id: int) -> str:
-    """Return the path below ``current`` of the ``.idx`` file of LEDGER_ID (interleaved and sorted storage)."""
-    return f"{ledger_id >> 8 & 0xFF:x}/{ledger_id & 0xFF:x}/{ledger_id:x}.idx"
-
-
-def ledger_id_of_index_file(path: str) -> int | None:
-    """Return the ledger id of an ``.idx`` or ``.idx.rloc`` file's path below ``current``, None for other files."""
-    match = _INDEX_PATH.fullmatch(path)
-    if match is None:
-        return None
-    ledger_id = int(match[3], 16)
-    is_there = path.removesuffix(".rloc") == index_file_path(ledger_id)
-    return ledger_id if is_there and ledger_id <= LONG_MAX else None
 
 
 def _decode_text_cookie(rest: bytes, where: str) -> Cookie:

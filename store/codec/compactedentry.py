@@ -39,26 +39,10 @@ def decode_compacted_entry(payload: bytes | memoryview, where: str) -> Compacted
     return CompactedEntry(Position(message_id.ledgerId, message_id.entryId), message_id, view[begin:end])
 
 
-def encode_compacted_entry(message_id: MessageIdData, headers_and_payload: bytes | memoryview) -> bytes:
-    """Return an entry for a compacted ledger."""
-    header = message_id.SerializeToString()
-    return b"".join((_SIZE.pack(len(header)), header, _SIZE.pack(len(headers_and_payload)), headers_and_payload))
-
-
-def original_id(position: Position, partition: int = -1) -> MessageIdData:
-    """Return the id that the broker writes in front of the entry at POSITION: with its partition, also when −1."""
-    return MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, partition=partition)
-
-
 def decode_compacted_to(value: bytes, where: str) -> Position:
     """Return the position in the compacted ledger's metadata ``pulsar/compactedTo``; raises EntryCorrupt."""
     message_id = parse_protobuf(MessageIdData, value, where, EntryCorrupt)
     return Position(message_id.ledgerId, message_id.entryId)
-
-
-def encode_compacted_to(position: Position) -> bytes:
-    """Return the value of ``pulsar/compactedTo`` for the last position that compaction read."""
-    return MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id, batch_size=0).SerializeToString()
 
 
 def _sized(view: memoryview, offset: int, where: str) -> tuple[int, int]:

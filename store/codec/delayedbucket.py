@@ -8,7 +8,7 @@ SnapshotMetadata, entry i ≥ 1 the segment that ``metadata[i - 1]`` describes. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,30 +64,10 @@ def decode_snapshot_metadata(payload: bytes | memoryview, where: str) -> tuple[S
     )
 
 
-def encode_snapshot_metadata(segments: Iterable[SegmentMetadata]) -> bytes:
-    """Return entry 0 of a bucket's ledger, bitmaps in the order of their mapping."""
-    message = delayed_bucket_pb2.SnapshotMetadata()
-    for segment in segments:
-        item = message.metadata_list.add(
-            max_schedule_timestamp=segment.max_schedule_ms, min_schedule_timestamp=segment.min_schedule_ms
-        )
-        for ledger_id, bitmap in segment.bitmaps.items():
-            item.delayed_index_bit_map.add(key=ledger_id, value=bitmap)
-    return message.SerializeToString()
-
-
 def decode_snapshot_segment(payload: bytes | memoryview, where: str) -> tuple[DelayedIndex, ...]:
     """Return the indexes of a segment in their stored order, ascending by time; raises EntryCorrupt."""
     message = parse_protobuf(delayed_bucket_pb2.SnapshotSegment, payload, where, EntryCorrupt)
     return tuple([DelayedIndex(item.timestamp, item.ledger_id, item.entry_id) for item in message.indexes])
-
-
-def encode_snapshot_segment(indexes: Iterable[DelayedIndex]) -> bytes:
-    """Return an entry i ≥ 1 of a bucket's ledger."""
-    message = delayed_bucket_pb2.SnapshotSegment()
-    for index in indexes:
-        message.indexes.add(timestamp=index.timestamp_ms, ledger_id=index.ledger_id, entry_id=index.entry_id)
-    return message.SerializeToString()
 
 
 def decode_entry_ids(bitmap: bytes, where: str) -> BitMap:
@@ -98,12 +78,3 @@ def decode_entry_ids(bitmap: bytes, where: str) -> BitMap:
         return BitMap.deserialize(bitmap)
     except (ValueError, IndexError) as cause:
         raise EntryCorrupt(f"{where}: no RoaringBitmap: {cause}", where=where, found=bitmap[:16].hex()) from cause
-
-
-def encode_entry_ids(entry_ids: Iterable[int]) -> bytes:
-    """Return entry ids as a portable RoaringBitmap."""
-    from pyroaring import BitMap
-
-    bitmap = BitMap(entry_ids)
-    bitmap.run_optimize()
-    return bytes(bitmap.serialize())

@@ -153,13 +153,6 @@ def transaction_id(metadata: MessageMetadata) -> tuple[int, int] | None:
     return metadata.txnid_most_bits, metadata.txnid_least_bits
 
 
-def entry_timestamp(header: EntryHeader) -> int:
-    """The broker's own clock for an entry, ms: broker time where there is one, else publish time."""
-    if header.broker is not None and header.broker.timestamp_ms is not None:
-        return header.broker.timestamp_ms
-    return header.metadata.publish_time
-
-
 def seed_delayed_ms(metadata: MessageMetadata) -> int | None:
     """The relative delay that the first delayed-delivery proposal put into field 18, or None.
 

@@ -9,22 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.codec.bookie import (
-    BookieStatus,
-    CompactionFile,
     Cookie,
     LogMark,
-    compaction_file_of,
-    decode_bookie_status,
     decode_cookie,
     decode_last_id,
     decode_last_mark,
-    encode_bookie_status,
     encode_cookie,
     encode_last_id,
     encode_last_mark,
-    index_file_path,
-    journal_index_of_mark,
-    ledger_id_of_index_file,
 )
 from store.errors import MetadataCorrupt, Unsupported
 from tests.codec.bookkeeper_vectors import FIXED, refusal
@@ -111,13 +103,6 @@ def test_last_mark_vector() -> None:
             decode_last_mark(data[:size], "lastMark")
 
 
-@pytest.mark.parametrize(
-    ("name", "index"), [("lastMark", 0), ("lastMark.1", 1), ("lastMark.12", 12), ("lastMark.", None), ("lastId", None)]
-)
-def test_mark_names(name: str, index: int | None) -> None:
-    assert journal_index_of_mark(name) == index
-
-
 def test_last_id() -> None:
     assert decode_last_id(b"1f4\n", "lastId") == 500
     assert decode_last_id(b"0", "lastId") == 0
@@ -127,65 +112,9 @@ def test_last_id() -> None:
             decode_last_id(data, "lastId")
 
 
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        (b"1,READ_WRITE,1700000000000,false\n", BookieStatus(False, 1700000000000, False)),
-        (b"1,READ_ONLY,1700000000000,true\n", BookieStatus(True, 1700000000000, True)),
-        (b"1,READ_ONLY,1700000000000\n", BookieStatus(True, 1700000000000, False)),
-    ],
-)
-def test_status(data: bytes, status: BookieStatus) -> None:
-    assert decode_bookie_status(data, "BOOKIE_STATUS") == status
-    if data.count(b",") == 3:
-        assert encode_bookie_status(status) == data
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"1,READ_WRITE\n", b"1,BUSY,1,false\n", b"1,READ_ONLY,x,false\n", b"1,READ_ONLY,1,no\n", b"\xff"]
-)
-def test_damaged_statuses_are_refused(data: bytes) -> None:
-    with pytest.raises(MetadataCorrupt):
-        decode_bookie_status(data, "BOOKIE_STATUS")
-
-
-def test_unknown_status_layout_is_unsupported() -> None:
-    with pytest.raises(Unsupported):
-        decode_bookie_status(b"2,READ_ONLY,1,true\n", "BOOKIE_STATUS")
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("1f4.log.compacting", CompactionFile(0x1F4, None)),
-        ("1f4.log.78.compacted", CompactionFile(0x1F4, 0x78)),
-        ("1f4.log", None),
-        ("1f4.log.compacted", None),
-        ("x.log.compacting", None),
-    ],
-)
-def test_compaction_names(name: str, file: CompactionFile | None) -> None:
-    assert compaction_file_of(name) == file
-
-
-@pytest.mark.parametrize(
-    ("path", "ledger_id"),
-    [("12/34/1234.idx", 0x1234), ("0/5/5.idx", 5), ("0/1/1.idx", 1), ("ff/ff/fffff.idx", 0xFFFFF)],
-)
-def test_index_paths(path: str, ledger_id: int) -> None:
-    assert index_file_path(ledger_id) == path
-    assert ledger_id_of_index_file(path) == ledger_id
-    assert ledger_id_of_index_file(path + ".rloc") == ledger_id
-
-
-@pytest.mark.parametrize("path", ["1.idx", "0/1/2.idx", "0/01/1.idx", "0/1/1.log", "a/0/1/1.idx", "0/1/1.idx.bak"])
-def test_other_paths_are_no_index_files(path: str) -> None:
-    assert ledger_id_of_index_file(path) is None
-
-
 @FIXED
-@given(st.binary(max_size=60), st.sampled_from([b"3\n", b"4\n", b"5\n", b"1,", b""]))
+@given(st.binary(max_size=60), st.sampled_from([b"3\n", b"4\n", b"5\n", b""]))
 def test_arbitrary_bytes_raise_only_our_errors(data: bytes, head: bytes) -> None:
-    for decode in (decode_cookie, decode_last_mark, decode_last_id, decode_bookie_status):
+    for decode in (decode_cookie, decode_last_mark, decode_last_id):
         error = refusal(partial(decode, head + data, "x"))
         assert error is None or error.context["where"] == "x"

@@ -7,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.codec.batch import iter_batch
-from store.codec.compactedentry import (
-    decode_compacted_entry,
-    decode_compacted_to,
-    encode_compacted_entry,
-    encode_compacted_to,
-    original_id,
-)
+from store.codec.compactedentry import decode_compacted_entry, decode_compacted_to
 from store.codec.message import decode_message_entry
 from store.errors import EntryCorrupt, StoreError
 from store.names import Position
 from tests.codec.strategies import ids, quick
+from tests.encoders import encode_compacted_entry, encode_compacted_to, original_id
 
 VECTOR_6 = bytes.fromhex(
     "00000004 080a1003 00000031 0e011617538b 00000013 0a017010081880d095ffbc3148145802f80101"

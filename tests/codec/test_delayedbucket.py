@@ -13,13 +13,11 @@ from store.codec.delayedbucket import (
     decode_entry_ids,
     decode_snapshot_metadata,
     decode_snapshot_segment,
-    encode_entry_ids,
-    encode_snapshot_metadata,
-    encode_snapshot_segment,
     parse_bucket_key,
 )
 from store.errors import EntryCorrupt, StoreError
 from tests.codec.strategies import quick, uint64
+from tests.encoders import encode_entry_ids, encode_snapshot_metadata, encode_snapshot_segment
 
 # Portable RoaringBitmap of {3, 5}: cookie 12346, one array container: key 0, cardinality − 1, offset 16, the values.
 BITMAP = bytes.fromhex("3a300000 01000000 0000 0100 10000000 0300 0500")

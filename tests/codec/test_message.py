@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from store.codec.brokerentry import BrokerEntry
 from store.codec.message import (
-    EntryHeader,
     decode_entry_times,
     decode_message_entry,
     encode_message_entry,
-    entry_timestamp,
     is_batch,
     is_chunk,
     is_encrypted,
@@ -129,15 +127,6 @@ def test_field_18_as_ordering_key_and_as_the_first_proposal_has_it() -> None:
     assert (delay.ordering_key, seed_delayed_ms(delay)) == (b"", 1000)
     assert seed_delayed_ms(_metadata("9001ffffffffffffffffff01")) == -1
     assert seed_delayed_ms(_metadata("a03f01")) is None
-
-
-def test_entry_timestamp() -> None:
-    def header(broker: BrokerEntry | None) -> EntryHeader:
-        return EntryHeader(broker, _metadata(), None, memoryview(b""), memoryview(b""))
-
-    assert entry_timestamp(header(None)) == 1700000000000
-    assert entry_timestamp(header(BrokerEntry(None, 3))) == 1700000000000
-    assert entry_timestamp(header(BrokerEntry(5, None))) == 5
 
 
 metadatas = st.builds(

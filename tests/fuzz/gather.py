@@ -32,6 +32,7 @@ from store.db.environment import open_store
 from store.db.tree import decode_node
 from store.nacks.tracker import NegativeAcksTracker
 from store.names import Position
+from tests import encoders
 from tests.fuzz.mutators import join
 from tests.fuzz.running import CORPUS, Runner, inputs_of, keep
 from tests.fuzz.targets import TARGETS
@@ -223,11 +224,11 @@ def _from_encoders(found: Seeds, source: random.Random) -> None:
         rows = delayedindex.sorted_rows(times, np.full(count, 7, np.int64), np.arange(count, dtype=np.int64))
         found["delayed-index"] += [data for data, _ in delayedindex.iter_encoded(rows, 1000)]
     found["delayed-bucket"] += [
-        delayedbucket.encode_entry_ids(range(5, 900)),
-        delayedbucket.encode_snapshot_metadata(
-            [delayedbucket.SegmentMetadata(1, 9, {4: delayedbucket.encode_entry_ids([1, 5])})]
+        encoders.encode_entry_ids(range(5, 900)),
+        encoders.encode_snapshot_metadata(
+            [delayedbucket.SegmentMetadata(1, 9, {4: encoders.encode_entry_ids([1, 5])})]
         ),
-        delayedbucket.encode_snapshot_segment([delayedbucket.DelayedIndex(5, 4, 1)]),
+        encoders.encode_snapshot_segment([delayedbucket.DelayedIndex(5, 4, 1)]),
     ]
     tracker = NegativeAcksTracker(precision_bits=8)
     for number in range(40):

@@ -144,7 +144,7 @@ def _message(data: bytes) -> None:
     each(partial(message.decode_entry_times, data), partial(message.decode_message_entry, data, "x"))
     header = message.decode_message_entry(data, "x", verify=False)
     found = header.metadata
-    each(lambda: message.entry_timestamp(header), lambda: message.deliver_at_ms(found))
+    each(lambda: message.deliver_at_ms(found))
     each(lambda: message.seed_delayed_ms(found), lambda: message.message_count(found))
 
 
@@ -244,7 +244,6 @@ def _bookie(data: bytes) -> None:
         lambda: bookie.decode_cookie(data, "x"),
         lambda: bookie.decode_last_mark(data, "x"),
         lambda: bookie.decode_last_id(data, "x"),
-        lambda: bookie.decode_bookie_status(data, "x"),
     )
 
 
