@@ -44,4 +44,4 @@ def _check_command(command: str) -> None:
     """Refuse a plan of no command there is: the audit log names it."""
     group, name, *_ = [*command.split(), "", ""]
     if find_row(group, name) is None:
-        raise InvalidValue(f"the plan is of {command!r}, which is no command", hint="make it again and look at it")
+        raise InvalidValue(f"the plan is of {command!r}, which is not a command", hint="make it again and look at it")

@@ -52,7 +52,7 @@ _LIST_COLUMNS = (
 @command(
     "list",
     examples=["pulsar-admin ledgers list", "pulsar-admin ledgers list --topic plain -o jsonl"],
-    output="One row a ledger: state, entries, bytes, publish times, and who references it.",
+    output="One row per ledger: state, entries, bytes, publish times, and who references it.",
     errors=[StoreNotFound],
 )
 @click.option("--topic", "word", metavar="TEXT", help="Only ledgers whose owner's name contains TEXT.")
@@ -178,7 +178,7 @@ _ENTRY_COLUMNS = (
 @click.argument("ledger", type=_LEDGER_ID)
 @click.option("--from", "first", type=whole(), default=0, help="First entry id.")
 @click.option("--to", "last", type=whole(), help="Last entry id.")
-@click.option("--limit", type=whole(1), help="At most so many rows.")
+@click.option("--limit", type=whole(1), help="At most this many rows.")
 @pass_app
 def entries(app: App, ledger: int, first: int, last: int | None, limit: int | None) -> None:
     """List the entries of a ledger, each read and its digest verified.
@@ -212,7 +212,7 @@ _ORPHAN_COLUMNS = (
 @command(
     "orphans",
     examples=["pulsar-admin ledgers orphans"],
-    output="One row a ledger nobody references: why, how big it is, and what its own metadata claims.",
+    output="One row per unreferenced ledger: why, how big it is, and what its own metadata claims.",
     errors=[StoreNotFound, IndexCorrupt],
 )
 @pass_app
@@ -241,7 +241,7 @@ _MISSING_COLUMNS = (
     "missing",
     examples=[],
     elsewhere=["pulsar-admin ledgers missing", "pulsar-admin ledgers missing 9 -o json"],
-    output="One row a ledger that lacks something: all of it, its metadata, or entries. Exit code 1 when there is any.",
+    output="One row per ledger that lacks something: all of it, its metadata, or entries. Exit code 1 when there is any.",
     errors=[StoreNotFound, IndexCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
@@ -296,7 +296,7 @@ _VERDICT_COLUMNS = (
 @command(
     "verify",
     examples=["pulsar-admin ledgers verify 9", "pulsar-admin ledgers verify -o jsonl"],
-    output="One row a ledger: entries read, damaged and missing ones, contradictions with its metadata. Exit code 1 for any.",
+    output="One row per ledger: entries read, damaged and missing ones, contradictions with its metadata. Exit code 1 for any.",
     errors=[LedgerNotFound, MetadataCorrupt],
     uses=["spark"],
 )

@@ -39,7 +39,7 @@ _LIST_COLUMNS = (
 @command(
     "list",
     examples=["pulsar-admin logs list standalone/bookkeeper/current"],
-    output="One row a file: what its name and header tell. A sealed log has a ledgers map at its end.",
+    output="One row per file: what its name and header tell. A sealed log has a ledgers map at its end.",
     errors=[SourceNotFound],
 )
 @click.argument("path", type=_PATH)
@@ -68,7 +68,7 @@ _DUMP_COLUMNS = (
         "pulsar-admin logs dump standalone/bookkeeper/current/0.log --ledger 9",
         "pulsar-admin logs dump standalone/bookkeeper/current/1.log -o csv",
     ],
-    output="One row a record in file order, damaged bytes included. Exit code 1 when there are any.",
+    output="One row per record in file order, damaged bytes included. Exit code 1 when there are any.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
 )
@@ -114,7 +114,7 @@ _VERIFY_COLUMNS = (
 @command(
     "verify",
     examples=["pulsar-admin logs verify standalone/bookkeeper/current"],
-    output="One row a file: records, ledgers, problems, and whether its ledgers map tells the truth. Exit code 1 for problems.",
+    output="One row per file: records, ledgers, problems, and whether its ledgers map tells the truth. Exit code 1 for problems.",
     errors=[SourceNotFound, SourceChanged, EntryLogCorrupt],
     uses=["spark"],
 )

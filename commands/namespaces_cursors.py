@@ -106,7 +106,7 @@ def _check_own(subscription: str | None) -> None:
 @click.option("-force", "--force", is_flag=True, help="For scripts: nothing is asked, the change can be undone.")
 @pass_app
 def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, bundle: Bundle, force: bool) -> None:
-    """Skip everything that the subscriptions of a namespace have still to be given.
+    """Skip the whole backlog of a namespace's subscriptions.
 
     The cursors of compaction and deduplication and the system topics stay.
     """
@@ -122,7 +122,7 @@ def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, 
     "unsubscribe",
     changes=True,
     examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
-    output="One change: where the subscription stood in every topic, what it had still to be given, and the undo command.",
+    output="One change: where the subscription stood in every topic, its backlog, and the undo command.",
     errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
 @click.argument("namespace", type=NAMESPACE)

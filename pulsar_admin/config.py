@@ -228,7 +228,7 @@ def _jobs(value: object) -> int:
 def _pairs(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         if "=" not in text:
-            raise InvalidValue("a spark-conf is no pair", hint="write key=value")  # it may be half of a secret
+            raise InvalidValue("a spark-conf is not a pair", hint="write key=value")  # it may be half of a secret
     return tuple((text.partition("=")[0], text.partition("=")[2]) for text in texts)
 
 

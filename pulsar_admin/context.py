@@ -156,7 +156,7 @@ class App:
             self._writer = Writer()
         return self._writer
 
-    # -- everything that is no result ---------------------------------------------------------------------------------
+    # -- everything but the result ---------------------------------------------------------------------------------
 
     def warn(self, text: str) -> None:
         """Say on stderr what the user should know; --quiet silences it."""

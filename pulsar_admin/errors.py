@@ -89,7 +89,7 @@ OTHER_CODES: dict[str, tuple[int, str]] = {
 
 
 class PipeClosed(Exception):
-    """Whoever reads our stdout went away: the program ends quietly."""
+    """The reader of our stdout went away: the program ends quietly."""
 
 
 class Failure:

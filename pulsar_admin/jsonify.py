@@ -45,7 +45,7 @@ def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
 
 
 def json_keys(value: object) -> Set[str]:
-    """Return the keys of VALUE's JSON object, optional ones too, without making it; nothing for what is no object."""
+    """Return the keys of VALUE's JSON object, optional ones too, without making it; nothing for what is not an object."""
     if isinstance(value, Mapping):
         return {str(key) for key in value}
     if dataclasses.is_dataclass(value) and not isinstance(value, (type, Position, TopicName, NamespaceName)):

@@ -148,7 +148,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
     (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
     (("-y", "--yes"), {"is_flag": True, "help": "Do what cannot be undone without asking."}),
-    (("--wait",), {"metavar": "DURATION", "help": "Wait so long while another process writes the store [0s]."}),
+    (("--wait",), {"metavar": "DURATION", "help": "How long to wait while another process writes the store [0s]."}),
     (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr; errors stay."}),
     (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
     (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),

@@ -116,7 +116,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "peek-messages": Row(
             "commands.topics.messages:peek_messages",
-            "Show the first messages that a subscription has still to be given.",
+            "Show the first messages of a subscription's backlog.",
         ),
         "read": Row(
             "commands.topics.read:read",
@@ -125,7 +125,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "get-backlog-size": Row(
             "commands.topics.backlog:get_backlog_size", "Show how many bytes lie behind a position."
         ),
-        "analyze-backlog": Row("commands.topics.backlog:analyze", "Count what a subscription has still to be given."),
+        "analyze-backlog": Row("commands.topics.backlog:analyze", "Count a subscription's backlog."),
         "find-by-time": Row(
             "commands.topics.find:find_by_time",
             "Find the first entry at or after a point in time.",
@@ -153,9 +153,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             ("expire-messages-all-subscriptions",),
         ),
         "skip": Row("commands.topics.cursors:skip", "Skip the next entries of a subscription."),
-        "clear-backlog": Row(
-            "commands.topics.cursors:clear_backlog", "Skip everything a subscription has still to be given."
-        ),
+        "clear-backlog": Row("commands.topics.cursors:clear_backlog", "Skip the whole backlog of a subscription."),
         "create-subscription": Row(
             "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
         ),
@@ -202,7 +200,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
         "clear-backlog": Row(
             "commands.namespaces_cursors:clear_backlog",
-            "Skip everything that the subscriptions of a namespace have still to be given.",
+            "Skip the whole backlog of a namespace's subscriptions.",
         ),
         "unsubscribe": Row(
             "commands.namespaces_cursors:unsubscribe",
@@ -305,7 +303,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "nacks": {
         "add": Row("commands.nacks.keeping:add", "Track entries of a subscription that are to be redelivered later."),
         "due": Row("commands.nacks.due:due", "List the kept negative acks that are due, and pop them."),
-        "stats": Row("commands.nacks.due:stats", "Show how many negative acks are kept for which subscription."),
+        "stats": Row("commands.nacks.due:stats", "Count the negative acks kept for each subscription."),
         "plan": Row(
             "commands.nacks.planning:plan",
             "Show what negative acks cost at every precision, before one is set as negativeAckPrecisionBitCnt.",

@@ -91,13 +91,13 @@ class NotFound(StoreError):
 
 
 class StoreNotFound(NotFound):
-    """The path is no store."""
+    """The path is not a store."""
 
     code = "store-not-found"
 
 
 class SourceNotFound(NotFound):
-    """The path is no Pulsar or BookKeeper directory, or half of one."""
+    """The path is not a Pulsar or BookKeeper directory, or half of one."""
 
     code = "source-not-found"
 
@@ -253,7 +253,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is no {error.encoding.upper()}: {error.object[error.start]:#04x}"
     if isinstance(error, JSONDecodeError):
-        return f"it is no JSON at line {error.lineno}, column {error.colno}"
+        return f"it is not JSON at line {error.lineno}, column {error.colno}"
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing" if error.args else "a key is missing"
     if isinstance(error, RecursionError):

@@ -432,7 +432,7 @@ def link_by_name(source: Path, link: Path) -> None:
 def reserve_file(path: Path, size_bytes: int) -> None:
     """Give the file PATH (created when missing) real blocks for SIZE_BYTES; raises DiskFull. Its bytes are kept.
 
-    Whoever maps a file with a hole into memory dies where the disk has no block for it.
+    A process that maps a file with a hole dies where the disk has no block for it.
     """
     try:
         descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))

@@ -19,7 +19,7 @@ Times = tuple[int, int, int, int, int]  # entries, messages, first entry, last e
 
 
 def reference_index(logs: Iterable[LogFile], store: Path) -> dict[tuple[int, int], tuple[Place, int]]:
-    """Return (ledger, entry) → (place, publish time, −1 for what is no message) of the undamaged files LOGS.
+    """Return (ledger, entry) → (place, publish time, −1 for what is not a message) of the undamaged files LOGS.
 
     Where an entry has several records a log's counts before a journal's, that of the newest log, that of the oldest journal.
     """

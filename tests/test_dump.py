@@ -123,7 +123,7 @@ def test_windows_equal_topics_read(clock: str, cli: Cli) -> None:
 
 
 def test_odd_entries_are_left_to_the_ordinary_reader(tmp_path: Path, cli: Cli) -> None:
-    """No message, a batch of another size, a key that is no text, between good ones: the same lines and problems as read."""
+    """No message, a batch of another size, a key that is not text, between good ones: the same lines and problems as read."""
     good = Made(START_MS, batch=3)
     batch = bytes.fromhex("0e01") + bytes(4)
     made = [good, Made(START_MS, raw=b"no message"), good, Made(START_MS, raw=batch), Made(START_MS), good]

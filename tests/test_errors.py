@@ -90,10 +90,10 @@ def test_context_becomes_json_values() -> None:
 @pytest.mark.parametrize(
     ("decode", "words"),
     [
-        (lambda: b"a\xf5".decode(), "byte 1 is no UTF-8: 0xf5"),
-        (lambda: json.loads('{\n"a": "b'), "it is no JSON at line 2, column 6"),
-        (lambda: json_value(b'{\n"a": "b'), "it is no JSON at line 2, column 6"),
-        (lambda: json_value(b'"\xf5"'), "byte 1 is no UTF-8: 0xf5"),
+        (lambda: b"a\xf5".decode(), "byte 1 is not UTF-8: 0xf5"),
+        (lambda: json.loads('{\n"a": "b'), "it is not JSON at line 2, column 6"),
+        (lambda: json_value(b'{\n"a": "b'), "it is not JSON at line 2, column 6"),
+        (lambda: json_value(b'"\xf5"'), "byte 1 is not UTF-8: 0xf5"),
         (lambda: {}["steps"], "steps is missing"),
         (lambda: int("x" * 2, 16), "invalid literal for int() with base 16: 'xx'"),
         (lambda: avro_decoder(b'"string"')(b"\x64a"), "it ends too early (Expected 50 bytes, read 1)"),

@@ -1,4 +1,4 @@
-"""Settings, options and files of rows whose values are no values: usage errors, never a bug."""
+"""Settings, options and files of rows whose values are wrong: usage errors, never a bug."""
 
 from __future__ import annotations
 

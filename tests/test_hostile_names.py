@@ -221,7 +221,7 @@ def test_a_plan_needs_a_name(plan: str, tmp_path: Path, cli: Cli) -> None:
 
 
 def test_an_empty_plan_option_changes_nothing(tmp_path: Path, cli: Cli) -> None:
-    """``--plan "$UNSET"`` is no order to make the change at once."""
+    """``--plan "$UNSET"`` is not an order to make the change at once."""
     path = copied("small", "clean", tmp_path)
     skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
     assert cli("--store", path, *skip, "--plan", "").exit_code == 2

@@ -91,7 +91,7 @@ def test_a_json_value_is_the_text_that_was_sent() -> None:
     schema = ValueSchema("JSON")
     assert PlainValues().text(schema, Encoded(0, text)) == text.decode()
     unclear = ValueReader(TopicSchemas({0: schema}), PlainValues().text).read(Encoded(0, b'{"a": NaN}'))
-    assert unclear == (None, "no value of its JSON schema: NaN is no JSON")
+    assert unclear == (None, "no value of its JSON schema: NaN is not JSON")
 
 
 def test_no_value_and_why() -> None:

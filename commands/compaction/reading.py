@@ -100,7 +100,7 @@ class Asked:
         "pulsar-admin compaction read acme/orders/compacted --key k0028",
         "pulsar-admin compaction read acme/orders/compacted-single -n 5 -o jsonl",
     ],
-    output="One row a message, the columns of `topics read`; an encrypted entry is one row with its stored bytes.",
+    output="One row per message, the columns of `topics read`; an encrypted entry is one row with its stored bytes.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument
@@ -129,7 +129,7 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
 def _size_of(reader: EntryReader, names: tuple[TopicName, ...]) -> int:
     total = 0
     for name in names:
-        with suppress(StoreError):  # whoever reads the topic says so
+        with suppress(StoreError):  # reading the topic reports it
             topic = read_topic(reader.txn, name)
             total += view_extent(reader.txn, topic, find_compacted_view(reader, topic)).bytes
     return total

@@ -135,6 +135,6 @@ def _warn(app: App, result: BuildResult) -> None:
     if result.missing or result.unreadable:
         count = result.missing + result.unreadable
         app.warn(
-            f"{result.topic} {result.subscription}: {counted(count, 'entry that waits is', 'entries that wait are')} lost or damaged"
+            f"{result.topic} {result.subscription}: {counted(count, 'waiting entry is', 'waiting entries are')} lost or damaged"
         )
         app.problems(count)

@@ -48,7 +48,7 @@ HISTOGRAM_COLUMNS = (
         "pulsar-admin delayed due acme/delayed/reminders -s workers --end-time 2026-11-22T00:00:00Z",
         "pulsar-admin delayed due --all-topics --end-time 2100-01-01T00:00:00Z -o jsonl",
     ],
-    output="A row a message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
+    output="One row per message, in order of dispatch: topic, subscription (null: the topic has none), the tick in which it is "
     "dispatched, the exact time it asks for (dueTime, null where the entry is lost), and its id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "spark"],
@@ -171,7 +171,7 @@ def _document(waiting: Waiting, now_ms: int) -> Json:
 
 def _text(documents: list[Json]) -> str:
     if not documents:
-        return "No delayed messages wait."
+        return "No delayed messages are waiting."
     from pulsar_admin.plot import bar_chart
 
     lines = []
@@ -179,7 +179,7 @@ def _text(documents: list[Json]) -> str:
         due_by = document["due"]
         whose = document["subscription"] or "(no subscription)"
         lines.append(
-            f"{document['topic']} {whose}: {document['messages']:,} delayed messages wait; due now "
+            f"{document['topic']} {whose}: {document['messages']:,} delayed messages are waiting; due now "
             f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
             f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
         )

@@ -40,7 +40,7 @@ class ReplayOptions:
     elsewhere=[
         "pulsar-admin delayed replay acme/delayed/reminders --start-time 2026-11-21T10:00:00Z --end-time +1d --speed 60"
     ],
-    output="A line a message, in order of time over all subscriptions: topic, subscription, tick, message id.",
+    output="One line per message, in order of time over all subscriptions: topic, subscription, tick, message id.",
     errors=[TopicNotFound, InvalidValue, IndexCorrupt, DiskFull],
     uses=["now", "progress", "spark"],
 )

@@ -89,7 +89,7 @@ def due(app: App, options: DueRequest) -> None:
 
     Whole buckets, of all subscriptions or of those named; what is not due is not read. --pop removes what it lists in the one
     transaction that also records it: when a job is killed before it used its list, `nacks due --popped CHANGE` gives it
-    again, and `store undo CHANGE` puts it back. Nothing due is no error.
+    again, and `store undo CHANGE` puts it back. It is not an error when nothing is due.
     """
     if options.popped is not None:
         _show_popped(app, options.popped)
@@ -165,14 +165,14 @@ def _emit_due(app: App, groups: Iterable[KeptGroup], change: int | None = None) 
     uses=["now", "wait"],
     examples=[],
     elsewhere=["pulsar-admin nacks stats", "pulsar-admin nacks stats public/default/plain -s holes -o json"],
-    output="One row a subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
+    output="One row per subscription: precision, entries waiting and due, ledgers, buckets, bitmaps, bytes, first and last deadline.",
     errors=[TopicNotFound, IndexCorrupt],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
 @click.option("-s", "--subscription", help="Of this subscription only.")
 @pass_app
 def stats(app: App, topics: tuple[TopicName, ...], subscription: str | None) -> None:
-    """Show how many negative acks are kept for which subscription."""
+    """Count the negative acks kept for each subscription."""
     from store.nacks.kept import read_stats
 
     with app.store.read() as txn:

@@ -65,7 +65,7 @@ class AddRequest:
 @click.argument("topic", type=TOPIC)
 @click.argument("positions", type=POSITION, nargs=-1)
 @subscription_option
-@click.option("--delay", "delay_ms", type=DURATION, required=True, help="Due so long after now.")
+@click.option("--delay", "delay_ms", type=DURATION, required=True, help="Due this long from now.")
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path, allow_dash=True),

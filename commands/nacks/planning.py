@@ -83,7 +83,7 @@ class PlanRequest:
         "pulsar-admin nacks plan --topic public/default/plain -s holes --delay 10m --precision 1s",
     ],
     elsewhere=["pulsar-admin nacks plan --rate 10000 --delay 5h --batch-size 10 --png nacks.png"],
-    output="A row a precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
+    output="One row per precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
     "pending nacks in the Java client 4.0.8, in its maps before PIP-393, by its formula, and in this toolkit's tracker as measured on "
     "a sample. JSON has the document's own space figures beside what is the case.",
     errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists],

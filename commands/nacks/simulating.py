@@ -103,7 +103,7 @@ class SimulateRequest:
         "pulsar-admin nacks simulate --rate 100 --rate 10000 --delay 1m --bits 0 --bits 8 --bits 16 --spark",
     ],
     output="A row a timer: redeliveries, those doubled, firings, entries looked at, how early, how late, peak memory; and plots of "
-    "lateness and memory over time. JSON has the distributions and the memory curve. A grid is one row a point and timer.",
+    "lateness and memory over time. JSON has the distributions and the memory curve. A grid is one row per point and timer.",
     errors=[InvalidValue, LimitExceeded, AlreadyExists, MissingComponent],
 )
 @click.option(
@@ -124,7 +124,9 @@ class SimulateRequest:
 @click.option("--batch-size", type=whole(1), default=1, show_default=True, help="Messages an entry.")
 @click.option("--entries-per-ledger", type=whole(1), default=50_000, show_default=True, help="Then the next.")
 @click.option("--nacked", type=SHARE, default=1.0, show_default=True, help="Share of them nacked.")
-@click.option("--processing", "processing_ms", type=DURATION, default="0s", help="Nacked up to so long after delivery.")
+@click.option(
+    "--processing", "processing_ms", type=DURATION, default="0s", help="Nacked at most this long after delivery."
+)
 @click.option("--seed", type=whole(0, 2**32 - 1), default=0, show_default=True, help="Other draws.")
 @click.option(
     "--base-delay",
@@ -227,7 +229,7 @@ def _event(line: str, where: str) -> tuple[int, int, int, int]:
     except InvalidValue as error:
         raise InvalidValue(f"{where}: {error.message}", hint=error.hint) from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InvalidValue(f"{where} is no event: {reason_of(error)}", hint=hint) from error
+        raise InvalidValue(f"{where} is not an event: {reason_of(error)}", hint=hint) from error
     values = time_ms, ledger_id, entry_id, delay_ms
     if any(type(value) is not int or not 0 <= value < 2**63 for value in values):
         raise InvalidValue(f"{where}: {', '.join(_EVENT_KEYS)} are whole numbers from 0 to 2^63 - 1", hint=hint)

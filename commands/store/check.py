@@ -26,7 +26,7 @@ _COLUMNS = (
 @command(
     "check",
     examples=["pulsar-admin store check", "pulsar-admin store check --deep -o json"],
-    output="One row a finding, then one that says what was looked at. Exit code 1 when any is a problem.",
+    output="One row per finding, then one that says what was looked at. Exit code 1 when any is a problem.",
     errors=[StoreNotFound],
     uses=["spark"],
 )
@@ -35,7 +35,7 @@ _COLUMNS = (
 def check(app: App, deep: bool) -> None:
     """Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree.
 
-    It only reads. Findings of severity `note` are no problem. What is wrong with derived rows `store index --rebuild` makes right.
+    It only reads. Findings of severity `note` are not problems. What is wrong with derived rows `store index --rebuild` makes right.
     """
     app.emit_rows(_findings(app, deep), _COLUMNS)
 

@@ -28,7 +28,7 @@ _COLUMNS = (
     "log",
     examples=[],
     elsewhere=["pulsar-admin store log", "pulsar-admin store log 17 --steps -o json"],
-    output="One row a change, oldest first: when, by which command, what it did to which topic, and what undid it.",
+    output="One row per change, oldest first: when, by which command, what it did to which topic, and what undid it.",
     errors=[StoreNotFound, ChangeNotFound],
 )
 @click.argument("changes", metavar="[CHANGE]...", type=whole(1), nargs=-1)

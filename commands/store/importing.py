@@ -63,7 +63,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     DIRECTORY holds `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or more
     bookies. It is only read, also while a running Pulsar has it open. Unless --copy or --link is given the entry logs stay
     where they are: keep DIRECTORY then.
-    An import that was stopped, even by kill -9, goes on when the same command runs again.
+    An import that was stopped, even by kill -9, continues when the same command runs again.
     """
     from store.transfer.imports import ImportOptions, preview_standalone
 
@@ -87,7 +87,7 @@ def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
             chosen = replace(options, engine=engine)
             return import_standalone(directory, app.settings.store, chosen, progress.advance, app.warn)
     except KeyboardInterrupt:
-        app.warn(f"stopped: the same command goes on with the import into {app.settings.store}")
+        app.warn(f"stopped: the same command continues the import into {app.settings.store}")
         raise
 
 

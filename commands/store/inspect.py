@@ -253,7 +253,7 @@ _OWNER_COLUMNS = (
 @command(
     "owner",
     examples=["pulsar-admin store owner 9 113", "pulsar-admin store owner 113 -o json"],
-    output="One row a ledger: who references it, and what its own metadata claims when nobody does.",
+    output="One row per ledger: who references it, and what its own metadata claims when nobody does.",
     errors=[LedgerNotFound],
 )
 @click.argument("ledgers", type=whole(), nargs=-1, required=True)

@@ -36,7 +36,7 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
 
     Reads only what is new: logs are append-only. Metadata changed in the store stays as it is here. A file that is gone is
     named, and its entries stay in the index unless --forget is given. Exit code 1 when anything needs a look. A refresh that was
-    stopped goes on when the same command runs again.
+    stopped continues when the same command runs again.
     """
     from store.transfer.refresh import RefreshOptions, preview_refresh
 
@@ -107,7 +107,7 @@ def index(app: App, rebuild: bool, no_checksums: bool) -> None:
     """Make the location and time index again from the files, and compare it with the one that is there.
 
     Without --rebuild the store stays as it is; exit code 1 when the two differ. A rebuild that was stopped, even by kill -9,
-    goes on when the same command runs again; until it is done the store has the old index.
+    continues when the same command runs again; until it is done the store has the old index.
     """
     writes = rebuild and not app.settings.dry_run
     result = _index(app, writes=writes, verify=not no_checksums)

@@ -27,7 +27,7 @@ _BY_LOG = (
     Column("DEAD", lambda row: row.dead_bytes, "number"),
     Column("OTHER", lambda row: row.other_bytes, "number", drop=1),
     Column("GC", lambda row: "frees it" if row.freed else ""),
-    Column("KEPT FOR", lambda row: ", ".join(row.kept_for)),
+    Column("RETAINED BY", lambda row: ", ".join(row.kept_for)),
 )
 _BY_DISK = (
     Column("DISK", lambda row: row["disk"]),
@@ -40,7 +40,7 @@ _BY_DISK = (
 @command(
     "usage",
     examples=["pulsar-admin store usage", "pulsar-admin store usage --by log -o json"],
-    output="One row a topic, a file or a disk, largest first. Record bytes: payload, entry header and digest; BYTES of a topic "
+    output="One row per topic, a file or a disk, largest first. Record bytes: payload, entry header and digest; BYTES of a topic "
     "count each entry once, ON DISK (`diskBytes`) every copy that a bookie has. OTHER: headers, maps, what journals repeat.",
     errors=[StoreNotFound, IndexCorrupt],
     uses=["spark"],
@@ -53,7 +53,7 @@ def usage(app: App, by: str) -> None:
     """Show who fills the disk, what is dead there, and what garbage collection would free.
 
     Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
-    `--by log` names what each log is kept for. Answers from the location index and, where several bookies hold copies of
+    `--by log` names the topics that retain each log. Answers from the location index and, where several bookies hold copies of
     entries, from the ledgers maps of their logs.
     """
     with app.bulk(), app.store.read() as txn:

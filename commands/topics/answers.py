@@ -82,7 +82,7 @@ def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
     """Return how many bytes the entries of topics have with their headers, as the metadata says: what a scan reads at most."""
     total = 0
     for name in names:
-        with suppress(StoreError):  # whoever reads the topic says so
+        with suppress(StoreError):  # reading the topic reports it
             topic = read_topic(reader.txn, name)
             total += topic.total_size_bytes + _HEADER_BYTES * sum(ledger.entries for ledger in topic.ledgers)
     return total

@@ -73,7 +73,7 @@ _ANALYSIS_COLUMNS = (
 @click.option("-p", "--position", type=POSITION, help="Count from here, even before the mark-delete position.")
 @pass_app
 def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> None:
-    """Count what a subscription has still to be given.
+    """Count a subscription's backlog.
 
     Individually deleted entries are left out; acknowledgements inside a batch are not subtracted, as the broker does. An entry
     whose bytes are lost counts as one message and makes the exit code 1.

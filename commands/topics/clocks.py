@@ -195,7 +195,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     clock = check_clock(app.settings.clock)
     with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
-        here = EntryReader(reader.files, reader.txn)  # a sample is no bulk work
+        here = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
         here.failed = []  # the scan lists it again
         usual = _usual(here, topics, clock, options)
         with app.scan(reader, size_of(reader, topics), "timeline"):

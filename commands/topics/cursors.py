@@ -67,7 +67,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 @_FORCE
 @pass_app
 def clear_backlog(app: App, selection: TopicSelection, subscription: str, force: bool) -> None:
-    """Skip everything a subscription has still to be given.
+    """Skip the whole backlog of a subscription.
 
     Several topics or partitions are one change. The subscription's properties stay.
     """
@@ -86,7 +86,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise InvalidValue(
-                f"{param.get_error_hint(ctx)}: {text!r} is no KEY=VALUE", hint="for example -p owner=billing"
+                f"{param.get_error_hint(ctx)}: {text!r} is not a KEY=VALUE", hint="for example -p owner=billing"
             )
         pairs[key] = value
     return pairs
@@ -99,7 +99,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
         "pulsar-admin topics create-subscription public/default/plain -s audit -m earliest",
         "pulsar-admin topics create-subscription acme/orders/parts -s audit -p owner=billing --dry-run",
     ],
-    output="The change: where it stands, what it has to be given, and the undo command.",
+    output="The change: where it stands, its backlog, and the undo command.",
     errors=[TopicNotFound, LedgerNotFound, EntryNotFound, AlreadyExists, Refused, StalePlan],
 )
 @topics_argument
@@ -134,7 +134,7 @@ def create_subscription(
     "unsubscribe",
     changes=True,
     examples=["pulsar-admin topics unsubscribe public/default/plain -s never"],
-    output="The change: where it stood, what it had still to be given, what a broker may then delete, and the undo command.",
+    output="The change: where it stood, its backlog, what a broker may then delete, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
 )
 @topics_argument

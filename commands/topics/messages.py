@@ -230,7 +230,7 @@ class PeekOptions:
 @gather(PeekOptions)
 @pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
-    """Show the first messages that a subscription has still to be given.
+    """Show the first messages of a subscription's backlog.
 
     Individually deleted entries are left out, batches are taken apart; nothing is acknowledged.
     """

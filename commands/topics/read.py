@@ -67,7 +67,7 @@ class Asked:
         "pulsar-admin topics read acme/orders/compacted --key k0003 --payload -o jsonl",
         "pulsar-admin topics read public/default/avro --value -n 3",
     ],
-    output="One row a message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
+    output="One row per message: position, times, key, producer, sequence id, properties, size and SHA-1 of the payload. Entries "
     "that cannot be read are passed over, named on stderr and make the exit code 1; so are values that cannot be decoded.",
     errors=[TopicNotFound, InvalidValue],
 )
@@ -77,7 +77,7 @@ class Asked:
 @click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
 @click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
 @click.option("--key", help="Messages with this key.")
-@click.option("-n", "--limit", type=whole(), help="At most so many messages of a topic.")
+@click.option("-n", "--limit", type=whole(), help="At most this many messages per topic.")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
 @redact_option

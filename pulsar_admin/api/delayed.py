@@ -33,7 +33,7 @@ class Delayed:
         self._subscription = subscription
 
     def due(self, until: Time | None = None) -> pa.Table:
-        """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row a message.
+        """Return what a broker would dispatch up to UNTIL (default: now), in its order, one row per message.
 
         Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which the message itself
         asks for, null where its entry is lost; both ``timestamp[us, UTC]``.

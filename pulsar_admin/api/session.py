@@ -73,7 +73,7 @@ def open_engine(jobs: int, spark: SparkSession | None, problems: list[StoreError
 class Session:
     """One open store. NOW: a fixed "now" for relative times and ages, None: the clock at each call. JOBS, SPARK: see ``open_engine``.
 
-    A snapshot that is read, by an iteration that goes on, keeps the map open: whoever reads it when it is gone is killed by the system.
+    A snapshot that is read, by an iteration in progress, keeps the map open: reading it after the file has shrunk kills the process.
     So ``close`` refuses new work, and the last reader closes.
     """
 
@@ -187,7 +187,9 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     elif type(value) is int:
         found = value
     else:
-        raise InvalidValue(f"{value!r} is no time", hint='give a datetime, "3h", "2024-05-01T09:00:00Z", or epoch ms')
+        raise InvalidValue(
+            f"{value!r} is not a time", hint='give a datetime, "3h", "2024-05-01T09:00:00Z", or epoch ms'
+        )
     if not 0 <= found <= MAX_TIME_MS:
         raise InvalidValue(f"time {value!r} is not between 1970 and the year 9999")
     return found

@@ -38,7 +38,7 @@ class SparkTables:
         since: Time | None = None,
         until: Time | None = None,
     ) -> DataFrame:
-        """Return one row a message; SINCE and UNTIL choose entries by broker time where they carry one, else by publish time.
+        """Return one row per message; SINCE and UNTIL choose entries by broker time where they carry one, else by publish time.
 
         COLUMNS: only these; PAYLOAD: also payloads; VALUE: also values, as JSON text or typed by the newest schema.
         """

@@ -204,7 +204,7 @@ def _check_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
 
 
 def check_ledgers(txn: Txn) -> Iterator[Finding]:
-    """Check ledgers that belong to no topic's list, and note those that nobody references or that were deleted."""
+    """Check ledgers that belong to no topic's list, and note unreferenced and deleted ones."""
     unreferenced = 0
     for ledger_id in iter_ledger_ids(txn):
         try:

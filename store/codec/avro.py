@@ -72,11 +72,11 @@ def parse_definition(definition: bytes) -> Schema:
 
 
 def _check_names(schema: dict[str, Any]) -> None:  # Any: JSON
-    """Raise ValueError for names that are no text, which fastavro lets pass; a logical type that is none is left out."""
+    """Raise ValueError for names that are not text, which fastavro lets pass; a logical type that is none is left out."""
     for named in (schema, *schema.get("fields", ())):
         name = named.get("name", "")
         if not isinstance(name, str):
-            raise ValueError(f"the name {name!r} is no text")
+            raise ValueError(f"the name {name!r} is not text")
         name.encode()  # half of a surrogate pair names nothing
     if not isinstance(schema.get("logicalType", ""), str):
         del schema["logicalType"]

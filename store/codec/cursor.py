@@ -70,7 +70,7 @@ def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
 def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
     """Return INFO as a value to store in place of BASE, whose unknown fields and wrapping are kept.
 
-    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is no ManagedCursorInfo.
+    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is not a ManagedCursorInfo.
     """
     message, wrapping = managed_ledger_pb2.ManagedCursorInfo(), PLAIN
     if base:
@@ -119,7 +119,7 @@ def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState
 def encode_position_info(state: CursorState, base: bytes = b"") -> bytes:
     """Return STATE as an entry of a cursor ledger, with ranges (every broker reads them), never bitmaps.
 
-    Unknown fields of BASE, an earlier entry, are kept. Raises EntryCorrupt when BASE is no PositionInfo.
+    Unknown fields of BASE, an earlier entry, are kept. Raises EntryCorrupt when BASE is not a PositionInfo.
     """
     message = managed_ledger_pb2.PositionInfo()
     if base:
@@ -179,12 +179,14 @@ def _no_state(payload: bytes, where: str) -> StoreError:
     if payload[:1] == _PLAIN_FORM:
         return EntryCorrupt(f"{where}: the newest entry is damaged, no PositionInfo: {found}", where=where, found=found)
     return Unsupported(
-        f"{where}: the newest entry is no known form of a cursor's state: {found or 'empty'}", where=where, found=found
+        f"{where}: the newest entry is not a known form of a cursor's state: {found or 'empty'}",
+        where=where,
+        found=found,
     )
 
 
 def _footer(payload: bytes) -> tuple[int, int] | None:
-    """Return the number of parts and their bytes in all, or None when PAYLOAD is no footer."""
+    """Return the number of parts and their bytes in all, or None when PAYLOAD is not a footer."""
     if payload[:1] != b"{":
         return None
     try:

@@ -71,7 +71,7 @@ def decode_snapshot_segment(payload: bytes | memoryview, where: str) -> tuple[De
 
 
 def decode_entry_ids(bitmap: bytes, where: str) -> BitMap:
-    """Return the entry ids in one bitmap; raises EntryCorrupt when it is no portable RoaringBitmap."""
+    """Return the entry ids in one bitmap; raises EntryCorrupt when it is not a portable RoaringBitmap."""
     from pyroaring import BitMap
 
     try:

@@ -22,7 +22,7 @@ _DIGITS = re.compile("[0-9]{1,19}")
 
 
 def json_value(data: bytes | str) -> Any:  # Any: a JSON value
-    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is no finite number."""
+    """Return the JSON value in DATA (UTF-8); raises ValueError for all that is none, is nested too deep or is not a finite number."""
     if isinstance(data, str):
         data = data.encode()
     try:
@@ -80,7 +80,7 @@ def parse_integer(word: str) -> int | None:
 def _finite(word: str) -> float:
     number = float(word)
     if not math.isfinite(number):
-        raise ValueError(f"{word[:20]} is no number of JSON")
+        raise ValueError(f"{word[:20]} is not a number of JSON")
     return number
 
 

@@ -90,7 +90,7 @@ class InterceptorChain:
     def recover(self, properties: Mapping[str, str], last: BrokerEntry | None) -> None:
         """Continue the index of a topic: from its LAST entry where that has one, else from its ManagedLedgerInfo's PROPERTIES.
 
-        Upstream: ``ManagedLedgerInterceptorImpl``. A property that is no number counts as absent.
+        Upstream: ``ManagedLedgerInterceptorImpl``. A property that is not a number counts as absent.
         """
         kept = properties.get(INDEX_PROPERTY, "")
         index = parse_integer(kept)
@@ -131,7 +131,7 @@ def parse_interceptors(text: str) -> tuple[str, ...]:
 def read_broker_conf(path: Path) -> tuple[str, ...]:
     """Return the interceptors that a broker with the configuration file PATH (Java properties) has, none where it names none.
 
-    Raises NotFound, Refused for what is no file of text, InvalidValue for a class that nobody provides here.
+    Raises NotFound, Refused for what is not a file of text, InvalidValue for a class that nobody provides here.
     """
     try:
         text = read_file(path).decode()

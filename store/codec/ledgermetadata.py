@@ -128,7 +128,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata, base: bytes | None = None) 
     """Return METADATA as a version 3 value, whatever its ``version``.
 
     BASE is the value it replaces: fields there that this toolkit does not know survive. Raises MetadataCorrupt when
-    BASE is no ledger metadata.
+    BASE is not ledger metadata.
     """
     message = LedgerMetadataFormat()
     if base is not None:

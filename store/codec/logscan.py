@@ -13,12 +13,12 @@ offset  size     field
 20      size-16  rest of the entry (lastAddConfirmed i64, length i64, digest, payload)
 ======  =======  ======================================================================================
 
-Ledger -1 marks what is no data: entry -2 a batch of the ledgers map, entry 0 the filler in a direct log's first block.
+Ledger -1 marks what is not data: entry -2 a batch of the ledgers map, entry 0 the filler in a direct log's first block.
 
 Rules, in this order, at each position:
 
 1. A *framed* record has 32 <= size <= min(256 MiB, bytes left), ledger and entry >= 0, lastAddConfirmed >= -1 and
-   length >= 0. It is believed, unless what follows is no record, its digest (a map's count) does not prove it and a
+   length >= 0. It is believed, unless what follows is not a record, its digest (a map's count) does not prove it and a
    good record (rule 4) starts inside it: then its size field is wrong, and its bytes are unreadable up to there.
 2. Ledger -1 records are stepped over by their size.
 3. Bytes 0xF0 are the direct logger's padding up to the next byte that differs.
@@ -46,7 +46,7 @@ from store.frozen import frozen
 
 HEADER_BYTES = 1024
 MAX_RECORD_BYTES = 256 << 20
-RUN_RECORDS = 4  # so many in a row are no accident
+RUN_RECORDS = 4  # this many in a row are not an accident
 
 _FRAME = struct.Struct(
     ">i"  # size
@@ -90,7 +90,7 @@ class Record(NamedTuple):
 
 
 class GapReason(StrEnum):
-    """Why bytes hold no records; the first two are no damage."""
+    """Why bytes hold no records; the first two are not damage."""
 
     PADDING = "padding"
     UNWRITTEN = "unwritten"
@@ -291,7 +291,7 @@ def _is_map(data: Bytes, record: Record) -> bool:
 
 
 def _torn_bytes(data: Bytes, pos: int, limit: int) -> int | None:
-    """Return how many bytes the record cut at LIMIT wanted, None if the bytes at POS are no record's head."""
+    """Return how many bytes the record cut at LIMIT wanted, None if the bytes at POS are not a record's head."""
     head = bytes(data[pos : min(limit, pos + _FRAME.size)])
     if len(head) < _SIZE_BYTES:
         return _SIZE_BYTES

@@ -72,7 +72,7 @@ def encode_managed_ledger(managed_ledger: ManagedLedger, base: bytes = b"") -> b
 
     Unknown fields and the offload contexts of BASE stay with their ledgers, its wrapping is used again, and a value
     that says what BASE said is BASE. Publish times (PIP-345) go into the proposal's fields; of a field twice the last one counts.
-    Raises MetadataCorrupt when BASE is no ManagedLedgerInfo.
+    Raises MetadataCorrupt when BASE is not a ManagedLedgerInfo.
     """
     message, wrapping = _parse(base, "value to replace")
     if base and _from_message(message, "value to replace") == managed_ledger:

@@ -38,7 +38,7 @@ class Retention:
 
 @frozen
 class BacklogQuota:
-    """One value of ``backlog_quota_map``; −1 is no limit."""
+    """One value of ``backlog_quota_map``; −1 means no limit."""
 
     limit_size_bytes: int
     limit_time_seconds: int
@@ -95,7 +95,7 @@ def decode_policies(value: bytes, where: str) -> Policies:
 def encode_policies(policies: Policies, base: bytes = b"") -> bytes:
     """Return POLICIES as a value to store in place of BASE: every other key stays, in its place.
 
-    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is no JSON object.
+    A value that says what BASE said is BASE. Raises MetadataCorrupt when BASE is not a JSON object.
     """
     found = decode_json_object(base, "value to replace") if base else {}
     before = _policies(found, "value to replace")
@@ -134,7 +134,7 @@ def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> byte
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return number
 
 

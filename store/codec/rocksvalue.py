@@ -44,7 +44,7 @@ def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:
     """
     if len(raw) < _HEADER.size:
         raise MetadataCorrupt(
-            f"{where}: {len(raw)} bytes are no metadata node, its header has {_HEADER.size}",
+            f"{where}: {len(raw)} bytes are not a metadata node, its header has {_HEADER.size}",
             where=where,
             expected=_HEADER.size,
             found=len(raw),

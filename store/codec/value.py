@@ -123,13 +123,13 @@ def plain(value: Value) -> Value:
 
 
 def key_bytes(key: str | None, is_base64: bool) -> bytes | None:
-    """Return a message's key as the producer gave it; raises ValueError when it is no base64 and says so."""
+    """Return a message's key as the producer gave it; raises ValueError when it is not base64 and says so."""
     if key is None or not is_base64:
         return None if key is None else key.encode()
     try:
         return b64decode(key, validate=True)
     except Base64Error as error:
-        raise ValueError(f"its key is no base64: {reason_of(error)}") from error
+        raise ValueError(f"its key is not base64: {reason_of(error)}") from error
 
 
 def undecodable(schema: ValueSchema, error: Exception) -> str:
@@ -193,7 +193,7 @@ def _json(data: bytes) -> Value:
 
 
 def _no_constant(word: str) -> Value:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _boolean(data: bytes) -> Value:

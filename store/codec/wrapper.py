@@ -1,7 +1,7 @@
 """The compression wrapper around ManagedLedgerInfo and ManagedCursorInfo values.
 
 ``0x4778 | u32 n | metadata(n) | compressed protobuf``; upstream ``MetaStoreImpl``. A value without the magic is plain
-protobuf (which cannot begin so: 0x47 is no field tag). Pulsar 5.0 wraps by default, 4.x only when configured.
+protobuf (which cannot begin so: 0x47 is not a field tag). Pulsar 5.0 wraps by default, 4.x only when configured.
 """
 
 from __future__ import annotations

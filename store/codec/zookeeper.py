@@ -110,7 +110,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """Bytes at OFFSET that are no whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
+    """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
     with nothing but the zeros of preallocation behind it."""
 
     offset: int
@@ -343,7 +343,7 @@ def _text(reader: Reader, where: str) -> str:
     try:
         return _buffer(reader, where).decode()
     except UnicodeDecodeError as error:
-        raise MetadataCorrupt(f"{where}: a path that is no UTF-8", where=where) from error
+        raise MetadataCorrupt(f"{where}: a path that is not UTF-8", where=where) from error
 
 
 def _skip_acls(reader: Reader, where: str) -> None:

@@ -94,7 +94,7 @@ class MessageSource:
     ``transactions`` tells the outcomes for the topic's part, when its entries ask for them; ``transactional``: they will. With
     ``skip_damaged`` what cannot be read is left out and counted in ``damaged``; without it EntryCorrupt is raised at the end of the
     part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers take it. ``rule``: what a null value
-    is. ``as_is``: compacted batches whose indexes contradict them are handed out all the same.
+    is. ``as_is``: compacted batches whose indexes contradict them are returned anyway.
     """
 
     reader: EntryReader
@@ -233,7 +233,7 @@ def _spans(entries: EntryBatch) -> tuple[Array, Array]:
 
 
 def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
-    """Return kernel.ENTRY of ENTRIES; what is no compacted entry in a compacted ledger is BROKEN."""
+    """Return kernel.ENTRY of ENTRIES; what is not a compacted entry in a compacted ledger is BROKEN."""
     rows = np.empty(len(entries), kernel.ENTRY)
     rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
     kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)

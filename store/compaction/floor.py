@@ -2,7 +2,7 @@
 
 A broker writes two positions (upstream ``AbstractTwoPhaseCompactor``, 2.11 to 4.2): the cursor's is that of the last entry it read, the
 ledger's ``pulsar/compactedTo`` that of the last one it did not take for deleted. Null values, keyless messages and markers at the end lie
-between the two. 2.11.0 takes a batch for deleted that has one null value in it: it may be in the ledger all the same. Positions are
+between the two. 2.11.0 takes a batch for deleted that has one null value in it: it may still be in the ledger. Positions are
 compared by their places in the topic: 4.2 leaves the cursor at (next ledger, −1).
 """
 

@@ -148,7 +148,7 @@ class LatestKeys:
         return Latest(bits, self.ordinal, kept, nulls, len(self._runs))
 
     def _latest(self) -> Iterator[Array]:
-        """Yield the ``last`` column, one row a key."""
+        """Yield the ``last`` column, one row per key."""
         if not self._runs:
             yield self._table[2]
             return

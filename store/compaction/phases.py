@@ -1,7 +1,7 @@
 """The two phases of compaction (upstream ``PublishingOrderCompactor``, 4.0.8 and 4.2.4).
 
 Phase one finds the latest message of every key; a null value deletes its key. Phase two reads what stays again and yields
-the new entries. Entries that cannot be opened, encrypted batches and those that are no message, are kept whole and take no part in
+the new entries. Entries that cannot be opened, encrypted batches and those that are not messages are kept whole and take no part in
 phase one. Chunks of one message stay or go together: a broker keeps the last of them only.
 """
 

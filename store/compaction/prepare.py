@@ -101,7 +101,7 @@ def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
 def _end(
     reader: EntryReader, topic: Topic, floor: Position | None, transactions: Transactions | None
 ) -> Position | None:
-    """Return the last entry behind FLOOR that readers get, the topic's last one where it is no message that could tell."""
+    """Return the last entry behind FLOOR that readers get, the topic's last one where it is not a message that could tell."""
     try:
         end = find_topic_end(reader, topic, floor, transactions).head
     except (EntryCorrupt, EntryNotFound):

@@ -35,7 +35,7 @@ class FindPublished:
         return _SCHEMA
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row a batch of places."""
+        """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
             scan = EntryScan.of_files(files, heads=False, digests=None)
             yield packed_row(_SCHEMA, self.rows(scan, places).tobytes())

@@ -81,7 +81,7 @@ class FindKeys:
         return _SCHEMA
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row a batch of places."""
+        """Yield one row per batch of places."""
         assert isinstance(piece, EntryPlaces)
         with LatestKeys() as keys:
             for number, (places, files) in enumerate(iter_batches(piece)):

@@ -126,7 +126,7 @@ def _cursor_problems(topic: Topic, cursor: Cursor | None) -> Iterator[str]:
     elif cursor.skipped_entries:
         yield f"{cursor.skipped_entries} newer states of __compaction in its cursor ledger cannot be read: it may be stale"
     stored = cursor.info.mark_delete
-    # (ledger, −1) is no entry, but the place behind those before it: 4.2 leaves the cursor at the beginning of an empty ledger.
+    # (ledger, −1) is not an entry, but the place behind those before it: 4.2 leaves the cursor at the beginning of an empty ledger.
     if cursor.source == "metadata" and stored is not None and stored.entry_id >= 0 and stored > topic.last_confirmed:
         yield f"__compaction stands at {stored}, behind the end of the topic ({topic.last_confirmed})"
     if cursor.state.ranges:
@@ -173,7 +173,7 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
             if is_batch(metadata) and not is_encrypted(metadata):
                 return _form_of(reader, view, entry_id) if metadata.compacted_batch_indexes else LEGACY
     except ENTRY_ERRORS:
-        pass  # whoever reads the entry says so
+        pass  # reading the entry reports it
     return None
 
 
@@ -204,7 +204,7 @@ def _compacted_to(reader: EntryReader, topic: Topic, ledger: Ledger, horizon: Po
             "readers that start between them get every message there, compacted or not"
         )
     floor = compacted_to
-    with suppress(*ENTRY_ERRORS):  # whoever reads that entry says so
+    with suppress(*ENTRY_ERRORS):  # reading that entry reports it
         floor = with_last_entry(reader, CompactedView(horizon, ledger.ledger_id, ledger.last_entry_id), compacted_to)
     skipped = find_skipped(reader, topic, floor, horizon)
     if skipped is not None:

@@ -97,7 +97,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
         try:
             head = read_entry_head(reader, topic.at_rank(rank))
         except (EntryCorrupt, EntryNotFound):
-            continue  # what is lost opens and ends no transaction; whoever reads it says so
+            continue  # what is lost opens and ends no transaction; reading it reports that
         found = transaction_id(head.metadata)
         if found is None:
             continue

@@ -12,7 +12,7 @@ _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which are in front 
 
 
 def unwrapped(entries: EntryBatch) -> EntryBatch:
-    """Return ENTRIES, a compacted ledger's, as the topic's entries in them; what is no compacted entry is empty, and no message."""
+    """Return ENTRIES, a compacted ledger's, as the topic's entries in them; what is not a compacted entry is empty, and no message."""
     found = np.zeros(len(entries), kernel.ENTRY)
     begins = entries.offsets + _BEFORE_BYTES + entries.rows["digest_bytes"]
     kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, found)

@@ -68,7 +68,7 @@ def open_view(reader: EntryReader, topic: Topic, problems: list[StoreError] | No
     """Return the compacted view of TOPIC as ``find_compacted_view``, once its ledger is proven to be this topic's.
 
     Raises MetadataCorrupt when the cursor names a ledger that is gone, or one that says it is something else.
-    One that has no metadata any more is read all the same, and noted in PROBLEMS.
+    One that has no metadata any more is read anyway, and noted in PROBLEMS.
     """
     try:
         view = find_compacted_view(reader, topic)

@@ -174,7 +174,7 @@ def _decode_meta(page: bytes, number: int) -> Meta:
     raw = page[_PAGE_HEADER.size :]
     magic, version, _, _ = _META_HEAD.unpack_from(raw)
     if (found, flags & _META, magic, version) != (number, _META, _MAGIC, _VERSION):
-        raise IndexCorrupt(f"page {number} is no meta page")
+        raise IndexCorrupt(f"page {number} is not a meta page")
     free = _DATABASE.unpack_from(raw, _META_HEAD.size)
     main = _DATABASE.unpack_from(raw, _META_HEAD.size + _DATABASE.size)
     if free[0] not in _PAGE_SIZES:

@@ -122,7 +122,7 @@ def next_file_id(txn: Txn) -> int:
 
 @frozen
 class Damage:
-    """Bytes of a file that are no good record."""
+    """Bytes of a file that are not a good record."""
 
     file_id: int
     offset: int
@@ -153,7 +153,7 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
 
 
 DIFFERS = "differs from the copy in "
-"""Begins the reason of damage that is no bad record, but another one than the copy of the same entry which the index names."""
+"""Begins the reason of damage that is not a bad record, but another one than the copy of the same entry which the index names."""
 
 
 def iter_differing(txn: Txn) -> Iterator[Damage]:

@@ -1,6 +1,6 @@
 """Rows of the store's database ``nacks``: kept negative acks of subscriptions.  Format: docs/formats/nacks.md.
 
-One row a tracker (a subscription of a topic), and one row a (tracker, time bucket, ledger) with the entry ids as a bitmap
+One row per tracker (a subscription of a topic), and one row per (tracker, time bucket, ledger) with the entry ids as a bitmap
 in the portable Roaring format. Keys are big-endian, so the rows of a tracker lie in the order they become due.
 """
 

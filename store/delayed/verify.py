@@ -40,7 +40,7 @@ class DelayedFinding:
 
 @dataclass(slots=True)
 class Verified:
-    """One cursor. ``waiting``: delayed messages it has still to be given; ``in_buckets``: those of them that a bucket holds;
+    """One cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those of them that a bucket holds;
     ``outside``: those that none holds (in the broker's memory only); ``stale``: acknowledged ones still in a bucket."""
 
     topic: str
@@ -72,7 +72,7 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
     )
     if scan.missing or scan.unreadable:
         count = scan.missing + scan.unreadable
-        text = f"{counted(count, 'entry that waits is', 'entries that wait are')} lost or damaged"
+        text = f"{counted(count, 'waiting entry is', 'waiting entries are')} lost or damaged"
         result.findings.append(DelayedFinding("problem", "entries-lost", text, count))
     result.findings += _bucket_findings(buckets, exact)
     result.findings += _index_findings(reader, topic, cursor, exact, result)

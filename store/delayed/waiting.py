@@ -134,6 +134,6 @@ def open_waiting(reader: EntryReader, topic: Topic, cursor: Cursor, file: RunFil
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
-    """Whether INDEX speaks of exactly what CURSOR has still to be given."""
+    """Whether INDEX covers exactly the backlog of CURSOR."""
     pending, covered = pending_intervals(topic, cursor.state), intervals_of(topic, index.covered)
     return not subtract(pending, covered) and not subtract(covered, pending)

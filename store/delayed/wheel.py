@@ -1,4 +1,4 @@
-"""The time wheel: one partition of the index in granularity / tick slots, advanced by whoever owns the clock.
+"""The time wheel: one partition of the index in granularity / tick slots, advanced by the owner of the clock.
 
 A message due at t lies in the slot of floor(t / tick) and is given as soon as the clock reaches that slot's start: never late, early by
 less than a tick. At most two windows are in memory, the one at hand and the next. What the wheel is given stays in its source

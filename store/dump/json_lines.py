@@ -1,6 +1,6 @@
 """Rows as lines of JSON, made column by column: what ``json.dumps`` writes of each row, without a call a row.
 
-A column becomes texts of its values; the lines are these joined. Texts that JSON has to escape, and what is no number or plain
+A column becomes texts of its values; the lines are these joined. Texts that JSON has to escape, and what is not a number or plain
 text, are made by ``json`` itself.
 """
 

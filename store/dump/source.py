@@ -48,7 +48,7 @@ class Source:
     def topics(self) -> Iterator[tuple[str, Iterator[EntryRows]]]:
         """Yield (topic, its entries in order); take a topic's entries before the next topic.
 
-        Raises NotFound, InvalidValue for what is no dump of entries, Corrupt for a damaged or incomplete one.
+        Raises NotFound, InvalidValue for what is not a dump of entries, Corrupt for a damaged or incomplete one.
         """
         if self.stream is not None:
             yield from _json_topics(self.stream, "standard input")
@@ -204,7 +204,7 @@ def _check_columns(names: Iterable[str], where: str) -> None:
     missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise InvalidValue(
-            f"{where} is no dump of entries: it has no column {missing[0]}",
+            f"{where} is not a dump of entries: it has no column {missing[0]}",
             hint="make one with: pulsar-admin topics dump --level entries",
             path=where,
         )
@@ -220,7 +220,7 @@ def _check_types(schema: pa.Schema, where: str) -> None:
             known = field.type == pa.binary(20)
         if field.name in _COLUMNS and not known:
             raise InvalidValue(
-                f"{where} is no dump of entries: its column {field.name} is of type {field.type}",
+                f"{where} is not a dump of entries: its column {field.name} is of type {field.type}",
                 hint="make one with: pulsar-admin topics dump --level entries",
                 path=where,
             )
@@ -289,7 +289,7 @@ def _parse_line(line: bytes, where: str) -> Json:
         row = json_object(line)
         text(row.get("topic"), "topic")
     except ValueError as error:
-        raise _damaged(where, f"it is no row of a dump: {reason_of(error)}") from error
+        raise _damaged(where, f"it is not a row of a dump: {reason_of(error)}") from error
     _check_columns(row, where)
     return row
 

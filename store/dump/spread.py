@@ -58,7 +58,7 @@ class MakeRows:
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row a batch of places."""
+        """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
             yield packed_row(_SCHEMA, *self._rows_at(places, files))
 

@@ -1,4 +1,4 @@
-"""A slice's result as bytes: what a process or an executor sends to whoever asked."""
+"""A slice's result as bytes: what a process or an executor sends to the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that run slices: each has a pipe to whoever started it, and ends when that is closed.
+"""Processes that run slices: each has a pipe to its parent, and ends when that is closed.
 
 They never see Ctrl-C, which a terminal sends to everybody: who started them hears it, and ends them. A process that dies (out of
 memory, killed) takes with it only what it was given.

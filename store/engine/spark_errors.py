@@ -71,10 +71,14 @@ def check_form(master: str | None, remote: str | None) -> None:
     """Raise InvalidValue for what Spark would not take for a master or a Connect server, which it says after seconds only."""
     if remote and not _REMOTE.fullmatch(remote):
         shown = hide_url(remote)
-        raise InvalidValue(f"--spark-remote {shown} is no Spark Connect URL", hint="write sc://host:15002", value=shown)
+        raise InvalidValue(
+            f"--spark-remote {shown} is not a Spark Connect URL", hint="write sc://host:15002", value=shown
+        )
     if master and not _MASTER.fullmatch(master):
         hint = "write local[2], local[*], spark://host:7077, yarn or k8s://https://host:6443"
-        raise InvalidValue(f"--spark-master {hide_url(master)} is no Spark master", hint=hint, value=hide_url(master))
+        raise InvalidValue(
+            f"--spark-master {hide_url(master)} is not a Spark master", hint=hint, value=hide_url(master)
+        )
 
 
 def check_address(url: str) -> None:

@@ -278,7 +278,7 @@ def memory_settings(memory_bytes: int | None) -> dict[str, str]:
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
-    """Give the JVM that starts in the block a stderr of its own, for its whole life: its log is no output of ours."""
+    """Give the JVM that starts in the block a stderr of its own, for its whole life: its log is not output of ours."""
     if verbose:
         yield
         return

@@ -65,7 +65,7 @@ CLOCKS = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """One topic. Shares are in hundredths of a percent; ``batch`` None: entries are no batches."""
+    """One topic. Shares are in hundredths of a percent; ``batch`` None: entries are not batches."""
 
     name: TopicName
     entries: int = 10_000
@@ -168,7 +168,7 @@ def parse_sizes(text: str) -> Span:
 
 
 def parse_batch(text: str) -> Span | None:
-    """Parse the messages of a batch; 0 is no batches."""
+    """Parse the messages of a batch; 0 means no batches."""
     span = parse_span(text, "batch size", 100_000)
     if span.high == 0:
         return None

@@ -41,7 +41,7 @@ def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError
         return plain
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
-        # Entries of transaction logs are no messages.
+        # Entries of transaction logs are not messages.
         if bytes(payload[:2]) not in (BROKER_MAGIC, CHECKSUM_MAGIC):
             return plain
         metadata = decode_message_entry(payload, f"entry {position}").metadata

@@ -29,7 +29,7 @@ class Extent:
 
 
 def pending_intervals(topic: Topic, state: CursorState) -> Intervals:
-    """Return what a cursor has still to be given: behind the mark-delete, without the individually deleted."""
+    """Return a cursor's backlog: what is behind the mark-delete, without the individually deleted."""
     start = topic.place(state.mark_delete)
     pending = []
     for hole_start, hole_end in (*normal_ranges(topic, state), (topic.number_of_entries, topic.number_of_entries)):

@@ -42,7 +42,7 @@ def read_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
 
 
 def custom_text(metadata: LedgerMetadata) -> dict[str, str]:
-    """Return a ledger's custom metadata with its values as text, those that are no text in hexadecimal."""
+    """Return a ledger's custom metadata with its values as text, those that are not text in hexadecimal."""
     return {key: _text(metadata.custom[key]) for key in sorted(metadata.custom)}
 
 

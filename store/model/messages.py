@@ -43,7 +43,7 @@ class Message:
     """One message. Times in ms; 0 = no event time, None = no broker time.
 
     ``payload``: the value as the producer sent it; for an encrypted entry the stored bytes of the whole entry (``encrypted``).
-    ``batch_size``: messages of the entry, 0 when it is no batch. ``marker_type``: set for the broker's own entries.
+    ``batch_size``: messages of the entry, 0 when it is not a batch. ``marker_type``: set for the broker's own entries.
     """
 
     position: Position

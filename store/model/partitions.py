@@ -60,7 +60,7 @@ def check_partitioned(txn: Txn, name: TopicName) -> TopicName:
     """Return NAME; raises TopicNotFound unless it is a partitioned topic."""
     if not read_partitioned(txn, name).partitions:
         raise TopicNotFound(
-            f"{name} is no partitioned topic",
+            f"{name} is not a partitioned topic",
             hint=f"list them with: pulsar-admin topics list-partitioned-topics {shell_word(name.namespace)}",
             topic=str(name),
         )

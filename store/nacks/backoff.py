@@ -83,7 +83,7 @@ class ListBackoff:
 
 
 def check_delay(delay_ms: int) -> int:
-    """Return DELAY_MS; raises InvalidValue when it is no integer, negative or beyond 64 bits."""
+    """Return DELAY_MS; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
     if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= LONG_MAX:
         raise InvalidValue(
             f"delay of {delay_ms} ms",

@@ -29,7 +29,7 @@ ARRAY_LIMIT = 4096
 
 _RUN_COOKIE = 12347
 _ARRAY_COOKIE = 12346
-_BITSET_RUNS = 2049  # a run container of more runs is no smaller than the bitset
+_BITSET_RUNS = 2049  # a run container of more runs is not smaller than the bitset
 _RUN_FORM = np.dtype(
     [
         ("bitmaps", "<u8"),  # 1
@@ -272,4 +272,6 @@ def _read_arrays(bitmaps: Bytes, offsets: Int64s, header: npt.NDArray[np.void], 
 
 
 def _corrupt(what: str, offset: int) -> Corrupt:
-    return Corrupt(f"damaged Roaring bitmap: {what}", hint="the bytes are no portable 64-bit Roaring bitmap", at=offset)
+    return Corrupt(
+        f"damaged Roaring bitmap: {what}", hint="the bytes are not a portable 64-bit Roaring bitmap", at=offset
+    )

@@ -134,7 +134,7 @@ def _verify(columns: NackColumns) -> None:
     if not len(buckets):
         return
     if min(int(buckets.min()), int(ledgers.min())) < 0 or (buckets & ((1 << columns.precision_bits) - 1)).any():
-        raise _corrupt("a negative number or a time that is no bucket", HEADER_SIZE_BYTES)
+        raise _corrupt("a negative number or a time that is not a bucket", HEADER_SIZE_BYTES)
     later = buckets[1:] > buckets[:-1]
     if not (later | ((buckets[1:] == buckets[:-1]) & (ledgers[1:] > ledgers[:-1]))).all():
         raise _corrupt("rows are not in order", HEADER_SIZE_BYTES)

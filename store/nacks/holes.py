@@ -30,7 +30,7 @@ class NackedEntries:
         """Track the entry at POSITION (its batch index is dropped); raises InvalidValue, EntryNotFound."""
         if not (0 <= position.ledger_id < LONG_MAX and 0 <= position.entry_id < LONG_MAX):
             raise InvalidValue(
-                f"position {position} is no entry",
+                f"position {position} is not an entry",
                 hint="write LEDGER:ENTRY, as topics read prints it",
                 value=str(position),
             )
@@ -40,7 +40,7 @@ class NackedEntries:
         if topic is None:
             raise EntryNotFound(
                 f"{self._names} has no entry {position}",
-                hint="--force tracks it all the same, on one topic: it may be newer than the store",
+                hint="--force tracks it anyway, on one topic: it may be newer than the store",
                 ledgerId=position.ledger_id,
                 entryId=position.entry_id,
             )

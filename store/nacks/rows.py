@@ -19,7 +19,7 @@ def check_column(name: str, values: npt.ArrayLike) -> Int64s:
     if column.size == 0:
         return column.astype(np.int64)
     if column.dtype.kind not in "iu":
-        raise _invalid(name, f"{column.dtype} is no column of 64-bit integers")
+        raise _invalid(name, f"{column.dtype} is not a column of 64-bit integers")
     if int(column.min()) < 0:
         raise _invalid(name, f"{int(column.min())} is negative")
     if int(column.max()) > LONG_MAX:

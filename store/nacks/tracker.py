@@ -274,7 +274,7 @@ def _level(rows: int) -> int:
 def _check_position(position: Position) -> None:
     if not (0 <= position.ledger_id <= LONG_MAX and 0 <= position.entry_id <= LONG_MAX):
         raise InvalidValue(
-            f"position {position} is no entry", hint="ledger and entry ids are 0 to 2^63 - 1", value=str(position)
+            f"position {position} is not an entry", hint="ledger and entry ids are 0 to 2^63 - 1", value=str(position)
         )
 
 

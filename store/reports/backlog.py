@@ -1,4 +1,4 @@
-"""Read model of ``analyze-backlog``: what a subscription has still to be given, counted from the location index.
+"""Read model of ``analyze-backlog``: a subscription's backlog, counted from the location index.
 
 Upstream: ``PersistentSubscription.analyzeBacklog`` (Pulsar 4.0.8), without its limit of 10,000 entries and two minutes: an index
 row answers for up to 1,024 entries. Batches count their messages, markers one, and acknowledgements inside a batch are not

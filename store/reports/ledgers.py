@@ -42,7 +42,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """A ledger nobody references: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
+    """An unreferenced ledger: "unreferenced" (it has metadata), "deleted" (entries alone) or "leaked-index" (of a delayed message
     index that was made anew, or undone). ``claims``: its custom metadata."""
 
     ledger_id: int

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 def spans_array(data: Array, starts: Array, sizes: Array, kind: pa.DataType) -> pa.Array:
     """Return the spans of DATA as an array of KIND (string or binary); a span of size −1 is null.
 
-    One span that is most of DATA is not copied. Raises pyarrow's ArrowInvalid for a string that is no UTF-8.
+    One span that is most of DATA is not copied. Raises pyarrow's ArrowInvalid for a string that is not UTF-8.
     """
     if len(starts) == 1 and 2 * sizes[0] > len(data):
         ends = np.array([starts[0], starts[0] + sizes[0]], np.int32)

@@ -18,7 +18,7 @@ _SCHEMA = pa.schema([(name, pa.binary()) for name in ("rows", "due_ms", "doubtfu
 
 @dataclass(frozen=True)
 class ReadDelays:
-    """The delayed entries among those at given places, packed: one row a batch of places.
+    """The delayed entries among those at given places, packed: one row per batch of places.
 
     ``rows``: which of them (i32), ``due_ms``: their times (i64); ``doubtful``: which are to be read again by who has the store.
     """
@@ -28,7 +28,7 @@ class ReadDelays:
         return _SCHEMA
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row a batch of places."""
+        """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
             batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
             wrong = doubtful(batch, places)

@@ -1,6 +1,6 @@
 """Entries of a topic as columns: places from the location index, bytes read in large runs, headers decoded by the kernel.
 
-Nothing here makes an object an entry. Whoever needs more than the kernel knows works on ``EntryBatch.data`` with the offsets of
+Nothing here makes an object an entry. Callers that need more than the kernel knows work on ``EntryBatch.data`` with the offsets of
 the batch (``store.kernels.messages``), and asks the ordinary readers about the few entries that are out of the ordinary.
 """
 
@@ -33,7 +33,7 @@ _UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
 BATCH_BYTES = 8 << 20
 BATCH_ENTRIES = 1 << 15
 HEAD_BYTES = 512  # holds broker metadata and message metadata of nearly every entry
-LARGE_BYTES = 32 << 20  # so much is no ordinary batch
+LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
 _HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _GAP_BYTES = 1 << 14  # what lies between two records is read as well when it is no more than this
 _ENTRY_HEADER_BYTES = 32

@@ -55,7 +55,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Bytes that are no good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
+    """Bytes that are not a good record: where, how many, why, and whose they claim to be (−1: nobody's)."""
 
     offset: int
     length_bytes: int
@@ -359,7 +359,7 @@ class FileScan:
         # The first bytes of its size field may be zero, too.
         found = whole.find_journal_entry(max(start + 1, written - 3))
         reason = (
-            "a length of zero before bytes that are no record"
+            "a length of zero before bytes that are not a record"
             if found is None
             else "lost pages: zeros before more records"
         )

@@ -1,4 +1,4 @@
-"""A part of a file in memory, moved along it by whoever reads the file."""
+"""A part of a file in memory, moved along by the reader of the file."""
 
 from __future__ import annotations
 

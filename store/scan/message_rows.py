@@ -1,7 +1,7 @@
 """The messages of a slice of a file, without a store: level ``messages`` of the data source.
 
 Every entry stands for itself: batches are exploded, a chunk is a row of its own, messages of open and aborted transactions are
-rows too, markers and entries that are no message are left out. So the rows do not depend on how files are cut.
+rows too, markers and entries that are not messages are left out. So the rows do not depend on how files are cut.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ MESSAGE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class ReadMessages:
-    """One row a message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
+    """One row per message; ``columns`` prunes: what no column needs is neither decompressed nor decoded.
 
     Without ``columns``: all, the payload with ``payload``, the value and why there is none with ``values``.
     """

@@ -145,7 +145,7 @@ def _part_runs(entries: EntryBatch, heads: Array, schema: pa.Schema) -> Iterator
 
 
 def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema) -> pa.RecordBatch | None:
-    """Return the messages of PART; None when a text in it is no UTF-8: the ordinary reader says which."""
+    """Return the messages of PART; None when a text in it is not UTF-8: the ordinary reader says which."""
     messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
     explode(part.data, part.heads, messages, pairs)
     columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
@@ -174,7 +174,7 @@ def _parts(heads: Array) -> Iterator[tuple[int, int]]:
 def _decompressed(entries: EntryBatch, heads: Array, *, bodies: bool) -> Array:
     """Return the bytes of ENTRIES followed by the decompressed payloads, at which HEADS point then.
 
-    Without BODIES, of batches alone: what is no batch has then the size that its metadata says, and no bytes.
+    Without BODIES, of batches alone: what is not a batch has then the size that its metadata says, and no bytes.
     """
     is_compressed = (heads["compression"] != 0) & (heads["kind"] <= BATCHED)
     if not bodies:

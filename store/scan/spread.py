@@ -79,7 +79,7 @@ def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
 
 @dataclass(frozen=True)
 class ReadHeads:
-    """The rows of the entries at given places, one row a batch; with ``heads`` also their bytes up to the payload.
+    """The rows of the entries at given places, one row per batch; with ``heads`` also their bytes up to the payload.
 
     ``digests`` are the kinds to verify with; None: as the places say.
     """
@@ -92,7 +92,7 @@ class ReadHeads:
         return _SCHEMA
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield one row a batch of places."""
+        """Yield one row per batch of places."""
         for places, files in iter_batches(piece):
             batch = EntryScan.of_files(files, heads=self.heads, digests=self.digests).read_places(places)
             kept = _heads_only(batch) if self.heads else _rows_only(batch)
@@ -198,7 +198,7 @@ def _run_round(
     due = 0
     for piece, table in engine.run(operation, [piece for piece in pieces if piece.files], lambda _: None):
         early[order[id(piece)]] = table
-        del table  # whoever takes its rows frees it
+        del table  # the consumer of its rows frees it
         while due in early:
             yield from zip(pieces[due].batches, _rows_of(early.pop(due)), strict=True)
             due += 1

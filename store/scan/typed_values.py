@@ -169,14 +169,14 @@ def _expect(kind: type, value: Value) -> Value:
 
 
 def _text(value: Value) -> Value:
-    _expect(str, value).encode()  # half of a surrogate pair is no text
+    _expect(str, value).encode()  # half of a surrogate pair is not text
     return value
 
 
 def _integer(bits: int) -> Convert:
     def convert(value: Value) -> Value:
         if not -(1 << (bits - 1)) <= _expect(int, value) < 1 << (bits - 1):
-            raise ValueError(f"{value} is no number of {bits} bits")
+            raise ValueError(f"{value} is not a number of {bits} bits")
         return value
 
     return convert
@@ -211,13 +211,13 @@ def _decimal(schema: Schema) -> Shape:
         try:
             exact = value if isinstance(value, Decimal) else Decimal(str(value))
         except InvalidOperation as error:
-            raise ValueError(f"{value!r} is no decimal number") from error
+            raise ValueError(f"{value!r} is not a decimal number") from error
         try:
             kept = exact.quantize(step, context=_DIGITS)
         except InvalidOperation as error:
             raise ValueError(f"{exact} has more than {precision} digits") from error
         if kept != exact or abs(kept) >= limit:
-            raise ValueError(f"{exact} is no decimal of {precision} digits, {scale} of them behind the point")
+            raise ValueError(f"{exact} is not a decimal of {precision} digits, {scale} of them behind the point")
         return kept
 
     return Shape(pa.decimal128(precision, scale), convert)

@@ -102,7 +102,7 @@ class BrokerSearch:
     def expire_position(self, cursor: Cursor, now_ms: int, ttl_seconds: int) -> Position | None:
         """Return the mark-delete after an expiry by age, None when it stays where it is.
 
-        4.0 searches what the cursor still has to be given; 4.2 asks the finder of resets, close times and all. A search that
+        4.0 searches the cursor's backlog; 4.2 asks the finder of resets, close times and all. A search that
         fails expires nothing (``PersistentMessageExpiryMonitor.findEntryFailed``): whole ledgers are gone by then.
         """
         self.probes = []

@@ -174,7 +174,7 @@ def _time_of_head(reader: EntryReader, block: Block, index: int, head: memoryvie
 
 
 def read_entry_time(reader: EntryReader, position: Position, clock: Clock) -> int | None:
-    """Return the time of one entry, None when it is no message; raises EntryNotFound."""
+    """Return the time of one entry, None when it is not a message; raises EntryNotFound."""
     block = find_block(reader.txn, position.ledger_id, position.entry_id)
     index = block.index_of(position.entry_id) if block is not None else 0
     if block is None or index >= len(block) or block.entry_id(index) != position.entry_id:

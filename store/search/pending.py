@@ -1,4 +1,4 @@
-"""What a cursor has still to be given, asked by time: the first entry that is young enough, and entries dated in the future.
+"""A cursor's backlog, searched by time: the first entry that is young enough, and entries dated in the future.
 
 Only entries behind the mark-delete that are not individually deleted count: what was acknowledged long ago, however it is dated,
 holds nothing back.

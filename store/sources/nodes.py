@@ -32,7 +32,7 @@ def find_metadata(root: Path) -> Path | None:
 
 
 def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
-    """Yield the nodes of the metadata store that ``find_metadata`` found, and a Damage (of METADATA_FILE_ID) for what is no node.
+    """Yield the nodes of the metadata store that ``find_metadata`` found, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
     Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
     left out.
@@ -40,7 +40,7 @@ def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
     problems: list[str] = []
     kind = next((kind for kind in _KINDS if kind.holds(metadata)), None)
     if kind is None:
-        raise SourceNotFound(f"{metadata} is no metadata store any more", path=str(metadata))
+        raise SourceNotFound(f"{metadata} is not a metadata store any more", path=str(metadata))
     nodes = kind.read(metadata, problems)
     first = next(nodes, None)
     for number, text in enumerate(problems):
@@ -77,7 +77,7 @@ def _path_of(key: bytes, where: str) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError as error:
-        raise MetadataCorrupt(f"{where}: the path {key!r} is no UTF-8") from error
+        raise MetadataCorrupt(f"{where}: the path {key!r} is not UTF-8") from error
 
 
 _KINDS = (

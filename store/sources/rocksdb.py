@@ -6,7 +6,7 @@ to the files, and of a damaged log a copy of its whole records (``store.codec.ro
 
 Writing goes on in such a directory too. What RocksDB made there is read afresh and compared with what was there before and the
 changes; then the new tables and MANIFEST are put beside the old files and the name in ``CURRENT`` is replaced, which is RocksDB's own
-way from one state to the next. Whoever is stopped before that leaves the old state, and files that RocksDB removes at its next
+way from one state to the next. A process stopped before that leaves the old state, and files that RocksDB removes at its next
 start, as it does with the replaced ones.
 """
 

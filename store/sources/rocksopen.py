@@ -57,10 +57,10 @@ def scratch_directory() -> Iterator[Path]:
 def link_files(directory: Path, links: Path, problems: list[str], tables: frozenset[str] | None = None) -> None:
     """Fill LINKS with links to the files of DIRECTORY; of a damaged log it gets the whole records, and PROBLEMS a text.
 
-    With TABLES, for a database that is to be written: only those tables, and copies of all that is no table.
+    With TABLES, for a database that is to be written: only those tables, and copies of all that is not a table.
     """
     if not (directory / "CURRENT").is_file():
-        raise SourceNotFound(f"{directory} is no RocksDB: it has no CURRENT", path=str(directory))
+        raise SourceNotFound(f"{directory} is not a RocksDB: it has no CURRENT", path=str(directory))
     try:
         manifest = (directory / "CURRENT").read_bytes().strip().decode("utf-8", "replace")
         files = [file for file in sorted(directory.iterdir()) if file.name not in _NOT_TAKEN and file.is_file()]

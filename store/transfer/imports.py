@@ -191,7 +191,7 @@ def _begin(
 
 
 def _mode_of(layout: StandaloneLayout) -> int:
-    """Return the mode of a store's directories: whoever may not read all of the source does not read the store."""
+    """Return the mode of a store's directories: a user who may not read all of the source may not read the store."""
     directories = [layout.root, layout.metadata, *(bookie.path for bookie in layout.bookies)]
     files = [file.path for file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
     mode, readable = 0o077, 0o044

@@ -331,7 +331,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("topics", "create-subscription", PLAIN, "-s", ""), 2, "a subscription needs a name"),
     (("topics", "create-subscription", PLAIN, "-s", "__compaction"), 3, "is a name of the broker's own cursors"),
     (("topics", "create-subscription", PLAIN, "-s", "pulsar.repl.b"), 3, "is a name of the broker's own cursors"),
-    (("topics", "create-subscription", PLAIN, "-s", "n", "-p", "x"), 2, "'x' is no KEY=VALUE"),
+    (("topics", "create-subscription", PLAIN, "-s", "n", "-p", "x"), 2, "'x' is not a KEY=VALUE"),
     (("topics", "create-subscription", PLAIN, "-s", "n", "-p", "#pulsar.internal.a=b"), 2, "is the broker's own"),
     (("topics", "create-subscription", PLAIN, "-s", "n", "-m", "5:0"), 5, "what was before ledger 9 is trimmed"),
     (("topics", "create-subscription", PLAIN, "-s", "n", "-m", "9:77"), 5, "ledger 9 has entries 0 to 24"),

@@ -324,7 +324,7 @@ def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch
 
 GOOD = '{"topic":"a/b/t","subscription":"sub","messageId":"10:1"}'
 BAD_ROWS: list[tuple[str, int, str]] = [
-    ("{", 2, "line 2: it is no JSON at line 1, column 2"),
+    ("{", 2, "line 2: it is not JSON at line 1, column 2"),
     ("[]", 2, "line 2: not a JSON object"),
     ('{"topic":"a/b/t","messageId":"10:1"}', 2, "line 2: topic and subscription are needed"),
     (

@@ -92,7 +92,7 @@ def test_no_batch(tmp_path: Path) -> None:
 
 
 def test_custom_compaction_service(tmp_path: Path) -> None:
-    """Its payload is no list of single messages: field 31 answers, and without it the number of messages does."""
+    """Its payload is not a list of single messages: field 31 answers, and without it the number of messages does."""
     for number, payload in enumerate((b"\xff" * 40, b"\x00\x00\x00\x02{}", b"hello")):
         told = _of(tmp_path / f"a{number}", Batch(SEED, payload=payload, indexes=[0, 2]))
         assert (told.position, told.rule) == (Position(10, 0, 2), rules.BY_INDEXES)

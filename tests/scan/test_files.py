@@ -218,7 +218,7 @@ def test_cut_at_every_field_boundary(kind: Kind, tmp_path: Path) -> None:
         whole = [record for record in sample_records(kind) if record[0] + 4 + record[1] <= cut]
         assert found.good == whole, f"cut at {cut}"
         inside = next((r for r in sample_records(kind) if r[0] < cut < r[0] + 4 + r[1]), None)
-        if inside is not None and any(data[inside[0] : cut]):  # zeros alone are no sign of a record
+        if inside is not None and any(data[inside[0] : cut]):  # zeros alone are not a sign of a record
             assert found.scan.torn, f"cut at {cut}"
         if whole and cut == whole[-1][0] + 4 + whole[-1][1]:
             assert (found.scan.torn, found.scan.problems) == (False, [])

@@ -150,7 +150,7 @@ def test_a_master_that_is_not_there_ends_work_on_many(cli: Cli, demo_store: Path
 def test_no_master_of_a_kind_that_spark_knows(cli: Cli, demo_store: Path, option: str, value: str) -> None:
     result = cli("--store", demo_store, "ledgers", "verify", f"--spark-{option}", value)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"error: --spark-{option} {value} is no Spark ")
+    assert result.stderr.startswith(f"error: --spark-{option} {value} is not a Spark ")
 
 
 def test_other_masters_are_left_to_spark() -> None:
