@@ -175,7 +175,6 @@ def _digest_error(view: memoryview, header_bytes: int, kind: DigestType, name: s
     expected = compute_digest(kind, view[:header_bytes], view[end:], password).hex()
     return EntryCorrupt(
         f"{name}: {kind.name} digest is {found}, computed {expected}",
-        hint="another replica may hold it: import that bookie too",
         where=name,
         digest_type=kind.name,
         expected=expected,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
+from store.codec.given import kind_of
 from store.errors import MetadataCorrupt
 from store.frozen import frozen
 
@@ -72,9 +73,11 @@ def decode_json_object(value: bytes, where: str) -> JsonObject:
     try:
         found = json.loads(value, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as cause:
-        raise MetadataCorrupt(f"{where}: no JSON: {cause}", where=where, found=bytes(value[:32]).hex()) from cause
+        raise MetadataCorrupt(f"{where} is not JSON: {cause}", where=where, found=bytes(value[:32]).hex()) from cause
     if not isinstance(found, dict):
-        raise MetadataCorrupt(f"{where}: JSON, but no object", where=where, found=type(found).__name__)
+        raise MetadataCorrupt(
+            f"{where}: expected a JSON object, found {kind_of(found)}", where=where, found=type(found).__name__
+        )
     return found
 
 
@@ -214,6 +217,9 @@ def _partitioned_topic(found: JsonObject, where: str) -> PartitionedTopic:
     )
 
 
+_KINDS: dict[type, str] = {int: "a number", str: "a text", bool: "true or false", dict: "an object", list: "a list"}
+
+
 def field_of(found: JsonObject, key: str, kind: type, default: Any, where: str) -> Any:  # Any: a KIND, or DEFAULT
     """Return a value of exactly KIND, or DEFAULT when it is absent or null; raises MetadataCorrupt."""
     value = found.get(key)
@@ -221,7 +227,7 @@ def field_of(found: JsonObject, key: str, kind: type, default: Any, where: str) 
         return default
     if type(value) is not kind:
         raise MetadataCorrupt(
-            f"{where}: {key} is {type(value).__name__}, expected {kind.__name__}",
+            f"{where}: {key} is {kind_of(value)}, expected {_KINDS[kind]}",
             where=where,
             key=key,
             expected=kind.__name__,

@@ -190,7 +190,10 @@ class EntryReader:
         """Return the entry at PLACE, which the index names for it."""
         digest_type, password = self._digest(ledger_id)
         where = f"{self.files.name(place[0])} @ {place[1]:#x}"
-        entry = decode_entry(self.files.read_record(place), digest_type, where=where, password=password)
+        try:
+            entry = decode_entry(self.files.read_record(place), digest_type, where=where, password=password)
+        except EntryCorrupt as error:
+            raise EntryCorrupt(error.message, hint=self._elsewhere(ledger_id), **error.context) from error
         if (entry.ledger_id, entry.entry_id) != (ledger_id, entry_id):
             raise EntryCorrupt(
                 f"{where}: expected entry {ledger_id}:{entry_id}, found {entry.ledger_id}:{entry.entry_id}",
@@ -206,13 +209,21 @@ class EntryReader:
             self._digests[ledger_id] = found
         return found
 
+    def _elsewhere(self, ledger_id: int) -> str:
+        """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""
+        metadata = find_metadata(self.txn, ledger_id)
+        replicated = metadata is None or metadata.write_quorum > 1
+        return (
+            "another replica may hold it: import that bookie too" if replicated else "bring the file back from a backup"
+        )
+
     def _raise_missing(self, ledger_id: int, entry_id: int) -> NoReturn:
         ledger = read_ledger(self.txn, ledger_id)
         damage = find_damage(self.txn, ledger_id, entry_id)
         if damage is not None:
             raise EntryCorrupt(
                 f"entry {ledger_id}:{entry_id} is damaged: {damage.reason}, {self.files.name(damage.file_id)} @ {damage.offset:#x}",
-                hint="another replica may hold it: import that bookie too",
+                hint=self._elsewhere(ledger_id),
                 ledgerId=ledger_id,
                 entryId=entry_id,
             )
