@@ -251,7 +251,7 @@ def reason_of(error: Exception) -> str:
     from json import JSONDecodeError
 
     if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} is no {error.encoding.upper()}: {error.object[error.start]:#04x}"
+        return f"byte {error.start} is not {error.encoding.upper()}: {error.object[error.start]:#04x}"
     if isinstance(error, JSONDecodeError):
         return f"it is not JSON at line {error.lineno}, column {error.colno}"
     if isinstance(error, KeyError):

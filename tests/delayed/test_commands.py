@@ -146,7 +146,7 @@ def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
         assert png.read_bytes().startswith(b"\x89PNG")
         rows(cli, path, "build", SHORT)
     text = cli("--store", path, "delayed", "histogram", SHORT).stdout
-    assert "delayed messages wait" in text
+    assert "delayed messages are waiting" in text
 
 
 # -- the broker's buckets ---------------------------------------------------------------------------------------------

@@ -185,7 +185,7 @@ _JSON = ValueSchema("JSON", json.dumps({"type": "record", "name": "R", "fields":
         ('{"s": "\\ud800"}', "surrogates"),
         ('{"f": "x"}', "where the schema has int"),
         ("[]", "where the schema has dict"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
     ],
 )
 def test_json_that_does_not_fit_its_schema(text: str, expected: str | None) -> None:
