@@ -181,7 +181,7 @@ _JSON = ValueSchema("JSON", json.dumps({"type": "record", "name": "R", "fields":
         ('{"i": true}', "where the schema has int"),
         ('{"i": "5"}', "where the schema has int"),
         ('{"d": 123.45}', "4 digits"),
-        ('{"d": "x"}', "no decimal"),
+        ('{"d": "x"}', "not a decimal"),
         ('{"s": "\\ud800"}', "surrogates"),
         ('{"f": "x"}', "where the schema has int"),
         ("[]", "where the schema has dict"),
