@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
-from pulsar_admin.table import find_row
+from pulsar_admin.options import Command, command, pass_app
+from pulsar_admin.table import Row, find_row
 from store.changes.files import derive_plan, read_plan
+from store.changes.intent import Intent
 from store.changes.plan import check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
 from store.model.ledgers import open_reader
@@ -33,15 +36,36 @@ def apply(app: App, file: Path) -> None:
     in the file, not taken from it, and steps that no command makes are refused.
     """
     plan = read_plan(file)
-    _check_command(plan.command)
+    row = _row_of(plan.command)
+    if isinstance(plan, Intent):
+        _ask_again(app, plan, row)
+        return
     check_current(app.store, plan)
     with open_reader(app.store) as reader:
         plan = derive_plan(reader, plan, app.now_ms)
     app.change(plan)
 
 
-def _check_command(command: str) -> None:
-    """Refuse a plan of no command there is: the audit log names it."""
+def _row_of(command: str) -> Row:
+    """Return the command that a plan is of; one of no command there is refused: the audit log names it."""
     group, name, *_ = [*command.split(), "", ""]
-    if find_row(group, name) is None:
+    row = find_row(group, name)
+    if row is None:
         raise InvalidValue(f"the plan is of {command!r}, which is not a command", hint="make it again and look at it")
+    return row
+
+
+def _ask_again(app: App, intent: Intent, row: Row) -> None:
+    """Run the command that INTENT is of, with the words that it was given, on the state of the store that it was planned on."""
+    module, _, attribute = row.target.partition(":")
+    asked: Command = getattr(import_module(module), attribute)
+    if not asked.details.writes_first:
+        raise InvalidValue(f"a plan of {intent.command} has steps", hint="make it again and look at it")
+    with app.store.read() as txn:
+        intent.check_transaction(txn.id)
+    app.settings = replace(app.settings, interceptors=intent.interceptors)
+    app.intent = intent
+    with asked.make_context(intent.command, list(intent.words), parent=click.get_current_context()) as ctx:
+        if asked.own_words(ctx) != intent.words:
+            raise InvalidValue(f"the plan was not made by {intent.command}", hint="make it again and look at it")
+        asked.invoke(ctx)

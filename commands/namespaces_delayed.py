@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -33,6 +32,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 @command(
     "enable-delayed-message",
     changes=True,
+    writes_first=True,
     examples=[
         "pulsar-admin namespaces enable-delayed-message acme/delayed -p 5m -t 2s --dry-run",
         "pulsar-admin namespaces enable-delayed-message public/default",
@@ -60,7 +60,7 @@ _CHANGE = "The change: both parts of the policy before and after, times in ms, w
 @click.option(
     "--split",
     is_flag=True,
-    help="Let the granularity shrink: the partitions of indexes are cut anew. Where there are such, not with --plan.",
+    help="Let the granularity shrink: the partitions of indexes are cut anew.",
 )
 @pass_app
 def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int | None, split: bool) -> None:
@@ -78,35 +78,11 @@ def enable(app: App, namespace: NamespaceName, granularity_ms: int, tick_ms: int
         plan = plan_enable(txn, namespace, rules, app.now_ms, split=split)
         wide = split and any(True for _ in iter_wide(txn, namespace, rules))
     if wide:
-        _split(app, namespace, rules)
+        from store.delayed.split import plan_split
+
+        app.change(plan_split(app.store, namespace, rules, plan.txn_id, app.now_ms))
     else:
         app.change(plan)
-
-
-def _split(app: App, namespace: NamespaceName, rules: IndexRules) -> None:
-    """Enable by RULES and cut the partitions that are wider, as one change."""
-    from store.delayed.runs import open_runs
-    from store.delayed.split import apply_split, draft_split, split_of
-    from store.model.ledgers import open_reader
-
-    if app.settings.plan is not None:
-        raise Refused(
-            "a split is not kept as a plan: the ledgers of its partitions are written before the change",
-            hint="use --dry-run to see what it would do",
-        )
-    with ExitStack() as stack:
-        store = app.store
-        if not app.settings.dry_run:
-            store = stack.enter_context(app.open_for_writing())
-        file = stack.enter_context(open_runs())
-        with open_reader(store) as reader:
-            plan = plan_enable(reader.txn, namespace, rules, app.now_ms, split=True)
-            indexes = list(iter_wide(reader.txn, namespace, rules))
-            drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
-        part = replace(plan.parts[0], split=tuple(split_of(*one) for one in drafts))
-        plan = replace(plan, parts=(part,))
-        app.confirm(plan)
-        app.show(apply_split(store, drafts, plan, app.now_ms))
 
 
 @command(

@@ -225,6 +225,8 @@ def _sides(part: ChangePart) -> Iterator[str]:
     before, after = dict(_leaves(part.before)), dict(_leaves(part.after))
     for key in {**before, **after}:
         old, new = (_shown(key, side.get(key)) or "none" for side in (before, after))
+        if key == "compactedLedger" and part.compaction is not None and after[key] is None:
+            new = "a new ledger"  # which one is known once it is written
         if old != new:
             yield f"{clean_text(key)}: {old} -> {new}"
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_admin.engine import Choice
     from pulsar_admin.output import Column, Plain, Writer
     from pulsar_admin.progress import Progress
+    from store.changes.intent import Intent, WritingPlan
     from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport
     from store.db.environment import Store
@@ -48,6 +49,8 @@ class App:
         self._failed_slices: list[FailedSlice] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
+        self.intent: Intent | None = None
+        """The plan file that is being applied by asking for the same again."""
 
     @property
     def now_ms(self) -> int:
@@ -248,39 +251,64 @@ class App:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def confirm(self, plan: Plan) -> None:
+    def confirm(self, plan: Plan | WritingPlan, columns: Sequence[Column] = ()) -> None:
         """Return when PLAN may be applied; ``--dry-run`` and ``--plan`` show it, change nothing and end the command."""
-        if self.settings.plan is not None:
-            self._save(plan)
-        if self.settings.dry_run or self.settings.plan is not None:
-            self._preview(plan)
-            raise click.exceptions.Exit(self.exit_code)
+        previews = self.settings.dry_run or self.settings.plan is not None
+        if previews or self.intent is not None:
+            from store.changes.intent import WritingPlan
+
+            preview = plan.preview()
+            if self.intent is not None and isinstance(plan, WritingPlan) and isinstance(preview, tuple):
+                self.intent.check(plan.txn_id, preview)
+            if self.settings.plan is not None:
+                self._save(plan, preview)
+            if previews:
+                self._preview(preview, columns)
+                raise click.exceptions.Exit(self.exit_code)
         from pulsar_admin.confirm import confirm_loss
 
         confirm_loss(plan.loses, yes=self.settings.yes)
 
-    def _preview(self, plan: Plan) -> None:
+    def _preview(self, preview: object, columns: Sequence[Column]) -> None:
         from store.changes.report import ChangeReport
 
-        preview = plan.preview()
-        if isinstance(preview, ChangeReport):
+        if isinstance(preview, tuple):
+            self.show(*preview, columns=columns)
+        elif isinstance(preview, ChangeReport):
             self.show(preview)
         else:
             self.emit(preview)
 
-    def change(self, plan: StorePlan) -> None:
-        """Confirm, apply and show PLAN; one that changes nothing leaves no line in the audit log."""
-        self.confirm(plan)
-        self.show(self.apply(plan))
+    def change(self, plan: StorePlan | WritingPlan, columns: Sequence[Column] = ()) -> None:
+        """Confirm, apply and show PLAN; one that changes nothing leaves no line in the audit log.
 
-    def show(self, report: ChangeReport, plain: str | None = None) -> None:
-        """Write what a change did or would do: one object, or several; default: as text, PLAIN where given."""
+        COLUMNS are of the table that several changes at once are shown as.
+        """
+        from store.changes.intent import WritingPlan
+
+        self.confirm(plan, columns)
+        if not isinstance(plan, WritingPlan):
+            self.show(self.apply(plan))
+            return
+        with self.open_for_writing() as store:
+            if self.intent is not None:
+                with store.read() as txn:
+                    self.intent.check_transaction(txn.id)
+            reports = plan.made(store)
+        self.show(*reports, columns=columns)
+
+    def show(self, *reports: ChangeReport, columns: Sequence[Column] = ()) -> None:
+        """Write what a change did or would do: one object, or several; default: as text, several changes as a table of COLUMNS."""
         from pulsar_admin import output
         from pulsar_admin.changes import render_change
 
+        if len(reports) != 1:
+            self.emit_rows([document for report in reports for document in report.documents()], columns)
+            return
+        (report,) = reports
         form = self.settings.output or "plain"
         documents = report.documents()
-        style = output.Style(form, self.settings.color, (), plain or render_change(report, self.settings.plan))
+        style = output.Style(form, self.settings.color, (), render_change(report, self.settings.plan))
         if form == "plain" or len(documents) == 1:
             output.emit_document(self.writer, documents[0], style)
         else:
@@ -295,11 +323,19 @@ class App:
         with self.open_for_writing() as store:
             return apply_plan(store, plan, self.now_ms)
 
-    def _save(self, plan: Plan) -> None:
+    def _save(self, plan: Plan | WritingPlan, preview: Any) -> None:  # Any: what PLAN's preview returned
+        from store.changes.intent import Intent, WritingPlan, documents_of
         from store.files import write_new_file
 
         assert self.settings.plan is not None
-        write_new_file(self.settings.plan, plan.dump())
+        if not isinstance(plan, WritingPlan):
+            write_new_file(self.settings.plan, plan.dump())
+            return
+        ctx = click.get_current_context()
+        words = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
+        documents = tuple(documents_of(preview))
+        data = Intent(plan.command, plan.txn_id, words, self.settings.interceptors, documents).dump()
+        write_new_file(self.settings.plan, data)
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ else:
     _ParamType = click.ParamType  # older releases of click cannot be subscripted
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
+_WORDS = "pulsar_admin.words"
 _GIVEN = "pulsar_admin.given"
 _APP = "pulsar_admin.app"
 
@@ -233,6 +234,7 @@ class Help(NamedTuple):
     output: str
     errors: tuple[type[StoreError], ...]
     no_plan: str = ""
+    writes_first: bool = False
 
 
 class Command(click.Command):
@@ -248,7 +250,31 @@ class Command(click.Command):
         taken = {flag for param in self.params for flag in param.opts}
         changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
         shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
-        self.params += [option for option in global_options(shown) if not taken.intersection(option.opts)]
+        self.globals = [option for option in global_options(shown) if not taken.intersection(option.opts)]
+        self.params += self.globals
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def own_words(self, ctx: click.Context) -> tuple[str, ...]:
+        """Return the words of the command line that this command was given, without the global options among them."""
+        raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[_WORDS]))
+        options: list[str] = []
+        arguments: list[str] = []
+        for param in self.params:
+            value = raw.get(param.name or "")
+            if param in self.globals or not value or not (value is True or isinstance(value, (str, tuple, list))):
+                continue
+            if value is True:
+                options.append(param.opts[0])
+                continue
+            values = [value] if isinstance(value, str) else [str(one) for one in value]
+            if isinstance(param, click.Argument):
+                arguments += values
+            else:
+                options += [word for one in values for word in (param.opts[0], one)]
+        return (*options, "--", *arguments)
 
     def invoke(self, ctx: click.Context) -> Any:  # Any: click's signature
         given = ctx.meta.get(_GIVEN, {})
@@ -316,7 +342,7 @@ def command(
 
     USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
     --jobs and --memory too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not
-    run), ``no_plan`` (why --plan is refused, and not offered).
+    run), ``no_plan`` (why --plan is refused, and not offered), ``writes_first`` (its plan file keeps what was asked for).
     """
     details = Help(
         examples=tuple(examples),
@@ -324,6 +350,7 @@ def command(
         output=more.pop("output", ""),
         errors=tuple(more.pop("errors", ())),
         no_plan=more.pop("no_plan", ""),
+        writes_first=more.pop("writes_first", False),
     )
     return click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
 

@@ -82,15 +82,10 @@ def test_only_changing_commands_show_consent_options(cli: Cli) -> None:
     ("command", "code"),
     [
         ("apply x", 3),
-        ("compaction run x", 3),
-        ("compaction upgrade x", 3),
         ("delayed build x", 2),
         ("store export standalone x", 3),
         ("store generate x", 3),
         ("store index", 2),
-        ("topics load x", 3),
-        ("topics remove-retention x", 3),
-        ("topics set-message-ttl x -t 5", 3),
     ],
 )
 def test_a_plan_that_is_refused_is_not_offered(cli: Cli, command: str, code: int, tmp_path: Path) -> None:

@@ -578,7 +578,6 @@ def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Pat
     options = ("--store", store, "topics", "load", tmp_path / "a.jsonl", "-o", "json")
     assert cli(*options, "--keep-ledger-ids").exit_code == 3
     assert cli(*options, "--topic", "acme/orders/parts").exit_code == 3
-    assert cli(*options, "--plan", tmp_path / "p").exit_code == 3
     assert cli(*options, "--interceptors", "nonsense").exit_code == 2
     assert list((store / "entries").glob("own-*")) == []
 

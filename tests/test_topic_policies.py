@@ -407,7 +407,6 @@ def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
         (("topics", "set-retention", "acme/policies/plain", "-t", "-1", "-s", "9999999T"), "invalid-value"),
         (("topics", "set-message-ttl", "acme/policies/nope", "-t", "5"), "topic-not-found"),
         (("topics", "get-message-ttl", "acme/policies/gone"), "topic-not-found"),
-        (("topics", "set-message-ttl", "acme/policies/plain", "-t", "5", "--plan", "x.plan"), "refused"),
         (("namespaces", "set-message-ttl", "acme/nope", "-ttl", "5"), "namespace-not-found"),
     ],
 )

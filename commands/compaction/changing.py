@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from store.compaction.prepare import Prepared, SourceOptions
     from store.engine.operation import Engine
 
-_NO_PLAN = "a compaction is not kept as a plan: its new ledger is written before the change"
 KEEP, BY_KEY = "keep", "by-key"
 _REDUCED = (
     "without placeholders: no broker writes that, clients of 4.0.8 crash on it and brokers may fail; "
@@ -63,17 +60,18 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What to do with each topic. ``everything``: rewrite what is kept, drop nothing (``upgrade``)."""
+    """What to do with each topic. ``everything``: rewrite what is kept, drop nothing (``upgrade``). ``previews``: write nothing."""
 
     command: str
     options: RunOptions
     everything: bool = False
+    previews: bool = False
 
 
 @command(
     "run",
     changes=True,
-    no_plan=_NO_PLAN,
+    writes_first=True,
     uses=("spark",),
     examples=[
         "pulsar-admin compaction run acme/orders/compacted-single --dry-run",
@@ -125,7 +123,7 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @command(
     "upgrade",
     changes=True,
-    no_plan=_NO_PLAN,
+    writes_first=True,
     examples=["pulsar-admin compaction upgrade acme/orders/compacted --dry-run"],
     output="The change, with payload bytes before and after.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
@@ -138,30 +136,19 @@ def upgrade(app: App, selection: TopicSelection) -> None:
 
 
 def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
-    with _opened(app) as store:
-        with store.read() as txn:
-            names = selected(txn, selection)
-            size_bytes = 0 if job.everything else bytes_of(txn, names)
+    from store.changes.intent import WritingPlan
+
+    with app.store.read() as txn:
+        names, txn_id = selected(txn, selection), txn.id
+        size_bytes = 0 if job.everything else bytes_of(txn, names)
+
+    def compact(store: Store, job: _Job) -> tuple[ChangeReport, ...]:
         with app.bulk(size_bytes) as engine:
-            reports = list(app.each(names, lambda name: _compact(app, store, engine, name, job)))
-    if len(names) == 1 and reports:
-        app.show(reports[0], plain=None if _is_change(reports[0]) else f"{names[0]}: nothing to compact")
-    else:
-        app.emit_rows([document for one in reports for document in one.documents()], _COLUMNS)
+            return tuple(app.each(names, lambda name: _compact(app, store, engine, name, job)))
 
-
-@contextmanager
-def _opened(app: App) -> Iterator[Store]:
-    """Open the store: for reading only in a dry run."""
-    if app.settings.dry_run:
-        yield app.store
-        return
-    with app.open_for_writing() as store:
-        yield store
-
-
-def _is_change(report: ChangeReport) -> bool:
-    return report.number is not None or report.dry_run
+    preview = replace(job, previews=True)
+    plan = WritingPlan(job.command, txn_id, lambda: compact(app.store, preview), lambda store: compact(store, job))
+    app.change(plan, _COLUMNS)
 
 
 def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> ChangeReport:
@@ -179,7 +166,7 @@ def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job
             app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
             work = _phase_one(app, reader, topic, replace(source, transactional=True), job)
         if work is None:
-            return _unchanged(app, ChangePart(topic=str(name)))
+            return _unchanged(job, ChangePart(topic=str(name)))
         if loses_trimmed(reader, work[0]):
             app.warn(
                 f"{name}: its first ledgers are trimmed; what only the compacted ledger {work[0].old_ledger_id} holds goes"
@@ -217,13 +204,13 @@ def _finish(
     """Phase two: measured for a dry run and where nothing may have changed, else written."""
     from store.changes.compaction import plan_swap, swap_part
 
-    if app.settings.dry_run or not prepared.source.parts:
+    if job.previews or not prepared.source.parts:
         with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
             compaction.measure(bar.advance)
         swap = _swap(prepared, compaction, None)
         if not compaction.result.is_changed and prepared.view is not None:
-            return _unchanged(app, swap_part(replace(swap, ledger_id=swap.old_ledger_id)))
-        if app.settings.dry_run:
+            return _unchanged(job, swap_part(replace(swap, ledger_id=swap.old_ledger_id)))
+        if job.previews:
             return plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview()
     return _write(app, store, reader, prepared, compaction, job)
 
@@ -287,7 +274,7 @@ def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
     )
 
 
-def _unchanged(app: App, part: ChangePart) -> ChangeReport:
+def _unchanged(job: _Job, part: ChangePart) -> ChangeReport:
     from store.changes.report import ChangeReport
 
-    return ChangeReport(None, app.settings.dry_run, (part,))
+    return ChangeReport(None, job.previews, (part,), command=job.command)

@@ -30,7 +30,9 @@ from store.names import EARLIEST, LATEST, Position, TopicName
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.changes.intent import WritingPlan
     from store.changes.report import ChangeReport
+    from store.db.environment import Store
     from store.dump.job import DumpOptions
     from store.dump.source import Source
 
@@ -206,7 +208,7 @@ class LoadRequest:
 @command(
     "load",
     changes=True,
-    no_plan="a load is not kept as a plan: its bytes are in the dump",
+    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics load entries.jsonl --topic public/default/copy --dry-run",
@@ -229,10 +231,9 @@ def load(app: App, dump: Path, options: LoadRequest) -> None:
     not there are made. Entries keep their exact bytes, unless --interceptors or --broker-conf put broker metadata (PIP-70) in front as
     a broker with these interceptors would; none takes it away, and leaves what a client receives. Everything is one change.
     """
-    if app.settings.dry_run:
-        app.show(_preview_load(app, _source(dump), options))
-    else:
-        app.show(_apply_load(app, _source(dump), options))
+    if app.settings.plan is not None and str(dump) == "-":
+        raise InvalidValue("--plan: what stdin held is gone when the plan is applied", hint="load from a file")
+    app.change(_plan_load(app, dump, options))
 
 
 def _source(dump: Path) -> Source:
@@ -241,18 +242,15 @@ def _source(dump: Path) -> Source:
     return Source(dump, sys.stdin.buffer if str(dump) == "-" else None)
 
 
-def _preview_load(app: App, source: Source, options: LoadRequest) -> ChangeReport:
-    from store.dump.load import LoadOptions, preview_load
-
-    return preview_load(app.store, source, LoadOptions(options.topic, keep_ids=options.keep_ledger_ids))
-
-
-def _apply_load(app: App, source: Source, options: LoadRequest) -> ChangeReport:
-    from store.dump.load import LoadOptions, apply_load
+def _plan_load(app: App, dump: Path, options: LoadRequest) -> WritingPlan:
+    from store.changes.intent import WritingPlan
+    from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
 
     wanted = LoadOptions(options.topic, app.settings.interceptors, options.keep_ledger_ids, app.now_ms)
-    with (
-        app.open_for_writing() as store,
-        app.progress(None, "entries", "load") as progress,
-    ):
-        return apply_load(store, source, wanted, progress.advance)
+
+    def make(store: Store) -> tuple[ChangeReport, ...]:
+        with app.progress(None, "entries", "load") as progress:
+            return (apply_load(store, _source(dump), wanted, progress.advance),)
+
+    with app.store.read() as txn:
+        return WritingPlan(COMMAND, txn.id, lambda: (preview_load(app.store, _source(dump), wanted),), make)

@@ -33,7 +33,7 @@ _CHANGE = "The change: the policy before and after, the event's position in __ch
 _VALUE = "One object a topic with upstream's keys, null where it is not set; with --applied also where it is set."
 _SETS: Any = {
     "changes": True,
-    "no_plan": "a topic policy is not kept as a plan: its event is written before the change",
+    "writes_first": True,
     "output": _CHANGE,
     "errors": [TopicNotFound, InvalidValue, MetadataCorrupt, Refused, StalePlan],
     "uses": ["interceptors", "broker_conf"],
@@ -50,24 +50,12 @@ def _applied_option(function: Any) -> Any:  # Any: click's
 
 
 def _change(app: App, selection: TopicSelection, job: PolicyJob) -> None:
-    """Preview or apply JOB on the topics meant."""
-    from store.changes.report import ChangeReport
-    from store.changes.topic_policies import apply_changes, read_changes
+    """Do JOB on the topics meant."""
+    from store.changes.topic_policies import plan_changes
 
     with app.store.read() as txn:
-        names = _names(txn, selection)
-        changes = read_changes(txn, names, job)
-        preview = ChangeReport(
-            None, app.settings.dry_run, tuple(change.part(job) for change in changes), command=job.command
-        )
-    if app.settings.dry_run or not any(change.changes for change in changes):
-        app.show(preview)
-        return
-
-    with app.open_for_writing() as store:
-        report = apply_changes(store, names, job, app.now_ms, app.settings.interceptors)
-        assert report is not None
-        app.show(report)
+        plan = plan_changes(txn, _names(txn, selection), job, app.now_ms, app.settings.interceptors)
+    app.change(plan)
 
 
 def _names(txn: Txn, selection: TopicSelection) -> list[TopicName]:

@@ -15,7 +15,7 @@ from store.db.clocks import check_clock
 from store.db.environment import Txn
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
-from store.errors import NotWritable, StoreError, TopicNotFound
+from store.errors import InvalidValue, NotWritable, StoreError, TopicNotFound
 from store.model.publish_times import Form
 from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, read_topic, select_topics
 from store.model.window import Window
@@ -381,8 +381,13 @@ class Store:
     def load_plan(self, path: Path | str) -> Plan:
         """Return the plan in the file PATH, its report worked out anew from its steps; raises InvalidValue, StalePlan."""
         from store.changes.files import derive_plan, read_plan
+        from store.changes.intent import Intent
 
         plan = read_plan(Path(path))
+        if isinstance(plan, Intent):
+            raise InvalidValue(
+                f"{path} is a plan of {plan.command}, which writes ledgers first", hint=f"pulsar-admin apply {path}"
+            )
         with self._session.opened() as store:
             check_current(store, plan)
         with self._session.reader() as reader:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from store.changes.annotate import plan_annotate
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.delayed import delivery_warnings, plan_rules
+from store.changes.intent import INTENT_FORMAT, Intent, decode_intent
 from store.changes.nacks import Nacks, plan_add, plan_pop
 from store.changes.plan import PLAN_FORMAT, Plan, Step, plan_undo, put_value_step, step_of
 from store.changes.policies import change_policies
@@ -44,18 +45,21 @@ Value = TypeVar("Value")
 _HINT = "make one with --plan FILE on any command that changes"
 
 
-def load_plan(data: bytes, where: str) -> Plan:
+def load_plan(data: bytes, where: str) -> Plan | Intent:
     """Return the plan in the bytes of a plan file, without its reports; raises InvalidValue."""
     try:
         fields = json_object(data)
-        if integer(fields["planFormat"], "planFormat") != PLAN_FORMAT:
-            raise InvalidValue(f"{where}: plan format {fields['planFormat']}, this toolkit knows {PLAN_FORMAT}")
-        for name in ("steps", "reports", "warnings"):
-            if not isinstance(fields[name], list):
-                raise ValueError(f"{name}: expected a list")
+        form = integer(fields["planFormat"], "planFormat")
+        if form not in (PLAN_FORMAT, INTENT_FORMAT):
+            raise InvalidValue(f"{where}: plan format {form}, this toolkit knows {PLAN_FORMAT} and {INTENT_FORMAT}")
         command = text(fields["command"], "command")
         if not command or len(command) > COMMAND_MAX_BYTES or not _COMMAND.issuperset(command):
             raise ValueError("command: expected the name of a command")
+        if form == INTENT_FORMAT:
+            return decode_intent(fields, command, integer(fields["transaction"], "transaction"))
+        for name in ("steps", "reports", "warnings"):
+            if not isinstance(fields[name], list):
+                raise ValueError(f"{name}: expected a list")
         undoes = fields["undoes"]
         return Plan(
             command,
@@ -68,7 +72,7 @@ def load_plan(data: bytes, where: str) -> Plan:
         raise InvalidValue(f"{where} is no plan: {reason_of(error)}", hint=_HINT, path=where) from error
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> Plan | Intent:
     """Return the plan in the file PATH, without its reports; raises NotFound, InvalidValue."""
     try:
         return load_plan(read_file(path), str(path))

@@ -7,13 +7,14 @@ where it is not there. In a store with nodes below ``/admin/topic-policies`` and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
+from store.changes.intent import WritingPlan
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.policies import Change, PolicyJob
@@ -157,6 +158,22 @@ def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def plan_changes(
+    txn: Txn, names: Sequence[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
+) -> Plan | WritingPlan:
+    """Plan JOB on the topics NAMES, one change for all; raises what ``read_changes`` raises. INTERCEPTORS: see ``apply_changes``."""
+    changes = read_changes(txn, names, job)
+    plan = Plan(job.command, txn.id, (), tuple(change.part(job) for change in changes))
+    if not any(change.changes for change in changes):
+        return plan
+
+    def make(store: Store) -> tuple[ChangeReport, ...]:
+        report = apply_changes(store, names, job, now_ms, interceptors)
+        return (plan.unchanged() if report is None else report,)
+
+    return WritingPlan(job.command, txn.id, lambda: (plan.preview(),), make)
 
 
 def apply_changes(

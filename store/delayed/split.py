@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from store.changes.delayed import plan_enable
+from store.changes.intent import WritingPlan
 from store.changes.log_writer import apply_written, write_ledgers
 from store.changes.plan import Plan, Step
 from store.changes.report import ChangeReport, SplitIndex
-from store.db.delayed import Index, encode_index, index_key
+from store.db.delayed import Index, encode_index, index_key, iter_wide
 from store.db.delayed_rules import IndexRules
 from store.db.environment import Store
 from store.delayed.backlog import DelayScan
 from store.delayed.build import Draft, ledgers_of, written_index
 from store.delayed.partitions import PartitionSource
-from store.delayed.runs import RunFile, SortedRuns
-from store.model.ledgers import EntryReader
+from store.delayed.runs import RunFile, SortedRuns, open_runs
+from store.model.ledgers import EntryReader, open_reader
+from store.names import NamespaceName
+
+Drafts = Sequence[tuple[Index, Draft]]
+COMMAND = "namespaces enable-delayed-message"
+
+
+def plan_split(store: Store, namespace: NamespaceName, rules: IndexRules, txn_id: int, now_ms: int) -> WritingPlan:
+    """Plan enabling NAMESPACE by RULES and cutting the partitions that are wider, as one change on transaction TXN_ID."""
+
+    def draft(opened: Store, finish: Callable[[Drafts, Plan], ChangeReport]) -> tuple[ChangeReport, ...]:
+        with open_runs() as file:
+            with open_reader(opened) as reader:
+                plan = plan_enable(reader.txn, namespace, rules, now_ms, split=True)
+                indexes = list(iter_wide(reader.txn, namespace, rules))
+                drafts = [(index, draft_split(reader, index, rules, file)) for index in indexes]
+            part = replace(plan.parts[0], split=tuple(split_of(*one) for one in drafts))
+            return (finish(drafts, replace(plan, parts=(part,))),)
+
+    return WritingPlan(
+        COMMAND,
+        txn_id,
+        lambda: draft(store, lambda _, plan: plan.preview()),
+        lambda opened: draft(opened, lambda drafts, plan: apply_split(opened, drafts, plan, now_ms)),
+    )
 
 
 def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:
@@ -39,7 +65,7 @@ def split_of(index: Index, draft: Draft) -> SplitIndex:
     return SplitIndex(str(index.topic), index.subscription, index.messages, len(index.partitions), after)
 
 
-def apply_split(store: Store, drafts: Sequence[tuple[Index, Draft]], plan: Plan, now_ms: int) -> ChangeReport:
+def apply_split(store: Store, drafts: Drafts, plan: Plan, now_ms: int) -> ChangeReport:
     """Write the ledgers of DRAFTS, then apply PLAN and their directories in one transaction; return the report.
 
     Undoing the change brings the old directories back: their ledgers stay. Raises StalePlan, DiskFull.

@@ -630,10 +630,3 @@ def test_cursor_that_was_moved(tmp_path: Path, cli: Cli) -> None:
         cli("--store", store, "compaction", "run", TOPIC)
         assert [row[0].entry_id for row in _rows(store)] == [0, 1, 2, 3, 4, 5]
         assert cli("--store", store, "compaction", "status", TOPIC).exit_code == 0
-
-
-def test_plan_file_is_refused(tmp_path: Path, cli: Cli) -> None:
-    store = _one_entry(tmp_path, entry(Batch(SEED)))
-    result = cli("--store", store, "compaction", "run", TOPIC, "--plan", tmp_path / "plan")
-    assert result.exit_code == 3
-    assert not (tmp_path / "plan").exists()

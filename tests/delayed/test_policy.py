@@ -72,9 +72,10 @@ def test_split_cuts_indexes_in_the_same_change(cli: Cli, path: Path) -> None:
     rows = rows_of(path, "tree", "delayed")
     preview = cli(*enable, "-p", "10m", "--split", "--dry-run").json
     assert rows_of(path, "tree", "delayed") == rows
-    refused = cli(*enable, "-p", "10m", "--split", "--plan", path.parent / "plan.json")
-    assert refused.error["code"] == "refused"
-    done = cli(*enable, "-p", "10m", "--split").json
+    plan = path.parent / "plan.json"
+    assert cli(*enable, "-p", "10m", "--split", "--plan", plan).json == preview
+    assert rows_of(path, "tree", "delayed") == rows
+    done = cli("--store", path, "apply", plan, "-o", "json").json
     assert (preview["split"], preview["after"]) == (done["split"], done["after"])
     assert done["after"]["timePartitionGranularity"] == 600_000
     assert [(row["messages"], row["partitionsBefore"]) for row in sorted(done["split"], key=by_subscription)] == [

@@ -1,0 +1,98 @@
+"""Changes that write ledgers before their steps are known: compactions, loads, topic policies, splits of indexes.
+
+A plan file of one keeps what was asked for, and what that showed. It is applied by asking again, on the very state of the store that
+it was planned on, and only when the command shows the same again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from store.changes.report import ChangeReport, Json
+from store.db.environment import Store
+from store.errors import StalePlan
+
+INTENT_FORMAT = 2
+WORDS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class WritingPlan:
+    """A change that makes itself: ``shown`` returns what it would do, ``made`` does it in a store open for writing.
+
+    Both return a report for each change; ``made`` raises StalePlan and DiskFull.
+    """
+
+    command: str
+    txn_id: int
+    shown: Callable[[], tuple[ChangeReport, ...]]
+    made: Callable[[Store], tuple[ChangeReport, ...]]
+    loses: str = ""
+
+    def preview(self) -> tuple[ChangeReport, ...]:
+        """Return what applying would report."""
+        return self.shown()
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What was asked for: the command's own WORDS, the interceptors in force, and the JSON that it showed."""
+
+    command: str
+    txn_id: int
+    words: tuple[str, ...]
+    interceptors: tuple[str, ...] | None
+    reports: tuple[Json, ...]
+
+    def dump(self) -> bytes:
+        """Return it as the bytes of a plan file (JSON)."""
+        fields: dict[str, Any] = {  # Any: JSON
+            "planFormat": INTENT_FORMAT,
+            "command": self.command,
+            "transaction": self.txn_id,
+            "words": list(self.words),
+            "interceptors": None if self.interceptors is None else list(self.interceptors),
+            "reports": list(self.reports),
+        }
+        return json.dumps(fields, indent=1).encode() + b"\n"
+
+    def check(self, txn_id: int, reports: tuple[ChangeReport, ...]) -> None:
+        """Raise StalePlan unless what is planned now, on transaction TXN_ID, is what was planned then."""
+        self.check_transaction(txn_id)
+        if list(self.reports) != json.loads(json.dumps(documents_of(reports))):
+            raise StalePlan(
+                f"{self.command} would do something else now than the plan shows",
+                hint="make the plan again and look at it",
+            )
+
+    def check_transaction(self, txn_id: int) -> None:
+        """Raise StalePlan unless TXN_ID is the transaction that it was planned on."""
+        if txn_id != self.txn_id:
+            raise StalePlan(
+                f"the store changed since the plan was made: planned on transaction {self.txn_id}, found {txn_id}",
+                hint="make the plan again and look at it",
+                planned=self.txn_id,
+                found=txn_id,
+            )
+
+
+def documents_of(reports: tuple[ChangeReport, ...]) -> list[Json]:
+    """Return the JSON objects of all REPORTS."""
+    return [document for report in reports for document in report.documents()]
+
+
+def decode_intent(fields: Mapping[str, Any], command: str, txn_id: int) -> Intent:  # Any: JSON
+    """Return the intent in the FIELDS of a plan file; raises ValueError, KeyError, TypeError."""
+    words, interceptors, reports = fields["words"], fields["interceptors"], fields["reports"]
+    if not _is_texts(words) or not (interceptors is None or _is_texts(interceptors)):
+        raise ValueError("words, interceptors: expected lists of texts")
+    if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
+        raise ValueError("reports: expected a list of objects")
+    return Intent(command, txn_id, tuple(words), None if interceptors is None else tuple(interceptors), tuple(reports))
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and len(value) <= WORDS_MAX and all(isinstance(one, str) for one in value)
