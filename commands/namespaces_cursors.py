@@ -8,16 +8,15 @@ from zlib import crc32
 
 import click
 
-from commands.topics.moving import read_cursors
 from pulsar_admin.context import App
-from pulsar_admin.options import NAMESPACE, command, current_app, pass_app
+from pulsar_admin.options import NAMESPACE, command, pass_app
 from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.subscriptions import plan_unsubscribe
 from store.errors import InvalidValue, NamespaceNotFound, Refused, StalePlan, SubscriptionNotFound
-from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, iter_cursor_names
+from store.model.cursors import Cursor, iter_namespace_cursors
 from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import Topic, check_namespace, iter_topics, read_topic
-from store.names import NamespaceName, TopicName, shell_word
+from store.model.topics import Topic
+from store.names import NamespaceName, TopicName
 
 _LAST_HASH = 0xFFFFFFFF
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
@@ -51,43 +50,12 @@ def in_bundle(topic: TopicName, bundle: Bundle) -> bool:
     return low <= place and (place < high or high == _LAST_HASH)
 
 
-def _iter_cursors(
-    reader: EntryReader, namespace: NamespaceName, bundle: Bundle, subscription: str | None
+def _cursors(
+    app: App, reader: EntryReader, namespace: NamespaceName, bundle: Bundle, subscription: str | None
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursors meant, report what cannot be read; raises NamespaceNotFound, and SubscriptionNotFound when there is none."""
-    check_namespace(reader.txn, namespace)
-    found = False
-    for name in iter_topics(reader.txn, namespace):
-        if name.is_system or not in_bundle(name, bundle):
-            continue
-        names = sorted(iter_cursor_names(reader.txn, name))
-        wanted = [one for one in names if one == subscription or (subscription is None and not _is_own(one))]
-        for topic in current_app().each([name], lambda name: read_topic(reader.txn, name), alone=False):
-            for cursor in read_cursors(reader, topic, wanted, named=False):
-                found = True
-                yield topic, cursor
-    if not found:
-        what = "subscription" if subscription is None else f"subscription {subscription!r}"
-        raise SubscriptionNotFound(
-            f"no topic of {namespace} has a {what}",
-            hint=f"see: pulsar-admin topics subscriptions --pattern {shell_word(f'{namespace}/*')}",
-            namespace=str(namespace),
-            subscription=subscription,
-        )
-
-
-def _is_own(cursor: str) -> bool:
-    """Whether the broker keeps CURSOR for itself."""
-    return cursor in (COMPACTION_CURSOR, DEDUP_CURSOR)
-
-
-def _check_own(subscription: str | None) -> None:
-    if subscription is not None and _is_own(subscription):
-        raise Refused(
-            f"{subscription} is the broker's own cursor",
-            hint="name the topics: pulsar-admin topics … --force",
-            subscription=subscription,
-        )
+    """Yield the cursors meant, report what cannot be read."""
+    found = iter_namespace_cursors(reader, namespace, subscription, app.fail, lambda name: in_bundle(name, bundle))
+    return app.each(found, lambda one: one, alone=False)
 
 
 @command(
@@ -110,9 +78,8 @@ def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, 
 
     The cursors of compaction and deduplication and the system topics stay.
     """
-    _check_own(subscription)
     with open_reader(app.store) as reader:
-        cursors = _iter_cursors(reader, namespace, bundle, subscription)
+        cursors = _cursors(app, reader, namespace, bundle, subscription)
         moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
         plan = plan_moves(reader, "namespaces clear-backlog", moves, app.now_ms)
     app.change(plan)
@@ -134,8 +101,7 @@ def unsubscribe(app: App, namespace: NamespaceName, subscription: str, bundle: B
 
     Undo brings all of them back as they were.
     """
-    _check_own(subscription)
     with open_reader(app.store) as reader:
-        cursors = list(_iter_cursors(reader, namespace, bundle, subscription))
+        cursors = list(_cursors(app, reader, namespace, bundle, subscription))
         plan = plan_unsubscribe(reader, "namespaces unsubscribe", cursors, app.now_ms)
     app.change(plan)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from store.compaction.reading import FoundInView
     from store.compaction.status import CompactionStatus
+    from store.compaction.verification import Verification
 
 
 class Compaction:
@@ -60,6 +61,21 @@ class Compaction:
             found = None if view is None else find_in_view(reader, view, self._session.time_ms(time))
         warn_partial(problems)
         return found
+
+    def verify(self) -> Verification | None:
+        """Compare the compacted ledger with the entries that it was made from; None: the topic was never compacted.
+
+        ``total`` counts what is wrong, ``findings`` has kind, position and message of the first of it; ``status().problems`` has
+        what metadata tells. Raises TopicNotFound, MetadataCorrupt, EntryCorrupt.
+        """
+        from store.compaction.verify import verify_view
+        from store.compaction.view import open_view
+
+        with self._session.engine([]) as engine, self._session.reader() as reader:
+            reader.engine = engine
+            topic = read_topic(reader.txn, self._name)
+            view = open_view(reader, topic)
+            return None if view is None else verify_view(reader, topic, view)
 
     def messages(
         self,

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Place, Session, Time, check_choice, position_of, warn_partial
+from pulsar_admin.api.session import (
+    Duration,
+    Place,
+    Session,
+    Time,
+    check_choice,
+    duration_ms,
+    position_of,
+    warn_partial,
+)
 from pulsar_admin.api.topic import Clock
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
@@ -27,6 +36,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
     from store.reports.backlog import BacklogAnalysis
+    from store.search.expiry import ForecastRow
 
 Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
 
@@ -125,6 +135,42 @@ class Cursor:
                 ]
             )
         return found
+
+    def forecast(
+        self,
+        ahead: Duration,
+        *,
+        ttl: Duration | None = None,
+        interval: Duration | None = None,
+        rule: ExpiryRule = ALL_BEFORE,
+        clock: Clock = "auto",
+        broker_version: BrokerVersion = "4.0",
+    ) -> tuple[ForecastRow, ...]:
+        """Return what TTL (default: the one in force) drops from now on, AHEAD so far, one row an INTERVAL (default: a 24th of it).
+
+        Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
+        NothingMatches (no TTL), TopicNotFound (also for a partitioned topic), SubscriptionNotFound.
+        """
+        from store.delayed.expiries import read_ttls
+        from store.delayed.not_due import forecast_warnings
+        from store.search.expiry import FORECAST_INTERVALS, ForecastQuestion, iter_forecast
+
+        check_choice("rule", rule, ExpiryRule)
+        check_choice("broker version", broker_version, BrokerVersion)
+        ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
+        interval_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval is None else duration_ms(interval)
+        with self._session.scan() as reader:
+            topic = read_topic(reader.txn, self._topic)
+            cursor = read_cursor(reader.txn, reader, topic, self._name)
+            in_force = None if ttl is not None else read_ttls(reader, [topic])[topic]
+            ttl_ms = 0 if in_force is None else in_force.seconds * 1000
+            ttl_ms = ttl_ms if ttl is None else duration_ms(ttl)
+            if ttl_ms <= 0:
+                raise InvalidValue("a forecast needs a TTL above 0")
+            warn_partial(forecast_warnings(reader, topic, cursor, ttl_ms))
+            broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
+            asked = ForecastQuestion(now_ms, ttl_ms, ahead_ms, interval_ms, rule, check_clock(clock), broker)
+            return tuple(iter_forecast(reader, topic, cursor, asked))
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""

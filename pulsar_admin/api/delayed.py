@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,18 @@ from store.db.delayed_entries import join_rows
 from store.delayed.backlog import cursor_of_nobody, read_due_times
 from store.delayed.runs import open_runs
 from store.delayed.summary import DelayedSummary, Delivery, open_delivery, summarize
+from store.errors import InvalidValue
 from store.model.cursors import Cursor, read_cursor
-from store.model.ledgers import EntryReader
+from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import LONG_MAX, TopicName
 from store.scan.message_rows import timestamps
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.delayed.build import BuildResult
+    from store.delayed.replay import Replayed
+    from store.delayed.verify import Verified
 
 
 class Delayed:
@@ -74,9 +82,62 @@ class Delayed:
         with self._opened() as (reader, topic, cursor, delivery):
             return summarize(reader, topic, cursor, delivery, self._session.now_ms)
 
+    def replay(self, until: Time, *, since: Time | None = None) -> Iterator[Replayed]:
+        """Yield what a time wheel dispatches up to UNTIL, a slot at a time: ``dispatch.tick_ms`` and, as arrays, ``dispatch.rows``.
+
+        SINCE leaves out what is due before it. In memory are two partitions of time. The pace is the caller's.
+        """
+        from store.delayed.replay import iter_replay
+
+        until_ms = self._session.time_ms(until)
+        since_ms = None if since is None else self._session.time_ms(since)
+        with self._opened() as (_, _, _, delivery):
+            yield from iter_replay([delivery.waiting], since_ms, until_ms)
+
+    def verify(self) -> Verified:
+        """Compare a broker's buckets and the index with the entries: counts, and ``findings``. Raises InvalidValue (no subscription)."""
+        from store.delayed.verify import verify_cursor
+
+        name = self._named()
+        with self._session.engine([]) as engine, self._session.reader() as reader:
+            reader.engine = engine
+            topic = read_topic(reader.txn, self._name)
+            return verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
+
+    def build(self, *, rebuild: bool = False) -> BuildResult:
+        """Build the index of the subscription, or bring it up to date; REBUILD makes it anew, whatever there is.
+
+        No change of the audit log: it is derived. Raises NotWritable, InvalidValue (no subscription), Unsupported, DiskFull.
+        """
+        from store.delayed.build import Wanted, apply_draft, draft_index, finish_draft, read_drafts, result_of
+
+        name = self._named()
+        with self._session.engine([]) as engine, self._session.writing() as store, open_runs() as file:
+            with open_reader(store, engine) as reader:
+                topic = read_topic(reader.txn, self._name)
+                wanted = Wanted.of(topic, read_cursor(reader.txn, reader, topic, name))
+                draft = draft_index(reader, wanted, self._session.now_ms, file, rebuild=rebuild)
+                read_drafts([draft])
+                finish_draft(draft)
+            result = result_of(draft, apply_draft(store, draft))
+        lost = result.missing + result.unreadable
+        if lost:
+            warn_partial(
+                [
+                    f"{self._name} {name}: {counted(lost, 'entry that waits is', 'entries that wait are')} lost or damaged"
+                ]
+            )
+        return result
+
+    def _named(self) -> str:
+        if self._subscription is None:
+            raise InvalidValue("name a subscription: topic.delayed(subscription)")
+        return self._subscription
+
     @contextmanager
     def _opened(self) -> Iterator[tuple[EntryReader, Topic, Cursor, Delivery]]:
-        with self._session.reader() as reader, open_runs() as file:
+        with self._session.engine([]) as engine, self._session.reader() as reader, open_runs() as file:
+            reader.engine = engine
             topic = read_topic(reader.txn, self._name)
             name = self._subscription
             cursor = cursor_of_nobody(topic) if name is None else read_cursor(reader.txn, reader, topic, name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Duration, Session, check_choice, duration_ms
+from pulsar_admin.api.session import Duration, Session, check_choice, duration_ms, warn_partial
 from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
@@ -30,9 +30,11 @@ from store.changes.policies import PolicyJob, find_policies
 from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_json_object
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.db.tree import find_node
-from store.errors import NamespaceNotFound
+from store.errors import NamespaceNotFound, StoreError
+from store.model.cursors import Cursor, iter_namespace_cursors
+from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
-from store.model.topics import iter_topics
+from store.model.topics import Topic, iter_topics
 from store.names import NamespaceName
 from store.timespec import parse_size_bytes
 
@@ -84,7 +86,36 @@ class Namespace:
             delivery = None if policies is None else policies.delayed_delivery
             return DelayedPolicy(delivery, find_rules(txn, self._name))
 
-    # -- plans --------------------------------------------------------------------------------------------------------
+    # -- plans of cursors ---------------------------------------------------------------------------------------------
+
+    def clear_backlog(self, subscription: str | None = None) -> Plan:
+        """Plan skipping what the subscriptions of all its topics, or the one SUBSCRIPTION, have left.
+
+        System topics and a broker's own cursors stay. What cannot be read is left out with a PartialData warning. Raises
+        SubscriptionNotFound (there is none), Refused (SUBSCRIPTION is the broker's own).
+        """
+        from store.changes.cursors import CursorMove, cleared, plan_moves
+
+        with self._session.reader() as reader:
+            cursors = self._cursors(reader, subscription)
+            moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for topic, cursor in cursors]
+            return plan_of(plan_moves(reader, "namespaces clear-backlog", moves, self._session.now_ms))
+
+    def unsubscribe(self, subscription: str) -> Plan:
+        """Plan removing SUBSCRIPTION from every topic that has it; raises as ``clear_backlog``."""
+        from store.changes.subscriptions import plan_unsubscribe
+
+        with self._session.reader() as reader:
+            cursors = self._cursors(reader, subscription)
+            return plan_of(plan_unsubscribe(reader, "namespaces unsubscribe", cursors, self._session.now_ms))
+
+    def _cursors(self, reader: EntryReader, subscription: str | None) -> list[tuple[Topic, Cursor]]:
+        problems: list[StoreError] = []
+        found = list(iter_namespace_cursors(reader, self._name, subscription, problems.append))
+        warn_partial(problems)
+        return found
+
+    # -- plans of policies --------------------------------------------------------------------------------------------
 
     def enable_delayed(self, granularity: str = "5m", tick: str | None = None) -> Plan:
         """Plan delaying messages, with an index partitioned by GRANULARITY of due time and ticks of TICK (default: 1s, or what fits).

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, SubscriptionNotFound
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError, SubscriptionNotFound
 from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
-from store.model.topics import Topic
-from store.names import Position, TopicName, decode_name, shell_word
+from store.model.topics import Topic, check_namespace, iter_topics, read_topic
+from store.names import NamespaceName, Position, TopicName, decode_name, shell_word
 
 COMPACTION_CURSOR = "__compaction"
 DEDUP_CURSOR = "pulsar.dedup"
@@ -174,3 +174,60 @@ def iter_backlog(topic: Topic, state: CursorState, start: Position | None = None
 def range_text(ranges: Ranges) -> str:
     """Return individually deleted ranges as upstream prints them: ``[(10:2..10:4],(10:6..10:7]]``."""
     return "[" + ",".join(f"({lower}..{upper}]" for lower, upper in ranges) + "]"
+
+
+def is_own(cursor: str) -> bool:
+    """Whether the broker keeps CURSOR for itself."""
+    return cursor in (COMPACTION_CURSOR, DEDUP_CURSOR)
+
+
+def iter_namespace_cursors(
+    reader: EntryReader,
+    namespace: NamespaceName,
+    subscription: str | None,
+    fail: Callable[[StoreError], None],
+    is_meant: Callable[[TopicName], bool] = lambda name: True,
+) -> Iterator[tuple[Topic, Cursor]]:
+    """Yield the cursor SUBSCRIPTION, or all but the broker's own, of the topics of NAMESPACE that are meant, no system topics.
+
+    What cannot be read is told to FAIL. Raises NamespaceNotFound, SubscriptionNotFound when there is none, and Refused for a
+    SUBSCRIPTION of the broker's own.
+    """
+    if subscription is not None and is_own(subscription):
+        raise Refused(
+            f"{subscription} is the broker's own cursor",
+            hint="name the topics: pulsar-admin topics … --force",
+            subscription=subscription,
+        )
+    check_namespace(reader.txn, namespace)
+    found = False
+    for name in iter_topics(reader.txn, namespace):
+        if name.is_system or not is_meant(name):
+            continue
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError as error:
+            fail(error)
+            continue
+        for cursor in _iter_meant(reader, topic, subscription, fail):
+            found = True
+            yield topic, cursor
+    if not found:
+        what = "subscription" if subscription is None else f"subscription {subscription!r}"
+        raise SubscriptionNotFound(
+            f"no topic of {namespace} has a {what}",
+            hint=f"see: pulsar-admin topics subscriptions --pattern {shell_word(f'{namespace}/*')}",
+            namespace=str(namespace),
+            subscription=subscription,
+        )
+
+
+def _iter_meant(
+    reader: EntryReader, topic: Topic, subscription: str | None, fail: Callable[[StoreError], None]
+) -> Iterator[Cursor]:
+    for name in sorted(iter_cursor_names(reader.txn, topic.name)):
+        if name == subscription or (subscription is None and not is_own(name)):
+            try:
+                yield read_cursor(reader.txn, reader, topic, name)
+            except StoreError as error:
+                fail(error)

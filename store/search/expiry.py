@@ -25,6 +25,8 @@ ExpiryRule = Literal["all-before", "broker"]
 ALL_BEFORE: ExpiryRule = "all-before"
 BROKER: ExpiryRule = "broker"
 FORECAST_ROWS_MAX = 1_000
+FORECAST_INTERVALS = 24
+"""Rows of a forecast where no interval is named."""
 
 
 @dataclass(frozen=True, slots=True)

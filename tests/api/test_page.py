@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin
+from pulsar_admin import table
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 _BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
@@ -23,3 +26,24 @@ def test_the_blocks_of_the_page_run(
     for code, shown in blocks:
         exec(compile(code, str(PAGE), "exec"), names)
         assert capsys.readouterr().out == shown, code
+
+
+def table_rows() -> list[list[str]]:
+    section = PAGE.read_text().split("## Commands and calls\n")[1].split("\n## ")[0]
+    return [row.strip("|").split("|") for row in section.splitlines() if row.startswith("| `")]
+
+
+def test_the_table_has_every_command() -> None:
+    listed = [name for first, _ in table_rows() for name in re.findall("`([^`]+)`", first)]
+    there = {f"{group} {name}".strip() for group, rows in table.COMMANDS.items() for name in rows}
+    left_out = set(re.findall("`([^`]+)`", PAGE.read_text().split("Not here, on purpose: ")[1].split("\n\n")[0]))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == there - left_out
+    assert left_out & there == {"completion", "store generate", "nacks plan", "nacks simulate"}
+
+
+def test_the_calls_of_the_table_are_there() -> None:
+    known = {name for one in pulsar_admin.__all__ for name in (one, *dir(getattr(pulsar_admin, one)))}
+    called = {name for _, second in table_rows() for name in re.findall(r"([a-z_]+)\(", second)}
+    assert len(called) > 60
+    assert called <= known

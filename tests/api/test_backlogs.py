@@ -1,0 +1,116 @@
+"""Delayed indexes, verified compactions, forecasts and the cursors of namespaces through the Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from tests.stores import NOW_MS, copied
+from tests.worlds import assert_unchanged, oracle
+
+REMINDERS = "acme/delayed/reminders"
+PLAIN = "public/default/plain"
+LATER = "2100-01-01T00:00:00Z"
+EVER = timedelta(days=365 * 60)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[pa.Store]:
+    with pa.open_store(path, writable=True, now=NOW_MS) as opened:
+        yield opened
+
+
+def places(table: object) -> set[tuple[int, int]]:
+    rows = table.select(["ledger_id", "entry_id"]).to_pylist()  # type: ignore[attr-defined]
+    return {(row["ledger_id"], row["entry_id"]) for row in rows}
+
+
+def test_a_replay_gives_what_was_sent_with_a_delay(store: pa.Store) -> None:
+    sent = [row for row in oracle("small")["sent"] if row["topic"].endswith(REMINDERS)]
+    due = {tuple(row["id"][:2]): row["due"] for row in sent}
+    slots = list(store.topic(REMINDERS).delayed("workers").replay(LATER))
+    ticks = [slot.dispatch.tick_ms for slot in slots]
+    assert ticks == sorted(ticks)
+    tick_ms = 2_000
+    for slot in slots:
+        rows = slot.dispatch.rows
+        for place in zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True):
+            assert abs(slot.dispatch.tick_ms - due[place]) <= tick_ms
+    half = ticks[len(ticks) // 2]
+    later = store.topic(REMINDERS).delayed("workers").replay(LATER, since=half)
+    assert [slot.dispatch.tick_ms for slot in later] == ticks[len(ticks) // 2 :]
+
+
+def test_an_index_is_built_and_verified(store: pa.Store) -> None:
+    delayed = store.topic(REMINDERS).delayed("workers")
+    before, waiting = places(delayed.due(LATER)), delayed.status().messages
+    assert delayed.verify().indexed is None
+    built = delayed.build()
+    assert (built.messages, built.missing) == (waiting, 0)
+    verified = delayed.verify()
+    assert (verified.waiting, verified.indexed) == (waiting, waiting)
+    assert [one for one in verified.findings if one.severity == "problem"] == []
+    assert places(delayed.due(LATER)) == before
+    assert (delayed.build().added, delayed.build(rebuild=True).added) == (0, waiting)
+    assert store.changes() == ()
+    with pytest.raises(pa.InvalidValue, match="subscription"):
+        store.topic(REMINDERS).delayed().build()
+
+
+def test_an_index_is_not_built_in_a_store_opened_for_reading(path: Path) -> None:
+    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path) as store, pytest.raises(pa.NotWritable):
+        store.topic(REMINDERS).delayed("workers").build()
+
+
+def test_what_the_broker_compacted_is_right(store: pa.Store) -> None:
+    verified = store.topic("acme/orders/compacted").compaction().verify()
+    assert verified is not None
+    assert (verified.total, verified.lost) == (0, 0)
+    newest = {row[5]: row for row in oracle("small")["topics"]["acme/orders/compacted"]["messages"]}
+    assert 0 < verified.messages <= len(newest)
+    assert store.topic(PLAIN).compaction().verify() is None
+
+
+def test_a_forecast_is_the_whole_backlog(store: pa.Store) -> None:
+    cursor = store.topic(PLAIN).cursor("half")
+    rows = cursor.forecast("24h", ttl="1h")
+    assert sum((row.extent for row in rows), start=type(rows[0].extent)()) == cursor.backlog()
+    assert (rows[0].from_ms, rows[-1].to_ms) == (None, None)
+    assert len(cursor.forecast("24h", ttl="1h", interval="12h")) < len(rows)
+    (kept,) = [row for row in cursor.forecast("1h", ttl=EVER) if row.extent.entries]
+    assert (kept.to_ms, kept.extent) == (None, cursor.backlog())
+    (overdue, *_) = cursor.forecast("1h", ttl="1h")
+    assert store.apply(cursor.expire(before="1h")).skipped == overdue.extent
+    with pytest.raises(pa.NothingMatches):
+        cursor.forecast("1h")
+    with pytest.raises(pa.InvalidValue):
+        cursor.forecast("1h", ttl="0s")
+
+
+def test_the_cursors_of_a_namespace(store: pa.Store) -> None:
+    namespace = store.namespace("public/default")
+    topics = [store.topic(name) for name in namespace.topics()]
+    left = {topic.name: topic.subscriptions() for topic in topics}
+    number = store.apply(namespace.unsubscribe("reset-me")).number
+    assert {topic.name: topic.subscriptions() for topic in topics} == {
+        name: tuple(one for one in names if one != "reset-me") for name, names in left.items()
+    }
+    assert number is not None
+    store.undo(number)
+    store.apply(namespace.clear_backlog())
+    own = ("__compaction", "pulsar.dedup")
+    cursors = [topic.cursor(name) for topic in topics for name in topic.subscriptions() if name not in own]
+    assert cursors
+    assert all(cursor.backlog().entries == 0 for cursor in cursors)
+    for wrong, error in (("none", pa.SubscriptionNotFound), ("__compaction", pa.Refused)):
+        with pytest.raises(error):
+            namespace.clear_backlog(wrong)
