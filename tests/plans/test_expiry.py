@@ -296,7 +296,7 @@ def test_ttl_in_force(tmp_path: Path) -> None:
     put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": 0})
     assert found() == MessageTtl(0, "topic")
     put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": "soon"})
-    with pytest.raises(MetadataCorrupt, match="messageTTLInSeconds is str"):
+    with pytest.raises(MetadataCorrupt, match="messageTTLInSeconds is a text, expected a number"):
         found()
 
 
