@@ -1,4 +1,4 @@
-"""What the policy commands of topics and namespaces share: the options of pulsar-admin, and each policy's JSON."""
+"""What the policy commands of topics and namespaces share: the options of pulsar-admin."""
 
 from __future__ import annotations
 
@@ -9,30 +9,15 @@ from typing import Any, TypeVar
 import click
 
 from pulsar_admin.options import DURATION, DURATION_OR_MINUS, SIZE_OR_MINUS, gather
-from store.changes.namespaces import QUOTA_POLICIES, QUOTA_TYPES, retention_of, with_quota
+from store.changes.namespaces import QUOTA_POLICIES, QUOTA_TYPES, delivery_of, retention_of, with_quota
 from store.codec.policies import (
     DelayedDelivery,
-    JsonObject,
     Policies,
     Retention,
-    delayed_delivery_json,
 )
 from store.errors import InvalidValue
-from store.names import LONG_MAX
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
-_NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
-
-
-# -- JSON -------------------------------------------------------------------------------------------------------------
-
-
-def delivery_json(delivery: DelayedDelivery | None) -> JsonObject:
-    """Return delayed delivery with upstream's keys, null where it is not set."""
-    return dict(_NO_DELIVERY) if delivery is None else delayed_delivery_json(delivery)
-
-
-# -- options ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +33,7 @@ class DeliveryOptions:
         """Return the policy; raises InvalidValue for both or neither of --enable and --disable, or times out of range."""
         if self.enable == self.disable:
             raise InvalidValue("Need to specify either --enable or --disable")
-        if not 0 < self.time_ms <= LONG_MAX or not 0 <= self.max_delay_ms <= LONG_MAX:
-            raise InvalidValue(
-                f"tick {self.time_ms} ms must be above 0, maximum delay {self.max_delay_ms} ms 0 or more",
-                hint="a maximum delay of 0 is none",
-            )
-        return DelayedDelivery(self.enable, self.time_ms, self.max_delay_ms)
+        return delivery_of(self.enable, self.time_ms, self.max_delay_ms)
 
 
 def delivery_options(function: Function) -> Function:

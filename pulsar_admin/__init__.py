@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.compaction import Compaction
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.delayed import Delayed
+    from pulsar_admin.api.finding import FoundEntry
     from pulsar_admin.api.imports import create_store, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.session import PartialData
     from pulsar_admin.api.spark import SparkTables
     from pulsar_admin.api.store import Store, open_store
-    from pulsar_admin.api.topic import FoundEntry, Topic
+    from pulsar_admin.api.topic import Topic
     from store.changes.report import BrokerMove, ChangePart, Deletable, FutureDated, LedgerPart
     from store.errors import (
         AlreadyExists,
@@ -59,7 +60,7 @@ _HOMES = {
     "log_records": "pulsar_admin.api.logs",
     "verify_logs": "pulsar_admin.api.logs",
     "Topic": "pulsar_admin.api.topic",
-    "FoundEntry": "pulsar_admin.api.topic",
+    "FoundEntry": "pulsar_admin.api.finding",
     "Messages": "pulsar_admin.api.messages",
     "Cursor": "pulsar_admin.api.cursor",
     "CursorPlace": "pulsar_admin.api.cursor",

@@ -12,7 +12,6 @@ from commands.policies import (
     DeliveryOptions,
     QuotaOptions,
     RetentionOptions,
-    delivery_json,
     delivery_options,
     quota_options,
     quota_type_option,
@@ -21,7 +20,14 @@ from commands.policies import (
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import DURATION, TopicSelection, command, pass_app, topics_argument
-from store.changes.namespaces import check_ttl, quotas_json, retention_or_null_json, ttl_json, without_quota
+from store.changes.namespaces import (
+    check_ttl,
+    delivery_json,
+    quotas_json,
+    retention_or_null_json,
+    ttl_json,
+    without_quota,
+)
 from store.changes.policies import PolicyJob
 from store.codec.policies import JsonObject, Policies
 from store.db.environment import Txn

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.finding import Clock
 from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import (
     Duration,
@@ -17,7 +18,6 @@ from pulsar_admin.api.session import (
     position_of,
     warn_partial,
 )
-from pulsar_admin.api.topic import Clock
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
 from store.db.clocks import check_clock

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.session import Duration, Session, check_choice, duration_ms, warn_partial
+from pulsar_admin.api.policies import PolicyPlans
+from pulsar_admin.api.session import Duration, Session, duration_ms, warn_partial
 from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
@@ -17,17 +17,11 @@ from store.changes.delayed import (
     plan_set_delivery,
 )
 from store.changes.namespaces import (
-    check_ttl,
     plan_job,
-    quotas_json,
-    retention_of,
-    retention_or_null_json,
-    ttl_json,
-    with_quota,
-    without_quota,
 )
 from store.changes.policies import PolicyJob, find_policies
-from store.codec.policies import DelayedDelivery, JsonObject, Policies, decode_json_object
+from store.codec.policies import DelayedDelivery, decode_json_object
+from store.db.delayed import iter_wide
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.db.tree import find_node
 from store.errors import NamespaceNotFound, StoreError
@@ -36,15 +30,13 @@ from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
 from store.model.topics import Topic, iter_topics
 from store.names import NamespaceName
-from store.timespec import parse_size_bytes
-
-QuotaKind = Literal["destination_storage", "message_age"]
-QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
-Shown = Callable[[Policies], JsonObject]
 
 
-class Namespace:
+class Namespace(PolicyPlans):
     """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them; each raises MetadataCorrupt."""
+
+    _group = "namespaces"
+    _least_ttl = 0
 
     def __init__(self, session: Session, name: NamespaceName) -> None:
         self._session = session
@@ -117,15 +109,20 @@ class Namespace:
 
     # -- plans of policies --------------------------------------------------------------------------------------------
 
-    def enable_delayed(self, granularity: str = "5m", tick: str | None = None) -> Plan:
+    def enable_delayed(self, granularity: str = "5m", tick: str | None = None, *, split: bool = False) -> Plan:
         """Plan delaying messages, with an index partitioned by GRANULARITY of due time and ticks of TICK (default: 1s, or what fits).
 
-        Raises InvalidValue, and Refused where the granularity would shrink: ``namespaces enable-delayed-message --split`` does that.
+        SPLIT cuts the partitions of indexes anew where the granularity shrinks. Raises InvalidValue, and without it Refused then.
         """
-        width_ms = parse_width_ms(granularity)
+        width_ms, now_ms = parse_width_ms(granularity), self._session.now_ms
         rules = IndexRules(width_ms, default_tick_ms(width_ms) if tick is None else parse_width_ms(tick))
-        with self._session.read() as txn:
-            return plan_of(plan_enable(txn, self._name, rules, self._session.now_ms))
+        with self._session.opened() as store, store.read() as txn:
+            plan = plan_enable(txn, self._name, rules, now_ms, split=split)
+            if not split or not any(True for _ in iter_wide(txn, self._name, rules)):
+                return plan_of(plan)
+            from store.delayed.split import plan_split
+
+            return plan_of(plan_split(store, self._name, rules, plan.txn_id, now_ms))
 
     def disable_delayed(self) -> Plan:
         """Plan delivering everything at once; the widths of the index stay."""
@@ -143,59 +140,6 @@ class Namespace:
         with self._session.read() as txn:
             return plan_of(plan_remove_delivery(txn, self._name, self._session.now_ms))
 
-    def set_message_ttl(self, ttl: Duration | None) -> Plan:
-        """Plan setting how long messages live, in whole seconds (0: for ever), or with None removing that. Raises InvalidValue."""
-        seconds = None if ttl is None else check_ttl(duration_ms(ttl), 0)
-        return self._set("message-ttl", ttl is None, {"message_ttl_seconds": seconds}, _ttl)
-
-    def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
-        """Plan retaining what every subscription has consumed for TIME and up to SIZE (bytes, or ``10G``); None: without limit.
-
-        Kept in whole minutes and MB, rounded down. Raises InvalidValue.
-        """
-        retention = retention_of(-1 if time is None else duration_ms(time), _size_bytes(size))
-        return self._set("retention", False, {"retention": retention}, _retention)
-
-    def remove_retention(self) -> Plan:
-        """Plan removing the retention: a broker's configuration counts again."""
-        return self._set("retention", True, {"retention": None}, _retention)
-
-    def set_backlog_quota(
-        self,
-        policy: QuotaPolicy,
-        *,
-        size: int | str | None = None,
-        time: Duration | None = None,
-        kind: QuotaKind = "destination_storage",
-    ) -> Plan:
-        """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
-        check_choice("policy", policy, QuotaPolicy)
-        check_choice("kind", kind, QuotaKind)
-        limits = _size_bytes(size), -1 if time is None else duration_ms(time)
-        return self._job("set-backlog-quota", lambda found: with_quota(found, kind, *limits, policy), quotas_json)
-
-    def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
-        """Plan removing the backlog quota KIND."""
-        return self._job("remove-backlog-quota", lambda found: without_quota(found, kind), quotas_json)
-
-    def _set(self, policy: str, removes: bool, values: dict[str, Any], shown: Shown) -> Plan:  # Any: fields of Policies
-        return self._job(f"{'remove' if removes else 'set'}-{policy}", lambda found: replace(found, **values), shown)
-
-    def _job(self, name: str, change: Callable[[Policies], Policies], shown: Shown) -> Plan:
-        job = PolicyJob(f"namespaces {name}", change, shown)
+    def _plan_policy(self, job: PolicyJob) -> Plan:
         with self._session.read() as txn:
             return plan_of(plan_job(txn, self._name, job, self._session.now_ms))
-
-
-def _ttl(policies: Policies) -> JsonObject:
-    return ttl_json(policies.message_ttl_seconds)
-
-
-def _retention(policies: Policies) -> JsonObject:
-    return retention_or_null_json(policies.retention)
-
-
-def _size_bytes(value: int | str | None) -> int:
-    if value is None:
-        return -1
-    return parse_size_bytes(value) if isinstance(value, str) else value

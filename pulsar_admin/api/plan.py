@@ -8,11 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from pulsar_admin.api.session import moment
+from store.changes.intent import WritingPlan
 from store.changes.plan import Change as ChangeRow
 from store.changes.plan import Plan as StorePlan
 from store.changes.plan import parts_of
 from store.changes.report import ChangePart
 from store.changes.report import ChangeReport as Report
+from store.errors import Refused
 
 
 class ChangeReport(Report):
@@ -37,7 +39,7 @@ class Plan:
     It is of the store's state at that moment. When the store changed since, by whatever, ``apply`` raises StalePlan: plan again.
     """
 
-    _plan: StorePlan = field(repr=False)
+    _plan: StorePlan | WritingPlan = field(repr=False)
 
     @property
     def command(self) -> str:
@@ -46,8 +48,8 @@ class Plan:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether everything is as wanted already; applying it writes nothing."""
-        return not self._plan.steps
+        """Whether everything is as wanted already; applying it writes nothing. False where only applying it shows that."""
+        return isinstance(self._plan, StorePlan) and not self._plan.steps
 
     @property
     def loses(self) -> str:
@@ -56,12 +58,18 @@ class Plan:
 
     def preview(self) -> ChangeReport:
         """Return what applying would do."""
-        return report_of(self._plan.preview())
+        found = self._plan.preview()
+        return report_of(found[0] if isinstance(found, tuple) else found)
 
     def save(self, path: Path | str) -> None:
-        """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``; raises AlreadyExists."""
+        """Write the plan into the new file PATH, for ``Store.load_plan`` and ``pulsar-admin apply``.
+
+        Raises AlreadyExists, and Refused for a plan that writes ledgers first: policies of topics, loads, splits.
+        """
         from store.files import write_new_file
 
+        if not isinstance(self._plan, StorePlan):
+            raise Refused(f"a plan of {self.command} is no list of steps", hint="the command keeps one: --plan FILE")
         write_new_file(Path(path), self._plan.dump())
 
     def __str__(self) -> str:
@@ -85,12 +93,12 @@ class Change:
         return moment(self.time_ms)
 
 
-def plan_of(plan: StorePlan) -> Plan:
+def plan_of(plan: StorePlan | WritingPlan) -> Plan:
     """Return PLAN as callers see it."""
     return Plan(plan)
 
 
-def steps_of(plan: Plan) -> StorePlan:
+def steps_of(plan: Plan) -> StorePlan | WritingPlan:
     """Return what PLAN writes."""
     return plan._plan
 

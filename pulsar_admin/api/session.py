@@ -150,6 +150,15 @@ class Session:
             if engine is None:
                 problems += [failed.error() for failed in reader.failed]
 
+    def check_writable(self) -> None:
+        """Raise NotWritable for a store that was opened for reading."""
+        if not self._file.writable:
+            raise NotWritable(
+                f"{self.path} was opened for reading",
+                hint="open it with open_store(…, writable=True)",
+                path=str(self.path),
+            )
+
     @contextmanager
     def writing(self) -> Iterator[StoreFile]:
         """Hold the store for work that writes in several transactions; raises NotWritable, and Refused while an iteration reads it.
@@ -157,12 +166,7 @@ class Session:
         LMDB's map may grow then, which readers in this process would not survive.
         """
         with self.opened() as store:
-            if not store.writable:
-                raise NotWritable(
-                    f"{self.path} was opened for reading",
-                    hint="open it with open_store(…, writable=True)",
-                    path=str(self.path),
-                )
+            self.check_writable()
             if self._users > 1:
                 raise Refused(f"an iteration still reads {self.path}", hint="end it first, or close its generator")
             yield store

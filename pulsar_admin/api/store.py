@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
 from pulsar_admin.api.topic import Topic
+from store.changes.intent import WritingPlan
 from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
+from store.changes.report import ChangeReport as Report
 from store.db.clocks import check_clock
+from store.db.environment import Store as StoreFile
 from store.db.environment import Txn
 from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
-from store.errors import InvalidValue, NotWritable, StoreError, TopicNotFound
+from store.errors import InvalidValue, StoreError, TopicNotFound
 from store.model.publish_times import Form
 from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, read_topic, select_topics
 from store.model.window import Window
@@ -343,17 +346,47 @@ class Store:
         plan was made, NotWritable when it was opened for reading.
         """
         steps = steps_of(plan)
+        if isinstance(steps, WritingPlan):
+            with self._session.writing() as store:
+                steps.check_transaction(store)
+                return report_of(steps.made(store)[0])
         with self._session.opened() as store:
             if plan.changes_nothing:
                 check_current(store, steps)
                 return report_of(steps.unchanged())
-            if not store.writable:
-                raise NotWritable(
-                    f"{self.path} was opened for reading",
-                    hint="open it with open_store(…, writable=True)",
-                    path=str(self.path),
-                )
+            self._session.check_writable()
             return report_of(apply_plan(store, steps, self._session.now_ms))
+
+    def load(
+        self,
+        dump: Path | str,
+        *,
+        topic: str | None = None,
+        interceptors: str | None = None,
+        keep_ledger_ids: bool = False,
+    ) -> Plan:
+        """Plan adding the entries of DUMP (``dump`` with level entries) to the end of their topics, or of TOPIC, which are made.
+
+        Entries keep their bytes, unless INTERCEPTORS (``timestamp,index``) put broker metadata in front as a broker with these would.
+        Raises NotFound, InvalidValue, Corrupt, Refused; applying it also DiskFull.
+        """
+        from store.codec.interceptors import parse_interceptors
+        from store.dump.load import COMMAND, LoadOptions, apply_load, preview_load
+        from store.dump.source import Source
+
+        name = None if topic is None else parse_topic(topic)
+        chain = None if interceptors is None else parse_interceptors(interceptors)
+        options = LoadOptions(name, chain, keep_ledger_ids, self._session.now_ms)
+
+        def shown() -> tuple[Report, ...]:
+            with self._session.opened() as store:
+                return (preview_load(store, Source(Path(dump)), options),)
+
+        def made(store: StoreFile) -> tuple[Report, ...]:
+            return (apply_load(store, Source(Path(dump)), options, lambda entries: None),)
+
+        with self._session.read() as txn:
+            return plan_of(WritingPlan(COMMAND, txn.id, shown, made))
 
     def annotate(self, *topics: str, form: Form = "properties") -> Plan:
         """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from pulsar_admin.api.finding import Clock, FoundEntry, found_by_broker, found_by_time
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.policies import PolicyPlans
 from pulsar_admin.api.session import (
     Duration,
     Place,
@@ -14,27 +15,21 @@ from pulsar_admin.api.session import (
     Time,
     check_choice,
     duration_ms,
-    moment,
     position_of,
     warn_partial,
 )
+from store.changes.namespaces import delivery_json, delivery_of
+from store.changes.policies import PolicyJob
+from store.codec.policies import DelayedDelivery
 from store.db.clocks import check_clock
-from store.dump.finding import (
-    BROKER,
-    FindRule,
-    TimeQuestion,
-    explain_answer,
-    find_as_broker,
-    find_by_time,
-)
+from store.dump.finding import BROKER, FindRule, TimeQuestion
 from store.errors import InvalidValue, StoreError
 from store.model.cursors import backlog_size_bytes, is_subscription, iter_cursor_names
 from store.model.ledgers import EntryReader
-from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName
-from store.search.broker_setup import BrokerSetup, BrokerVersion, Probe
+from store.search.broker_setup import BrokerSetup, BrokerVersion
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
-    from pulsar_admin.api.plan import Plan
     from store.codec.policies import PartitionedTopic, Policies
     from store.policies.in_force import PoliciesInForce
     from store.reports.internal_info import InternalInfo
@@ -53,47 +47,16 @@ if TYPE_CHECKING:
     from store.reports.stats import PartitionedTopicStats, TopicStats
     from store.reports.timeline import Timeline
     from store.search.by_index import IndexFound
-    from store.search.explain import BrokerAnswer, Explanation, LedgerVerdict, Neighbour
-
-Clock = Literal["auto", "publish", "broker", "event"]
-"""Which time of a message counts: the broker's where the entry carries one, else the publish time (auto); or always one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundEntry:
-    """Where a time is in a topic, and what was read to know it.
+class Topic(PolicyPlans):
+    """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called.
 
-    ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock.
-    ``ledgers_without_index`` and ``unreadable``: ledgers and entries in front of the answer that could hold an earlier one.
-    ``probes``: the entries that a broker looked at (rule ``broker``, and with a proof). The rest is the proof that
-    ``explain=True`` asks for: ``broker``, what one would answer and why; ``ledgers``, ``neighbours``, ``block``.
+    Policies are of a topic as a whole. Plans that change them raise MetadataCorrupt, Refused (a system topic).
     """
 
-    topic: str
-    time_ms: int
-    clock: str
-    rule: str
-    position: Position | None
-    entry_time_ms: int | None
-    entries_read: int
-    ledgers_pruned: int
-    ledgers_scanned: int
-    ledgers_without_index: tuple[int, ...] = ()
-    unreadable: int = 0
-    probes: tuple[Probe, ...] = ()
-    broker: BrokerAnswer | None = None
-    ledgers: tuple[LedgerVerdict, ...] = ()
-    neighbours: tuple[Neighbour, ...] = ()
-    block: tuple[Position, int] | None = None
-
-    @property
-    def entry_time(self) -> datetime | None:
-        """The entry's time in UTC; None where it has none, or one that no calendar holds."""
-        return moment(self.entry_time_ms)
-
-
-class Topic:
-    """A topic, one partition, or a partitioned topic as a whole. Nothing is read before a method is called."""
+    _group = "topics"
+    _least_ttl = 1
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session
@@ -146,8 +109,8 @@ class Topic:
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
             if rule == BROKER:
-                return _found_by_broker(reader, topic, question, explain=explain)
-            return _found(reader, topic, question, explain=explain)
+                return found_by_broker(reader, topic, question, explain=explain)
+            return found_by_time(reader, topic, question, explain=explain)
 
     def find_by_index(self, index: int) -> IndexFound:
         """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
@@ -349,6 +312,27 @@ class Topic:
 
         return Compaction(self._session, self._name)
 
+    def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
+        """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
+        return self._delivery("set", delivery_of(active, duration_ms(tick), duration_ms(max_delay)))
+
+    def remove_delayed_delivery(self) -> Plan:
+        """Plan removing the policy of delayed messages: what is set above counts again."""
+        return self._delivery("remove", None)
+
+    def _delivery(self, verb: str, delivery: DelayedDelivery | None) -> Plan:
+        values = {"delayed_delivery": delivery}
+        return self._set(
+            "delayed-delivery", verb == "remove", values, lambda found: delivery_json(found.delayed_delivery)
+        )
+
+    def _plan_policy(self, job: PolicyJob) -> Plan:
+        from store.changes.topic_policies import plan_changes
+
+        with self._session.read() as txn:
+            names = list(dict.fromkeys(name.base for name in expand_topic(txn, self._name)))
+            return plan_of(plan_changes(txn, names, job, self._session.now_ms))
+
     # -- cursors ------------------------------------------------------------------------------------------------------
 
     def subscriptions(self) -> tuple[str, ...]:
@@ -383,7 +367,6 @@ class Topic:
 
         Raises AlreadyExists, LedgerNotFound, EntryNotFound, InvalidValue, Refused.
         """
-        from pulsar_admin.api.plan import plan_of
         from store.changes.resets import check_position
         from store.changes.subscriptions import NewSubscription, plan_create
 
@@ -410,65 +393,3 @@ def _timeline_table(found: Timeline) -> pa.Table:
     counts = {"entries": found.entries, "messages": found.messages, "bytes": found.bytes}
     columns = {name: pa.array(column, pa.int64()) for name, column in counts.items()}
     return pa.table({"start": timestamps(pa.array(found.times, pa.int64())), **columns})
-
-
-def _found(reader: EntryReader, topic: TopicModel, question: TimeQuestion, *, explain: bool) -> FoundEntry:
-    answer = find_by_time(reader, topic, question)
-    found = answer.found
-    proof = explain_answer(reader, topic, question, found) if explain else None
-    warn_partial(_gaps(topic, found.ledgers_without_index, found.unreadable))
-    return FoundEntry(
-        str(topic.name),
-        question.time_ms,
-        question.clock,
-        question.rule,
-        answer.position,
-        answer.entry_time_ms,
-        found.entries_read,
-        found.ledgers_pruned,
-        found.ledgers_scanned,
-        found.ledgers_without_index,
-        found.unreadable,
-        () if proof is None else proof.broker.probes,
-        *_proof(proof),
-    )
-
-
-def _found_by_broker(reader: EntryReader, topic: TopicModel, question: TimeQuestion, *, explain: bool) -> FoundEntry:
-    answer = find_as_broker(reader, topic, question)
-    proof = None
-    if explain:
-        proof = explain_answer(reader, topic, question, find_by_time(reader, topic, question).found)
-    return FoundEntry(
-        str(topic.name),
-        question.time_ms,
-        "auto" if answer.compacted_ledger is None else "publish",
-        question.rule,
-        answer.position,
-        answer.entry_time_ms,
-        answer.entries_read,
-        0,
-        len({probe.position.ledger_id for probe in answer.probes}),
-        (),
-        0,
-        answer.probes,
-        *_proof(proof),
-    )
-
-
-def _proof(
-    proof: Explanation | None,
-) -> tuple[BrokerAnswer | None, tuple[LedgerVerdict, ...], tuple[Neighbour, ...], tuple[Position, int] | None]:
-    return (None, (), (), None) if proof is None else (proof.broker, proof.ledgers, proof.neighbours, proof.block)
-
-
-def _gaps(topic: TopicModel, without_index: Sequence[int], unreadable: int) -> list[str]:
-    gaps = []
-    if without_index:
-        ledgers = ", ".join(map(str, without_index))
-        gaps.append(f"{topic.name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
-    if unreadable:
-        gaps.append(
-            f"{topic.name}: {counted(unreadable, 'damaged entry')} passed over: an earlier answer could be there"
-        )
-    return gaps

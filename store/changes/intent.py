@@ -36,6 +36,11 @@ class WritingPlan:
         """Return what applying would report."""
         return self.shown()
 
+    def check_transaction(self, store: Store) -> None:
+        """Raise StalePlan when STORE changed since it was planned."""
+        with store.read() as txn:
+            check_transaction(self.txn_id, txn.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -70,13 +75,18 @@ class Intent:
 
     def check_transaction(self, txn_id: int) -> None:
         """Raise StalePlan unless TXN_ID is the transaction that it was planned on."""
-        if txn_id != self.txn_id:
-            raise StalePlan(
-                f"the store changed since the plan was made: planned on transaction {self.txn_id}, found {txn_id}",
-                hint="make the plan again and look at it",
-                planned=self.txn_id,
-                found=txn_id,
-            )
+        check_transaction(self.txn_id, txn_id)
+
+
+def check_transaction(planned: int, found: int) -> None:
+    """Raise StalePlan unless the transaction FOUND is the one that was planned on."""
+    if found != planned:
+        raise StalePlan(
+            f"the store changed since the plan was made: planned on transaction {planned}, found {found}",
+            hint="make the plan again and look at it",
+            planned=planned,
+            found=found,
+        )
 
 
 def documents_of(reports: tuple[ChangeReport, ...]) -> list[Json]:

@@ -7,13 +7,23 @@ from dataclasses import replace
 from store.changes.delayed import conflict_warnings
 from store.changes.plan import Plan
 from store.changes.policies import PolicyJob, find_policies, plan_policies
-from store.codec.policies import BacklogQuota, JsonObject, Policies, Retention, backlog_quota_json, retention_json
+from store.codec.policies import (
+    BacklogQuota,
+    DelayedDelivery,
+    JsonObject,
+    Policies,
+    Retention,
+    backlog_quota_json,
+    delayed_delivery_json,
+    retention_json,
+)
 from store.db.environment import Txn
 from store.errors import InvalidValue
-from store.names import INT_MAX, NamespaceName
+from store.names import INT_MAX, LONG_MAX, NamespaceName
 
 QUOTA_TYPES = ("destination_storage", "message_age")
 QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+_NO_DELIVERY = {"tickTime": None, "active": None, "maxDeliveryDelayInMillis": None}
 _NO_RETENTION = {"retentionTimeInMinutes": None, "retentionSizeInMB": None}
 
 
@@ -32,6 +42,11 @@ def plan_job(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) ->
 def ttl_json(seconds: int | None) -> JsonObject:
     """Return the message TTL, null where it is not set."""
     return {"messageTTL": seconds}
+
+
+def delivery_json(delivery: DelayedDelivery | None) -> JsonObject:
+    """Return delayed delivery with upstream's keys, null where it is not set."""
+    return dict(_NO_DELIVERY) if delivery is None else delayed_delivery_json(delivery)
 
 
 def retention_or_null_json(retention: Retention | None) -> JsonObject:
@@ -82,3 +97,13 @@ def without_quota(policies: Policies, kind: str) -> Policies:
     return replace(
         policies, backlog_quotas={key: quota for key, quota in policies.backlog_quotas.items() if key != kind}
     )
+
+
+def delivery_of(active: bool, tick_ms: int, max_delay_ms: int) -> DelayedDelivery:
+    """Return the policy of delayed messages; raises InvalidValue for times out of range."""
+    if not 0 < tick_ms <= LONG_MAX or not 0 <= max_delay_ms <= LONG_MAX:
+        raise InvalidValue(
+            f"tick {tick_ms} ms must be above 0, maximum delay {max_delay_ms} ms 0 or more",
+            hint="a maximum delay of 0 is none",
+        )
+    return DelayedDelivery(active, tick_ms, max_delay_ms)

@@ -1,0 +1,128 @@
+"""Plans that write ledgers first, through the Python interface: policies of topics, loads, splits of indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pulsar_admin as pa
+from tests.conftest import Cli
+from tests.stores import NOW_MS, copied
+from tests.worlds import assert_unchanged, oracle
+
+PLAIN = "public/default/plain"
+REMINDERS = "acme/delayed/reminders"
+ROWS = oracle("small")["topics"][PLAIN]["messages"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[pa.Store]:
+    with pa.open_store(path, writable=True, now=NOW_MS) as opened:
+        yield opened
+
+
+def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
+    topic = store.topic(PLAIN)
+    plans = {
+        "message_ttl_seconds": topic.set_message_ttl("3d"),
+        "retention": topic.set_retention(time="2d", size="10G"),
+        "delayed_delivery": topic.set_delayed_delivery(active=True, tick="2s", max_delay="10d"),
+        "backlog_quotas": topic.set_backlog_quota("producer_exception", size="1G"),
+    }
+    assert all(plan.preview().dry_run and not plan.changes_nothing for plan in plans.values())
+    assert topic.policies().message_ttl_seconds is None
+    number = store.apply(plans["message_ttl_seconds"]).number
+    assert number == 1
+    assert topic.policies().message_ttl_seconds == 3 * 86_400
+    in_force = topic.policies_in_force().message_ttl
+    assert in_force is not None
+    assert (in_force.seconds, in_force.source) == (3 * 86_400, "topic")
+    with pytest.raises(pa.StalePlan):
+        store.apply(plans["retention"])
+    assert topic.set_message_ttl("3d").changes_nothing
+    assert store.apply(topic.set_message_ttl("3d")).number is None
+    store.apply(topic.set_retention(time="2d", size="10G"))
+    retention = topic.policies().retention
+    assert retention is not None
+    assert (retention.time_minutes, retention.size_mb) == (2 * 24 * 60, 10 << 10)
+    store.apply(topic.set_delayed_delivery(active=True, tick="2s"))
+    store.apply(topic.remove_delayed_delivery())
+    assert topic.policies().delayed_delivery is None
+    store.apply(topic.set_backlog_quota("producer_exception", size="1G"))
+    assert list(topic.policies().backlog_quotas) == ["destination_storage"]
+    store.apply(topic.remove_backlog_quota())
+    store.apply(topic.remove_retention())
+    store.apply(topic.set_message_ttl(None))
+    policies = topic.policies()
+    assert (policies.message_ttl_seconds, policies.retention, policies.backlog_quotas) == (None, None, {})
+    last = store.changes()[-1]
+    assert last.command == "topics remove-message-ttl"
+    store.undo(last.number)
+    assert topic.policies().message_ttl_seconds == 3 * 86_400
+    for wrong in (lambda: topic.set_message_ttl("0s"), lambda: topic.set_delayed_delivery(active=True, tick="0s")):
+        with pytest.raises(pa.InvalidValue):
+            wrong()
+
+
+def test_the_preview_is_the_commands(path: Path, cli: Cli) -> None:
+    words = ("--store", path, "--now", f"@{NOW_MS}", "topics", "set-retention", PLAIN, "-t", "2d", "-s", "10G")
+    shown = cli(*words, "--dry-run", "-o", "json").json
+    with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path, now=NOW_MS) as store:
+        plan = store.topic(PLAIN).set_retention(time="2d", size="10G")
+        assert plan.preview().documents()[0] == shown
+        with pytest.raises(pa.NotWritable):
+            store.apply(plan)
+        with pytest.raises(pa.Refused):
+            plan.save(path / "kept.plan")
+
+
+def test_a_dump_is_loaded_into_another_topic(store: pa.Store, tmp_path: Path) -> None:
+    store.dump(tmp_path / "dumped", PLAIN, level="entries")
+    plan = store.load(tmp_path / "dumped", topic="public/default/copy")
+    assert plan.preview().parts[0].topic == "persistent://public/default/copy"
+    with pytest.raises(pa.TopicNotFound):
+        store.topic("public/default/copy")
+    number = store.apply(plan).number
+    rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
+    assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
+    assert number is not None
+    store.undo(number)
+    with pytest.raises(pa.TopicNotFound):
+        store.topic("public/default/copy")
+    with pytest.raises(pa.NotFound):
+        store.load(tmp_path / "nothing").preview()
+
+
+def test_a_load_puts_indexes_in_front(store: pa.Store, tmp_path: Path) -> None:
+    store.dump(tmp_path / "dumped", PLAIN, level="entries")
+    store.apply(store.load(tmp_path / "dumped", topic="public/default/copy", interceptors="timestamp,index"))
+    found = store.topic("public/default/copy").find_by_index(len(ROWS) - 1)
+    assert found.position is not None
+    assert found.position.entry_id == ROWS[-1][1] or found.position == store.topic("public/default/copy").nth_position(
+        1, from_end=True
+    )
+
+
+def test_a_split_cuts_the_partitions(store: pa.Store) -> None:
+    namespace, delayed = store.namespace("acme/delayed"), store.topic(REMINDERS).delayed("workers")
+    store.apply(namespace.enable_delayed("1h", "2s"))
+    wide = delayed.build()
+    with pytest.raises(pa.Refused):
+        namespace.enable_delayed("5m", "2s")
+    plan = namespace.enable_delayed("5m", "2s", split=True)
+    assert plan.preview().parts[0].split is not None
+    number = store.apply(plan).number
+    status = delayed.verify()
+    assert (status.waiting, status.indexed) == (wide.messages, wide.messages)
+    assert delayed.histogram().num_rows > wide.partitions
+    assert set(delayed.histogram().column("width_ms").to_pylist()) == {300_000}
+    assert number is not None
+    store.undo(number)
+    assert delayed.histogram().num_rows == wide.partitions
