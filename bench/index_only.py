@@ -21,7 +21,7 @@ from store.codec.rocksvalue import NodeStat
 from store.db.blocks import BLOCK_BITS
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, file_fingerprint, put_log
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.generate.cluster import pattern_of
 from store.generate.logs import EntryLogs
 from store.generate.metadata import iter_cluster_nodes
@@ -135,7 +135,7 @@ def _write_rest(txn: Txn, store: Store, writer: TopicWriter, logs: EntryLogs, sp
     for log_id in range(logs.files):
         put_log(txn, _row(store, log_id))
     for path, value, time_ms in iter_cluster_nodes(spec, [writer]):
-        put_node(txn, Node(path, NodeStat(0, 1, time_ms, time_ms, False), value))
+        put_nodes(txn, [Node(path, NodeStat(0, 1, time_ms, time_ms, False), value)])
 
 
 def _row(store: Store, log_id: int) -> LogFile:

@@ -15,7 +15,7 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, enc
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, create_store, open_store
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.generate.spec import parse_count
 from store.model.references import index_owners
 from store.names import parse_topic
@@ -63,7 +63,7 @@ def make(path: Path, ledgers: int, topics: int) -> None:
 
 def _put(txn: Txn, batch: list[Node]) -> None:
     for node in batch:
-        put_node(txn, node)
+        put_nodes(txn, [node])
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Bytes that the product reads and never writes: entries of compacted ledgers and snapshots of delayed-delivery buckets."""
+"""Bytes that the product reads and never writes: ledger and cursor entries, compacted ledgers, snapshots of delayed-delivery buckets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,37 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap
 
+from store.codec.cursor import CursorState
 from store.codec.delayedbucket import DelayedIndex, SegmentMetadata
+from store.codec.digest import compute_digest
+from store.codec.entry import Entry
 from store.names import Position
-from store.proto import delayed_bucket_pb2
+from store.proto import delayed_bucket_pb2, managed_ledger_pb2
 from store.proto.pulsar_api_pb2 import MessageIdData
 
 _SIZE = struct.Struct(">I")
+_ENTRY_HEADER = struct.Struct(">qqqq")
+
+
+def encode_entry(entry: Entry, password: bytes = b"") -> bytes:
+    """Return the body bytes of ENTRY with its digest computed anew; PASSWORD matters to HMAC only."""
+    header = _ENTRY_HEADER.pack(entry.ledger_id, entry.entry_id, entry.last_add_confirmed, entry.length)
+    return b"".join((header, compute_digest(entry.digest_type, header, entry.payload, password), entry.payload))
+
+
+def encode_position_info(state: CursorState) -> bytes:
+    """Return STATE as an entry of a cursor ledger, with ranges."""
+    message = managed_ledger_pb2.PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
+    for lower, upper in state.ranges:
+        item = message.individualDeletedMessages.add()
+        item.lowerEndpoint.ledgerId, item.lowerEndpoint.entryId = lower.ledger_id, lower.entry_id
+        item.upperEndpoint.ledgerId, item.upperEndpoint.entryId = upper.ledger_id, upper.entry_id
+    for position, words in state.batch_deletes.items():
+        deleted = message.batchedEntryDeletionIndexInfo.add(deleteSet=words)
+        deleted.position.ledgerId, deleted.position.entryId = position.ledger_id, position.entry_id
+    for name, value in state.properties.items():
+        message.properties.add(name=name, value=value)
+    return message.SerializeToString()
 
 
 def encode_compacted_entry(message_id: MessageIdData, headers_and_payload: bytes | memoryview) -> bytes:

@@ -10,7 +10,7 @@ from store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.model.references import index_owners
 from store.names import Position, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata
@@ -69,7 +69,7 @@ def make_hostile_store(path: Path) -> Path:
 
         def put(txn: Txn) -> None:
             for node in nodes:
-                put_node(txn, node)
+                put_nodes(txn, [node])
             index_owners(store, txn)
 
         store.write(put)

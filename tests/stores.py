@@ -7,9 +7,11 @@ import hashlib
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from store.sources.rocksdb import apply_changes, lock_database
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.worlds import world
 
@@ -49,3 +51,10 @@ def imported(name: str, state: str) -> Path:
 def copied(name: str, state: str, tmp_path: Path) -> Path:
     """Return a copy of a store for a test that changes it."""
     return Path(shutil.copytree(imported(name, state), tmp_path / "pulsar-store"))
+
+
+def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:
+    """Write CHANGES (None deletes) into the RocksDB of DIRECTORY, under its lock."""
+    rows = sorted(changes.items())
+    with lock_database(directory):
+        apply_changes(directory, lambda: rows)

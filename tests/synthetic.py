@@ -10,7 +10,7 @@ from store.codec.batch import encode_batch
 from store.codec.brokerentry import BrokerEntry
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.digest import DigestType
-from store.codec.entry import Entry, encode_entry
+from store.codec.entry import Entry
 from store.codec.entrylog import EntryLogHeader, encode_header
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
@@ -18,12 +18,12 @@ from store.codec.message import encode_message_entry
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, create_store, open_store
 from store.db.files import LogFile, fingerprint
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.index.build import Scanning, index_files, ledger_digests
 from store.model.references import index_owners
 from store.names import Position, TopicName, parse_topic
 from store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
-from tests.encoders import encode_compacted_to
+from tests.encoders import encode_compacted_to, encode_entry
 
 CREATED_MS = 1_700_000_000_000
 
@@ -181,7 +181,7 @@ def _import(path: Path, log: Path, nodes: Sequence[Node]) -> None:
 
         def put(txn: Txn) -> None:
             for node in nodes:
-                put_node(txn, node)
+                put_nodes(txn, [node])
 
         store.write(put)
         status = log.stat()

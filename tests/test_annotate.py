@@ -17,7 +17,7 @@ from store.check import check_store
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from store.codec.rocksvalue import decode_value
 from store.db.environment import Txn, open_store
-from store.db.tree import put_node, read_node
+from store.db.tree import put_nodes, read_node
 from store.model.publish_times import BEGIN, END, stated_times
 from store.names import parse_topic
 from store.proto.managed_ledger_pb2 import ManagedLedgerInfo
@@ -48,7 +48,7 @@ def _seed_form(path: Path, begin_ms: int, end_ms: int) -> None:
             assert node.value[0] == 0x0A
             size = node.value[1]
             info = node.value[2 : 2 + size] + b"\x30" + _varint(begin_ms) + b"\x38" + _varint(end_ms)
-            put_node(txn, node._replace(value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :]))
+            put_nodes(txn, [node._replace(value=b"\x0a" + _varint(len(info)) + info + node.value[2 + size :])])
 
         store.write(work)
 
@@ -237,7 +237,7 @@ def _lost(path: Path, *, properties: bool, clock_ms: int | None = None) -> Path:
                 if properties:
                     infos[hour] = infos[hour]._replace(properties={BEGIN: str(begin), END: str(end)})
             value = encode_managed_ledger(replace(managed, ledgers=tuple(infos)), node.value)
-            put_node(txn, node._replace(value=value))
+            put_nodes(txn, [node._replace(value=value)])
 
         store.write(state)
     if not properties:

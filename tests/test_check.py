@@ -18,7 +18,7 @@ from store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from store.db.environment import Txn, open_store
 from store.db.files import Damage, iter_logs, put_damage, put_log
 from store.db.owners import Owner, put_owners
-from store.db.tree import Node, put_node, read_node, tree_key
+from store.db.tree import Node, put_nodes, read_node, tree_key
 from store.names import Position
 from tests.conftest import Cli
 from tests.stores import copied, imported
@@ -66,7 +66,7 @@ def _flip(database: str, key: bytes, at: int) -> Change:
 def _set_value(path: str, make: Callable[[bytes], bytes]) -> Change:
     def work(txn: Txn) -> None:
         node = read_node(txn, path)
-        put_node(txn, Node(path, node.stat, make(node.value)))
+        put_nodes(txn, [Node(path, node.stat, make(node.value))])
 
     return work
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from store.codec.digest import DigestType
-from store.codec.entry import Entry, encode_entry
+from store.codec.entry import Entry
 from store.db.blocks import ledger_of_key
 from store.db.environment import open_store
 from store.db.files import LogFile, iter_differing
 from store.index.copies import Copies
 from store.model.ledgers import iter_blocks, open_reader
 from tests.conftest import Cli
+from tests.encoders import encode_entry
 from tests.stores import imported
 from tests.worlds import copy_tree, world
 

@@ -13,7 +13,7 @@ import rocksdict
 from store.codec.rocksvalue import NodeStat
 from store.db.blocks import ledger_key
 from store.db.environment import open_store
-from store.db.tree import Node, decode_node, put_node, tree_key
+from store.db.tree import Node, decode_node, put_nodes, tree_key
 from store.errors import IndexCorrupt, MetadataCorrupt
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
@@ -301,7 +301,7 @@ def test_a_file_that_changes_after_the_import(tmp_path: Path, cli: Cli) -> None:
 def _with_value(tmp_path: Path, node: str, value: bytes) -> Path:
     path = copied("small", "clean", tmp_path)
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_node(txn, Node(node, NodeStat(1, 0, 1, 1, False), value)))
+        store.write(lambda txn: put_nodes(txn, [Node(node, NodeStat(1, 0, 1, 1, False), value)]))
     return path
 
 

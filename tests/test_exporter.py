@@ -13,9 +13,10 @@ import pytest
 from store.codec.rocksvalue import decode_value
 from store.db.environment import open_store
 from store.db.tree import iter_nodes
-from store.sources.rocksdb import apply_values, locked_by, open_for_reading
+from store.sources.rocksdb import locked_by, open_for_reading
 from store.transfer import exports as exporter
 from tests.conftest import Cli
+from tests.stores import apply_values
 from tests.test_disk import assert_full, run_limited
 from tests.worlds import assert_unchanged, scratch_copy
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from store.codec.dbledger import LedgerRow, decode_ledgers_row, decode_location_row
+from store.codec.dbledger import decode_location_row
 from store.codec.entry import decode_entry
 from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
 from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import encode_counter
 from store.db.own_ledgers import SEQUENCE_KEY
-from store.sources.rocksdb import apply_values, open_for_reading, read_values
+from store.sources.rocksdb import open_for_reading, read_values
 from tests.conftest import Cli
-from tests.stores import copied
+from tests.decoders import decode_ledgers_row
+from tests.stores import apply_values, copied
 from tests.worlds import assert_unchanged, scratch_copy, world
 
 BATCHED, SINGLE = "acme/orders/compacted", "acme/orders/compacted-single"
@@ -82,11 +82,8 @@ def test_what_a_bookie_needs(store: Path, tmp_path: Path, cli: Cli) -> None:
 def test_rows_of_ledgers_are_those_of_the_bookie(store: Path, tmp_path: Path, cli: Cli) -> None:
     target = tmp_path / "exported"
     cli("--store", store, "store", "export", "standalone", target)
-    rows: dict[int, Any] = {}
-    for key, value in _rows(target / "bookkeeper" / "current" / "ledgers").items():
-        row = decode_ledgers_row(key, value, "ledgers")
-        if isinstance(row, LedgerRow):
-            rows[row.ledger_id] = row.data
+    found = _rows(target / "bookkeeper" / "current" / "ledgers")
+    rows = dict(decode_ledgers_row(key, value) for key, value in found.items())
     theirs = rows[91]  # the compacted ledger that the broker wrote
     for ledger_id in _ledgers(cli, store):
         assert (rows[ledger_id].exists, rows[ledger_id].fenced) == (True, False)

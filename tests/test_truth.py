@@ -10,7 +10,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, encode_policy_event
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import open_store
-from store.db.tree import Node, put_node, tree_key
+from store.db.tree import Node, put_nodes, tree_key
 from store.names import Position, parse_topic
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
@@ -98,7 +98,7 @@ def with_rubbish(tmp_path: Path) -> Path:
     path = copied("small", "clean", tmp_path)
     node = Node("/managed-ledgers/public/default/persistent/plain", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish")
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_node(txn, node))
+        store.write(lambda txn: put_nodes(txn, [node]))
     return path
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_cursor_stops_no_other(
         "/managed-ledgers/public/default/persistent/plain/expire-me", NodeStat(1, 0, 1, 1, False), b"\xff\xff rubbish"
     )
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_node(txn, node))
+        store.write(lambda txn: put_nodes(txn, [node]))
     answer = cli("--store", path, *words.split())
     assert answer.exit_code == 1
     assert "persistent/plain/expire-me" in answer.stderr
@@ -152,7 +152,7 @@ def test_only_names_that_commands_find_are_listed(
     listed = cli("--store", path, "topics", "list", "public/default").stdout
     node = f"/managed-ledgers/public/default/persistent/{component}"
     with open_store(path, writable=True) as store:
-        store.write(lambda txn: put_node(txn, Node(node, NodeStat(1, 0, 1, 1, False), b"")))
+        store.write(lambda txn: put_nodes(txn, [Node(node, NodeStat(1, 0, 1, 1, False), b"")]))
     assert cli("--store", path, "topics", "list", "public/default").stdout == listed
     rows = cli("--store", path, "store", "check", "-o", "json").json
     assert [row["where"] for row in rows if row["code"] == "name-not-encoded"] == [node]

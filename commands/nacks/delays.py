@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_admin.context import App
-from store.nacks.backoff import MIN_NACK_DELAY_MS
+from store.nacks.buckets import MIN_NACK_DELAY_MS
 
 
 def configured_delay_ms(app: App, delay_ms: int) -> int:

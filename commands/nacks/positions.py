@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from store.codec.given import json_object
 from store.errors import InvalidValue, StoreError, reason_of
-from store.nacks.backoff import check_delay
+from store.nacks.buckets import check_delay
 from store.names import Position, TopicName, parse_position, parse_topic
 from store.timespec import parse_duration_ms
 

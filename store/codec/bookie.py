@@ -96,13 +96,6 @@ def encode_cookie(cookie: Cookie) -> bytes:
     return head + render_text(message)
 
 
-def decode_last_mark(data: bytes | memoryview, where: str) -> LogMark:
-    """Return the mark in DATA; raises MetadataCorrupt."""
-    if len(data) != _MARK.size:
-        raise _corrupt(where, "size of a mark", _MARK.size, len(data))
-    return LogMark(*_MARK.unpack(data))
-
-
 def encode_last_mark(mark: LogMark) -> bytes:
     """Return the 16 bytes of MARK."""
     return _MARK.pack(mark.journal_id, mark.offset)

@@ -116,21 +116,6 @@ def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState
     )
 
 
-def encode_position_info(state: CursorState, base: bytes = b"") -> bytes:
-    """Return STATE as an entry of a cursor ledger, with ranges (every broker reads them), never bitmaps.
-
-    Unknown fields of BASE, an earlier entry, are kept. Raises EntryCorrupt when BASE is not a PositionInfo.
-    """
-    message = managed_ledger_pb2.PositionInfo()
-    if base:
-        message = parse_protobuf(managed_ledger_pb2.PositionInfo, base, "entry to replace", EntryCorrupt)
-    message.ClearField("individualDeletedMessageRanges")
-    message.ledgerId, message.entryId = state.mark_delete.ledger_id, state.mark_delete.entry_id
-    _fill_deletions(message, state)
-    replace_pairs(message.properties, state.properties, "name")
-    return message.SerializeToString()
-
-
 def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], where: str) -> CursorState | None:
     """Return the state that a cursor ledger holds, from its entries in falling order; None when it has none.
 
@@ -334,9 +319,7 @@ def _edges(words: Iterable[int]) -> Iterator[int]:
         inside = bits >> 63
 
 
-def _fill_deletions(
-    message: managed_ledger_pb2.ManagedCursorInfo | managed_ledger_pb2.PositionInfo, state: CursorInfo | CursorState
-) -> None:
+def _fill_deletions(message: managed_ledger_pb2.ManagedCursorInfo, state: CursorInfo) -> None:
     del message.individualDeletedMessages[:]
     for lower, upper in state.ranges:
         item = message.individualDeletedMessages.add()

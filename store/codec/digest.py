@@ -25,8 +25,6 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import cast
 
-MASTER_KEY_BYTES = 20
-
 _CRC32 = struct.Struct(">Q")
 _CRC32C = struct.Struct(">I")
 

@@ -1,7 +1,6 @@
 """One ledger entry as the client built it: the body of an entry-log record or of a journal data record.
 
-Source: ``DigestManager``, ``PendingAddOp``, ``LedgerHandle``; BookKeeper 4.14 to 4.18. The explicit LAC buffer is
-``DigestManager.computeDigestAndPackageForSendingLac``.
+Source: ``DigestManager``, ``PendingAddOp``, ``LedgerHandle``; BookKeeper 4.14 to 4.18.
 
 ======  ====  =========================================================================================
 offset  size  field
@@ -29,19 +28,12 @@ from store.errors import EntryCorrupt
 ENTRY_HEADER_BYTES = 32
 RECORD_MAX_BYTES = 256 << 20
 """Of an entry in any log: what says that it is larger is damaged."""
-EXPLICIT_LAC_HEADER_BYTES = 16
-
 _HEADER = struct.Struct(
     ">q"  # ledgerId
     "q"  # entryId
     "q"  # lastAddConfirmed
     "q"  # length
 )
-_EXPLICIT_LAC = struct.Struct(
-    ">q"  # ledgerId
-    "q"  # lastAddConfirmed
-)
-
 # CRC32C first: Pulsar writes it everywhere but in compacted-topic ledgers, which use CRC32.
 _INFERRED = (DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)
 
@@ -55,14 +47,6 @@ class Entry(NamedTuple):
     length: int
     digest_type: DigestType
     payload: memoryview
-
-
-class LastAddConfirmed(NamedTuple):
-    """A last-add-confirmed that the writer sent outside of any entry."""
-
-    ledger_id: int
-    last_add_confirmed: int
-    digest_type: DigestType
 
 
 def decode_entry(
@@ -91,48 +75,17 @@ def decode_entry(
         )
     name = f"{where}: entry {ledger_id}:{entry_id}"
     if digest_type is None:
-        digest_type = _infer_digest_type(view, ENTRY_HEADER_BYTES, name, password)
+        digest_type = _infer_digest_type(view, name, password)
     elif verify:
-        _check_digest(view, ENTRY_HEADER_BYTES, digest_type, name, password)
+        _check_digest(view, digest_type, name, password)
     start = ENTRY_HEADER_BYTES + DIGEST_SIZE[digest_type]
     _check_size(view, start, name)
     return Entry(ledger_id, entry_id, last_add_confirmed, length, digest_type, view[start:])
 
 
-def encode_entry(entry: Entry, password: bytes = b"") -> bytes:
-    """Return the body bytes of ENTRY with its digest computed anew; PASSWORD matters to HMAC only."""
-    header = _HEADER.pack(entry.ledger_id, entry.entry_id, entry.last_add_confirmed, entry.length)
-    return b"".join((header, compute_digest(entry.digest_type, header, entry.payload, password), entry.payload))
-
-
 def find_digest_type(body: bytes | memoryview, password: bytes = b"") -> DigestType | None:
     """Return the first of CRC32C, CRC32 and HMAC whose digest BODY carries, or None."""
-    return _matching_digest_type(memoryview(body), ENTRY_HEADER_BYTES, password)
-
-
-def decode_explicit_lac(
-    buffer: bytes | memoryview, digest_type: DigestType | None, *, where: str, password: bytes = b""
-) -> LastAddConfirmed:
-    """Return the explicit LAC in BUFFER (ledgerId i64, LAC i64, digest over those 16 bytes); raises EntryCorrupt.
-
-    DIGEST_TYPE None finds the type as in ``decode_entry``. Bytes behind the digest are allowed and ignored.
-    """
-    view = memoryview(buffer)
-    _check_size(view, EXPLICIT_LAC_HEADER_BYTES, where)
-    ledger_id, last_add_confirmed = _EXPLICIT_LAC.unpack_from(view)
-    name = f"{where}: explicit LAC of ledger {ledger_id}"
-    kinds = _INFERRED if digest_type is None else (digest_type,)
-    for kind in kinds:
-        end = EXPLICIT_LAC_HEADER_BYTES + DIGEST_SIZE[kind]
-        if len(view) >= end and _digest_matches(view[:end], EXPLICIT_LAC_HEADER_BYTES, kind, password):
-            return LastAddConfirmed(ledger_id, last_add_confirmed, kind)
-    raise _digest_error(view, EXPLICIT_LAC_HEADER_BYTES, kinds[0], name, password)
-
-
-def encode_explicit_lac(lac: LastAddConfirmed, password: bytes = b"") -> bytes:
-    """Return the explicit LAC buffer of LAC."""
-    header = _EXPLICIT_LAC.pack(lac.ledger_id, lac.last_add_confirmed)
-    return header + compute_digest(lac.digest_type, header, b"", password)
+    return _matching_digest_type(memoryview(body), password)
 
 
 def _check_size(view: memoryview, wanted: int, where: str) -> None:
@@ -142,37 +95,37 @@ def _check_size(view: memoryview, wanted: int, where: str) -> None:
         )
 
 
-def _infer_digest_type(view: memoryview, header_bytes: int, name: str, password: bytes) -> DigestType:
-    kind = _matching_digest_type(view, header_bytes, password)
+def _infer_digest_type(view: memoryview, name: str, password: bytes) -> DigestType:
+    kind = _matching_digest_type(view, password)
     if kind is None:
-        raise _digest_error(view, header_bytes, _INFERRED[0], name, password)
+        raise _digest_error(view, _INFERRED[0], name, password)
     return kind
 
 
-def _matching_digest_type(view: memoryview, header_bytes: int, password: bytes) -> DigestType | None:
+def _matching_digest_type(view: memoryview, password: bytes) -> DigestType | None:
     for kind in _INFERRED:
-        if _digest_matches(view, header_bytes, kind, password):
+        if _digest_matches(view, kind, password):
             return kind
     return None
 
 
-def _digest_matches(view: memoryview, header_bytes: int, kind: DigestType, password: bytes) -> bool:
-    end = header_bytes + DIGEST_SIZE[kind]
+def _digest_matches(view: memoryview, kind: DigestType, password: bytes) -> bool:
+    end = ENTRY_HEADER_BYTES + DIGEST_SIZE[kind]
     if len(view) < end:
         return False
-    return view[header_bytes:end] == compute_digest(kind, view[:header_bytes], view[end:], password)
+    return view[ENTRY_HEADER_BYTES:end] == compute_digest(kind, view[:ENTRY_HEADER_BYTES], view[end:], password)
 
 
-def _check_digest(view: memoryview, header_bytes: int, kind: DigestType, name: str, password: bytes) -> None:
-    _check_size(view, header_bytes + DIGEST_SIZE[kind], name)
-    if not _digest_matches(view, header_bytes, kind, password):
-        raise _digest_error(view, header_bytes, kind, name, password)
+def _check_digest(view: memoryview, kind: DigestType, name: str, password: bytes) -> None:
+    _check_size(view, ENTRY_HEADER_BYTES + DIGEST_SIZE[kind], name)
+    if not _digest_matches(view, kind, password):
+        raise _digest_error(view, kind, name, password)
 
 
-def _digest_error(view: memoryview, header_bytes: int, kind: DigestType, name: str, password: bytes) -> EntryCorrupt:
-    end = header_bytes + DIGEST_SIZE[kind]
-    found = bytes(view[header_bytes:end]).hex()
-    expected = compute_digest(kind, view[:header_bytes], view[end:], password).hex()
+def _digest_error(view: memoryview, kind: DigestType, name: str, password: bytes) -> EntryCorrupt:
+    end = ENTRY_HEADER_BYTES + DIGEST_SIZE[kind]
+    found = bytes(view[ENTRY_HEADER_BYTES:end]).hex()
+    expected = compute_digest(kind, view[:ENTRY_HEADER_BYTES], view[end:], password).hex()
     return EntryCorrupt(
         f"{name}: {kind.name} digest is {found}, computed {expected}",
         where=name,

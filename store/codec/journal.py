@@ -18,7 +18,7 @@ offset  size  field
 0       4     len i32
 4       len   body: an entry (``entry``), or ledgerId i64, entryId i64 and:
               entryId -0x1000 master key: n i32, n bytes; -0x2000 fence: nothing;
-              -0x8000 explicit LAC: n i32, n bytes (``entry.decode_explicit_lac``)
+              -0x8000 explicit LAC: n i32, n bytes
 ======  ====  =========================================================================================
 
 Padding (version 5 and up): i32 -0x100, L i32, L zero bytes. Files are extended ahead of use, so a journal normally
@@ -100,7 +100,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class ExplicitLac:
-    """A ledger's explicit LAC, still in its buffer (``entry.decode_explicit_lac`` checks and reads it)."""
+    """A ledger's explicit LAC, still in its buffer: ledgerId i64, lastAddConfirmed i64, the digest of these 16 bytes."""
 
     offset: int
     ledger_id: int
@@ -199,11 +199,6 @@ def iter_records(
         yield item
     if pos < limit:
         yield from _end(data, pos, limit)
-
-
-def journal_file_name(journal_id: int) -> str:
-    """Return the file name of journal JOURNAL_ID: lower-case hex without padding."""
-    return f"{journal_id:x}.txn"
 
 
 def journal_id_of(name: str) -> int | None:

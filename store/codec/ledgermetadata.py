@@ -86,12 +86,6 @@ class LedgerMetadata:
     custom: Mapping[str, bytes] = field(default_factory=dict)
     ctoken: int | None = None
 
-    def bookies_of(self, entry_id: int) -> tuple[str, ...]:
-        """Return the bookies that were to store entry ENTRY_ID, the first replica first."""
-        segment = next((s for s in reversed(self.segments) if s.first_entry_id <= entry_id), self.segments[0])
-        size = len(segment.members)
-        return tuple(segment.members[(entry_id + replica) % size] for replica in range(self.write_quorum))
-
 
 def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
     """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""

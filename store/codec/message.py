@@ -153,7 +153,7 @@ def transaction_id(metadata: MessageMetadata) -> tuple[int, int] | None:
     return metadata.txnid_most_bits, metadata.txnid_least_bits
 
 
-def seed_delayed_ms(metadata: MessageMetadata) -> int | None:
+def _seed_delayed_ms(metadata: MessageMetadata) -> int | None:
     """The relative delay that the first delayed-delivery proposal put into field 18, or None.
 
     Field 18 is ``ordering_key`` today; the proposal's varint is told apart by its wire type.
@@ -171,7 +171,7 @@ def deliver_at_ms(metadata: MessageMetadata) -> int:
     """When a message is to be delivered, ms since 1970; 0: at once. ``delayed_ms`` of the first proposal counts from publishing."""
     if metadata.deliver_at_time:
         return metadata.deliver_at_time
-    delay_ms = seed_delayed_ms(metadata) or 0
+    delay_ms = _seed_delayed_ms(metadata) or 0
     at_ms = metadata.publish_time + delay_ms
     return at_ms if delay_ms > 0 and at_ms < 2**63 else 0
 

@@ -109,11 +109,6 @@ def read_node(txn: Txn, path: str) -> Node:
     return node
 
 
-def put_node(txn: Txn, node: Node) -> None:
-    """Write one metadata node."""
-    txn.put("tree", tree_key(node.path), encode_node(node))
-
-
 def put_nodes(txn: Txn, nodes: Iterable[Node]) -> None:
     """Write many metadata nodes."""
     txn.put_all("tree", ((tree_key(node.path), encode_node(node)) for node in nodes))

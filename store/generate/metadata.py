@@ -18,7 +18,7 @@ from store.codec.bookie import (
     encode_last_mark,
 )
 from store.codec.cursor import encode_cursor_info
-from store.codec.dbledger import LedgerData, LedgerRow, encode_ledgers_row
+from store.codec.dbledger import LedgerData, encode_ledgers_row
 from store.codec.digest import DigestType, master_key
 from store.codec.interceptors import INDEX_PROPERTY
 from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
@@ -97,7 +97,7 @@ def write_bookie(current: Path, spec: ClusterSpec, topics: list[TopicWriter], la
             file.write(data)
     data_row = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
     ledgers = sorted(ledger.ledger_id for topic in topics for ledger in topic.ledgers if ledger.entries)
-    create_database(current / "ledgers", (encode_ledgers_row(LedgerRow(ledger, data_row)) for ledger in ledgers))
+    create_database(current / "ledgers", (encode_ledgers_row(ledger, data_row) for ledger in ledgers))
 
 
 def cookie_of(spec: ClusterSpec) -> Cookie:

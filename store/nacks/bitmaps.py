@@ -22,8 +22,6 @@ from store.errors import Corrupt
 Int64s = npt.NDArray[np.int64]
 Uint32s = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
-Bools = npt.NDArray[np.bool_]
-
 ARRAY_LIMIT = 4096
 """Largest cardinality of an array container; beyond it Roaring uses a bitset of 8 KiB."""
 

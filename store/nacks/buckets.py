@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from store.db.nacks import MAX_PRECISION_BITS
 from store.errors import InvalidValue
-from store.nacks.backoff import check_delay
 from store.names import LONG_MAX
 
 DEFAULT_PRECISION_BITS = 8
 """Upstream's ``negativeAckPrecisionBitCnt``: buckets of 256 ms, at most 255 ms early."""
+
+MIN_NACK_DELAY_MS = 100
+"""Upstream's floor for the configured delay (not for a backoff's), so that nacks of one batch go together."""
 
 
 def trim_lower_bits(time_ms: int, precision_bits: int) -> int:
@@ -25,6 +27,17 @@ def check_precision_bits(bits: int) -> int:
             value=bits,
         )
     return bits
+
+
+def check_delay(delay_ms: int) -> int:
+    """Return DELAY_MS; raises InvalidValue when it is not an integer, negative or beyond 64 bits."""
+    if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= LONG_MAX:
+        raise InvalidValue(
+            f"delay of {delay_ms} ms",
+            hint="a delay is a whole number of milliseconds from 0 to 2^63 - 1",
+            value=delay_ms,
+        )
+    return delay_ms
 
 
 def due_time(delay_ms: int, now_ms: int) -> int:

@@ -1,8 +1,8 @@
 """What a tracker of negative acks costs: memory, earliness and timer firings for a load and a precision.
 
 Formulae are those of PIP-393 ("Space complexity analysis"), as written there; the measured columns come from encoding
-a sample of the load with the real tracker. ``SEED_SLIPS`` names where the document's numbers are not what its own
-arithmetic or the Roaring format gives.
+a sample of the load with the real tracker. Where the document's numbers are not what its own arithmetic
+or the Roaring format gives is in docs/howto/negative-acks.md.
 """
 
 from __future__ import annotations
@@ -121,40 +121,6 @@ class TrackerSizing:
     @property
     def resident_bytes_per_entry(self) -> float:
         return self.resident_bytes / self.pending_entries
-
-
-@dataclass(frozen=True, slots=True)
-class SeedSlip:
-    """A statement of PIP-393, and what is the case."""
-
-    says: str
-    actually: str
-
-
-SEED_SLIPS = (
-    SeedSlip(
-        "a bitmap of fewer than 4096 elements takes 4N bytes",
-        "Roaring's array container takes 2 bytes a value (up to 4096 of them), and a run container 4 bytes a run",
-    ),
-    SeedSlip(
-        "with 8 bits the redelivery will be 512 ms earlier in the worst case",
-        "trimming 8 bits takes away at most 2^8 - 1 = 255 ms; 10 bits at most 1023 ms, not 1024",
-    ),
-    SeedSlip(
-        "with x messages a ms and y bits, a bucket has 2**x ms and M = 2**x*y messages",
-        "the letters are exchanged: 2**y ms and M = 2**y * x",
-    ),
-    SeedSlip("4294967296 is 2 * Integer.MAX_VALUE", "it is 2 * (Integer.MAX_VALUE + 1)"),
-    SeedSlip(
-        "the timestamp, the ledger id and what holds them can be ignored beside the bitmap",
-        "at 256 entries a bucket they are most of it: 5.7 bytes an entry in Pulsar 4.0.8 (measured), 808 at 0 bits",
-    ),
-    SeedSlip(
-        "M counts messages",
-        "entries are tracked: with batches of k messages a bucket has M/k entries",
-    ),
-    SeedSlip("1.77GB and 8.88GB for one and five hours", "the divisors are 1024: 1.78 GiB and 8.88 GiB"),
-)
 
 
 def hash_map_bytes(entries: int) -> int:

@@ -13,7 +13,7 @@ import heapq
 import math
 from typing import NamedTuple, Protocol
 
-from store.nacks.backoff import MIN_NACK_DELAY_MS
+from store.nacks.buckets import MIN_NACK_DELAY_MS
 from store.nacks.sizes import pair_map_bytes
 from store.nacks.tracker import NegativeAcksTracker
 from store.names import Position

@@ -14,7 +14,7 @@ Not for several threads at once.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,6 @@ from pyroaring import BitMap64
 
 from store.errors import Corrupt, InvalidValue, NotFound
 from store.files import read_file
-from store.nacks.backoff import RedeliveryBackoff
 from store.nacks.bitmaps import Int64s, decode_groups
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, check_precision_bits, due_time, trim_lower_bits
 from store.nacks.codec import NackColumns, decode_tracker, encode_tracker
@@ -63,26 +62,11 @@ class NegativeAcksTracker:
         self._loose_first = NO_BUCKET
         self._entry_count: int | None = 0
 
-    def add(self, position: Position, delay: int | RedeliveryBackoff, *, now_ms: int, redelivery_count: int = 0) -> int:
-        """Track one entry and return its bucket (epoch ms); raises InvalidValue and then changes nothing.
-
-        DELAY is in milliseconds, or a backoff that is asked with REDELIVERY_COUNT.
-        """
-        bucket = trim_lower_bits(_due_time(delay, now_ms, redelivery_count), self.precision_bits)
+    def add(self, position: Position, delay_ms: int, *, now_ms: int) -> int:
+        """Track one entry and return its bucket (epoch ms); raises InvalidValue and then changes nothing."""
+        bucket = trim_lower_bits(due_time(delay_ms, now_ms), self.precision_bits)
         _check_position(position)
         self._put(bucket, position.ledger_id, position.entry_id)
-        return bucket
-
-    def add_chunked(
-        self, positions: Iterable[Position], delay: int | RedeliveryBackoff, *, now_ms: int, redelivery_count: int = 0
-    ) -> int:
-        """Track every chunk of one message in the same bucket, all or none; otherwise as ``add``."""
-        bucket = trim_lower_bits(_due_time(delay, now_ms, redelivery_count), self.precision_bits)
-        chunks = tuple(positions)
-        for position in chunks:
-            _check_position(position)
-        for position in chunks:
-            self._put(bucket, position.ledger_id, position.entry_id)
         return bucket
 
     def add_many(
@@ -276,10 +260,6 @@ def _check_position(position: Position) -> None:
         raise InvalidValue(
             f"position {position} is not an entry", hint="ledger and entry ids are 0 to 2^63 - 1", value=str(position)
         )
-
-
-def _due_time(delay: int | RedeliveryBackoff, now_ms: int, redelivery_count: int) -> int:
-    return due_time(delay if isinstance(delay, int) else delay.next(redelivery_count), now_ms)
 
 
 def _is_scattered(buckets: Int64s, ledgers: Int64s) -> bool:

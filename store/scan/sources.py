@@ -48,11 +48,6 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def expand_paths(pattern: str) -> list[str]:
-    """Return the files that PATTERN (comma-separated paths, directories, globs, URLs) means; raises SourceNotFound."""
-    return [path for path, _, _ in source_files(pattern)]
-
-
 def source_files(pattern: str) -> list[tuple[str, int, int]]:
     """Return (path or URL, −1, bytes) of the files that PATTERN means, empty ones left out; raises SourceNotFound."""
     found: list[tuple[str, int]] = []

@@ -16,7 +16,7 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from heapq import merge
@@ -146,16 +146,6 @@ def open_ranges(directory: Path, problems: list[str]) -> Iterator[Callable[[byte
     """Open the RocksDB in DIRECTORY and hand out a function that gives the pairs from a key up to another, which is left out."""
     with open_links(directory, problems) as database:
         yield lambda first, end: takewhile(lambda pair: pair[0] < end, iter_pairs(database, first))
-
-
-def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:
-    """Write CHANGES (None deletes) into the RocksDB of DIRECTORY at once, in a form Pulsar 4.0.8 opens.
-
-    Raises SourceBusy when a process holds its lock, and what ``apply_changes`` raises.
-    """
-    rows = sorted(changes.items())
-    with lock_database(directory):
-        apply_changes(directory, lambda: rows)
 
 
 def apply_changes(directory: Path, changes: Changes, original: Path | None = None) -> None:

@@ -20,7 +20,6 @@ from pathlib import Path
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_cookie, decode_last_id, encode_last_id
 from store.codec.dbledger import (
     LedgerData,
-    LedgerRow,
     LocationRow,
     decode_location_row,
     encode_ledgers_row,
@@ -198,7 +197,7 @@ def _apply_to_bookie(
     ]
     _raise_last_id(current)
     data = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
-    rows = [encode_ledgers_row(LedgerRow(ledger_id, data)) for ledger_id in ledger_ids]
+    rows = [encode_ledgers_row(ledger_id, data) for ledger_id in ledger_ids]
     for name, changes in (
         ("locations", lambda: (encode_location_row(row) for row in _locations(txn, ledger_ids, log_ids))),
         ("ledgers", lambda: rows),

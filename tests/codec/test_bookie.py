@@ -13,7 +13,6 @@ from store.codec.bookie import (
     LogMark,
     decode_cookie,
     decode_last_id,
-    decode_last_mark,
     encode_cookie,
     encode_last_id,
     encode_last_mark,
@@ -95,12 +94,8 @@ def test_damaged_cookies_are_refused(data: bytes) -> None:
 
 def test_last_mark_vector() -> None:
     data = bytes.fromhex("0000018795c6b58c 0000000000000400")
-    assert decode_last_mark(data, "lastMark") == LogMark(0x18795C6B58C, 1024)
     assert encode_last_mark(LogMark(0x18795C6B58C, 1024)) == data
     assert LogMark(2, 0) > LogMark(1, 99)
-    for size in range(16):
-        with pytest.raises(MetadataCorrupt):
-            decode_last_mark(data[:size], "lastMark")
 
 
 def test_last_id() -> None:
@@ -115,6 +110,6 @@ def test_last_id() -> None:
 @FIXED
 @given(st.binary(max_size=60), st.sampled_from([b"3\n", b"4\n", b"5\n", b""]))
 def test_arbitrary_bytes_raise_only_our_errors(data: bytes, head: bytes) -> None:
-    for decode in (decode_cookie, decode_last_mark, decode_last_id):
+    for decode in (decode_cookie, decode_last_id):
         error = refusal(partial(decode, head + data, "x"))
         assert error is None or error.context["where"] == "x"

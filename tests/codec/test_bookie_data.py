@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rocksdict import AccessType, Options, Rdict
 
-from store.codec.bookie import decode_cookie, decode_last_id, decode_last_mark, encode_cookie, encode_last_mark
-from store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, newest_rows
+from store.codec.bookie import decode_cookie, decode_last_id, encode_cookie, encode_last_mark
+from store.codec.dbledger import LedgerData, decode_location_row, encode_ledgers_row
 from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry, encode_entry
+from store.codec.entry import Entry, decode_entry
 from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name, log_id_of
 from store.codec.journal import Fence, JournalEntry, MasterKey, Padding, journal_id_of
 from store.codec.journal import iter_records as iter_journal
@@ -25,6 +25,8 @@ from store.codec.ledgermetadata import (
 )
 from store.codec.rocksvalue import decode_value
 from tests.codec.bookkeeper_vectors import EMPTY_PASSWORD_KEY
+from tests.decoders import decode_last_mark, decode_ledgers_row
+from tests.encoders import encode_entry
 from tests.worlds import STATES, copy_tree, world
 
 WORLDS = ("small", "nometa")
@@ -173,10 +175,11 @@ def test_metadata_encodes_to_the_same_value(name: str, state: str, tmp_path: Pat
 
 
 def test_ledger_rows(name: str, state: str, tmp_path: Path) -> None:
-    rows = [decode_ledgers_row(*row, "ledgers") for row in _rows(_current(name, state) / "ledgers", tmp_path)]
-    newest = newest_rows(rows)
-    assert len(newest) == len(rows) > 100
-    for data in newest.values():
+    stored = list(_rows(_current(name, state) / "ledgers", tmp_path))
+    rows = dict(decode_ledgers_row(*row) for row in stored)
+    assert [encode_ledgers_row(*row) for row in rows.items()] == stored
+    assert len(rows) > 100
+    for data in rows.values():
         assert data == LedgerData(True, data.fenced, EMPTY_PASSWORD_KEY, data.explicit_lac, data.limbo)
     fenced = {
         record.ledger_id
@@ -184,7 +187,7 @@ def test_ledger_rows(name: str, state: str, tmp_path: Path) -> None:
         for record in iter_journal(data, "journal")
         if isinstance(record, Fence)
     }
-    assert {ledger_id for ledger_id in fenced if ledger_id in newest and not newest[ledger_id].fenced} == set()
+    assert {ledger_id for ledger_id in fenced if ledger_id in rows and not rows[ledger_id].fenced} == set()
 
 
 def test_small_files(name: str, state: str) -> None:
@@ -194,7 +197,7 @@ def test_small_files(name: str, state: str) -> None:
     made_in = {"small": "/pulsar/data/bookkeeper", "nometa": "/pulsar-n/data/bookkeeper"}[name]
     assert cookie.ledger_dirs == cookie.journal_dirs == (made_in,)
     assert encode_cookie(cookie) == version
-    mark = decode_last_mark((current / "lastMark").read_bytes(), "lastMark")
+    mark = decode_last_mark((current / "lastMark").read_bytes())
     journals = _journals(name, state)
     assert 512 <= mark.offset <= len(journals[mark.journal_id])
     assert encode_last_mark(mark) == (current / "lastMark").read_bytes()

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.codec.entry import (
     Entry,
-    LastAddConfirmed,
     decode_entry,
-    decode_explicit_lac,
-    encode_entry,
-    encode_explicit_lac,
     find_digest_type,
 )
 from store.errors import EntryCorrupt
 from tests.codec.bookkeeper_vectors import FIXED, KNOWN, SEALED_LOG, Known, header_bytes_of, refusal
+from tests.encoders import encode_entry
 
 SECRET = b"secret"
 LONG_MAX = 2**63 - 1
@@ -123,28 +120,3 @@ def test_decode_inverts_encode(entry: Entry, password: bytes) -> None:
 def test_arbitrary_bytes_raise_only_our_error(body: bytes, digest_type: DigestType | None, verify: bool) -> None:
     error = refusal(partial(decode_entry, body, digest_type, where="x", verify=verify))
     assert error is None or (type(error) is EntryCorrupt and error.context["where"])
-
-
-def test_explicit_lac_vector() -> None:
-    buffer = bytes.fromhex("0000000000000001 0000000000000002 57753c55")
-    expected = LastAddConfirmed(1, 2, DigestType.CRC32C)
-    assert decode_explicit_lac(buffer, DigestType.CRC32C, where="x") == expected
-    assert decode_explicit_lac(buffer, None, where="x") == expected
-    assert encode_explicit_lac(expected) == buffer
-
-
-def test_explicit_lac_ignores_bytes_behind_its_digest_and_refuses_damage() -> None:
-    buffer = bytes.fromhex("0000000000000001 0000000000000002 57753c55")
-    assert decode_explicit_lac(buffer + b"more", DigestType.CRC32C, where="x").last_add_confirmed == 2
-    for size in range(len(buffer)):
-        with pytest.raises(EntryCorrupt):
-            decode_explicit_lac(buffer[:size], DigestType.CRC32C, where="x")
-    with pytest.raises(EntryCorrupt):
-        decode_explicit_lac(buffer[:-1] + b"\x54", None, where="x")
-
-
-@FIXED
-@given(st.integers(0, LONG_MAX), st.integers(-1, LONG_MAX), st.sampled_from(DigestType))
-def test_explicit_lac_round_trip(ledger_id: int, lac: int, kind: DigestType) -> None:
-    value = LastAddConfirmed(ledger_id, lac, kind)
-    assert decode_explicit_lac(encode_explicit_lac(value, SECRET), kind, where="x", password=SECRET) == value

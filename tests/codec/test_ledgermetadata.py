@@ -320,20 +320,3 @@ def test_other_paths_name_no_ledger(path: str) -> None:
 @given(st.integers(0, 2**63 - 1))
 def test_path_round_trip(ledger_id: int) -> None:
     assert ledger_id_of_path(ledger_path(ledger_id)) == ledger_id
-
-
-def test_replicas_follow_the_entry_id_not_the_segment() -> None:
-    striped = replace(
-        CLOSED,
-        ensemble_size=3,
-        segments=(Segment(0, ("b0", "b1", "b2")), Segment(4, ("b0", "b3", "b2"))),
-        last_entry_id=9,
-    )
-    assert [striped.bookies_of(entry) for entry in range(6)] == [
-        ("b0", "b1"),
-        ("b1", "b2"),
-        ("b2", "b0"),
-        ("b0", "b1"),
-        ("b3", "b2"),
-        ("b2", "b0"),
-    ]

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.codec.digest import DigestType
-from store.codec.entry import Entry, decode_entry, encode_entry
+from store.codec.entry import Entry, decode_entry
 from store.codec.entrylog import HEADER_BYTES, Gap, GapReason, Record, TornTail, iter_records
 from store.errors import EntryCorrupt, EntryLogCorrupt
 from tests.codec.bookkeeper_vectors import DIRECT_LOG, FIXED, KNOWN, LOG_HEADER, RECORDS, SEALED_LOG
+from tests.encoders import encode_entry
 
 SIX = [Record(known.offset, known.size, known.ledger_id, known.entry_id) for known in KNOWN]
 

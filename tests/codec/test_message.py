@@ -10,13 +10,13 @@ from store.codec.brokerentry import BrokerEntry
 from store.codec.message import (
     decode_entry_times,
     decode_message_entry,
+    deliver_at_ms,
     encode_message_entry,
     is_batch,
     is_chunk,
     is_encrypted,
     is_marker,
     message_count,
-    seed_delayed_ms,
     transaction_id,
 )
 from store.errors import EntryCorrupt, StoreError
@@ -123,10 +123,10 @@ def test_an_unknown_codec_is_not_taken_for_none() -> None:
 
 def test_field_18_as_ordering_key_and_as_the_first_proposal_has_it() -> None:
     key, delay = _metadata("9201026f6b"), _metadata("9001e807")
-    assert (key.ordering_key, seed_delayed_ms(key)) == (b"ok", None)
-    assert (delay.ordering_key, seed_delayed_ms(delay)) == (b"", 1000)
-    assert seed_delayed_ms(_metadata("9001ffffffffffffffffff01")) == -1
-    assert seed_delayed_ms(_metadata("a03f01")) is None
+    assert (key.ordering_key, deliver_at_ms(key)) == (b"ok", 0)
+    assert (delay.ordering_key, deliver_at_ms(delay)) == (b"", delay.publish_time + 1000)
+    assert deliver_at_ms(_metadata("9001ffffffffffffffffff01")) == 0  # a delay of −1
+    assert deliver_at_ms(_metadata("a03f01")) == 0
 
 
 metadatas = st.builds(

@@ -18,7 +18,7 @@ from store.errors import EntryCorrupt
 from store.names import Position, TopicName, parse_topic, topic_of_path
 from store.sources.rocksdb import open_for_reading
 from tests import encoders
-from tests.encoders import encode_compacted_entry, original_id
+from tests.encoders import encode_compacted_entry, encode_position_info, original_id
 from tests.worlds import STATES, WORLD_NAMES, oracle, world
 
 ALL = [(name, state) for name in WORLD_NAMES for state in STATES]
@@ -157,7 +157,7 @@ def test_every_entry_is_written_as_it_was_read(name: str, state: str) -> None:
         where = str(position)
         seen[component] += 1
         if component == "cursor":
-            assert cursor.encode_position_info(cursor.decode_position_info(payload, where)) == payload
+            assert encode_position_info(cursor.decode_position_info(payload, where)) == payload
         elif component == "schema":
             found = schema.decode_schema_entry(payload, where)
             assert schema.encode_schema_entry(found) == payload

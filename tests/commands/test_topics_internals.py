@@ -12,7 +12,7 @@ from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_node, read_node, tree_key
+from store.db.tree import Node, put_nodes, read_node, tree_key
 from store.model.ledgers import open_reader
 from store.model.references import index_owners
 from store.names import Position, parse_topic
@@ -122,7 +122,7 @@ def change(store: Path, path: str, value: bytes | None) -> None:
         if value is None:
             txn.delete("tree", tree_key(path))
         else:
-            put_node(txn, Node(path, NodeStat(7, 1, 1_700_000_000_000, 1_700_000_000_120, False), value))
+            put_nodes(txn, [Node(path, NodeStat(7, 1, 1_700_000_000_000, 1_700_000_000_120, False), value)])
         index_owners(opened, txn)
 
     with open_store(store, writable=True) as opened:

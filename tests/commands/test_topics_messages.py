@@ -13,7 +13,7 @@ import pytest
 from store.codec.cursor import CursorInfo, encode_cursor_info
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.model.ledgers import find_place, open_reader
 from store.names import Position, parse_topic
 from tests.conftest import Cli
@@ -208,7 +208,7 @@ def test_peek_and_transactions(cli: Cli, tmp_path: Path) -> None:
     def work(txn: Txn) -> None:
         for name, info in nodes.items():
             stat = NodeStat(0, 1, START_MS, START_MS, False)
-            put_node(txn, Node(topic.cursor_path(name), stat, encode_cursor_info(info)))
+            put_nodes(txn, [Node(topic.cursor_path(name), stat, encode_cursor_info(info))])
 
     with open_store(store, writable=True) as opened:
         opened.write(work)

@@ -13,7 +13,7 @@ from store.codec.cursor import CursorInfo
 from store.codec.logscan import Record, iter_records
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, find_node, put_node
+from store.db.tree import Node, find_node, put_nodes
 from store.model.ledgers import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_namespace, parse_topic
@@ -98,7 +98,7 @@ def test_sums_of_subscriptions(cli: Cli, tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", topics)
     record = Node(parse_topic("public/default/p").partitioned_path, NodeStat(0, 1, 0, 0, False), b'{"partitions":3}')
     with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: put_node(txn, record))
+        opened.write(lambda txn: put_nodes(txn, [record]))
     found = ask(cli, store, "partitioned-stats", "public/default/p", "-etb", "--per-partition")
     assert {name: row["msgBacklog"] for name, row in found["subscriptions"].items()} == {"only-here": 6, "shared": 11}
     assert found["earliestMsgPublishTimeInBacklogs"] == START_MS
@@ -114,7 +114,7 @@ def test_quotas_and_epoch_come_from_what_is_stored(cli: Cli, tmp_path: Path) -> 
         assert node is not None
         quota = {"limit": 7, "limitSize": 1000, "limitTime": 60, "policy": "producer_exception"}
         policies = json.loads(node.value) | {"backlog_quota_map": {"destination_storage": quota, "message_age": quota}}
-        put_node(txn, Node(path, node.stat, json.dumps(policies).encode()))
+        put_nodes(txn, [Node(path, node.stat, json.dumps(policies).encode())])
 
     with open_store(store, writable=True) as opened:
         opened.write(work)

@@ -10,7 +10,7 @@ from store.codec.cursor import CursorInfo
 from store.codec.digest import DigestType
 from store.compaction.status import CompactionStatus, read_status
 from store.db.environment import Store, open_store
-from store.db.tree import put_node
+from store.db.tree import put_nodes
 from store.model.ledgers import open_reader
 from store.model.topics import read_topic
 from store.names import Position, parse_topic
@@ -105,7 +105,7 @@ def test_leaked_ledgers(tmp_path: Path) -> None:
                 "pulsar/compactedTopic": f"persistent://{owner}".encode(),
             }
             node = ledger_node(ledger_id, 3, 99, DigestType.CRC32, claims)
-            store.write(lambda txn, node=node: put_node(txn, node))
+            store.write(lambda txn, node=node: put_nodes(txn, [node]))
 
     with open_store(path, writable=True) as store:
         leak(store)

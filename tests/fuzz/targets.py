@@ -126,7 +126,6 @@ def each(*functions: Callable[[], object]) -> None:
 def _entry(data: bytes) -> None:
     each(
         *(partial(entry.decode_entry, data, kind, where="x") for kind in (None, *DigestType)),
-        lambda: entry.decode_explicit_lac(data, None, where="x"),
     )
 
 
@@ -145,7 +144,7 @@ def _message(data: bytes) -> None:
     header = message.decode_message_entry(data, "x", verify=False)
     found = header.metadata
     each(lambda: message.deliver_at_ms(found))
-    each(lambda: message.seed_delayed_ms(found), lambda: message.message_count(found))
+    each(lambda: message.message_count(found))
 
 
 def _message_columns(data: bytes) -> None:
@@ -242,15 +241,13 @@ def _packed_snapshot(data: bytes) -> None:
 def _bookie(data: bytes) -> None:
     each(
         lambda: bookie.decode_cookie(data, "x"),
-        lambda: bookie.decode_last_mark(data, "x"),
         lambda: bookie.decode_last_id(data, "x"),
     )
 
 
 def _ledger_rows(data: bytes) -> None:
     key, row = split(data)
-    each(lambda: dbledger.decode_location_row(key, row, "x"), lambda: dbledger.decode_ledgers_row(key, row, "x"))
-    each(lambda: dbledger.decode_ledger_data(row, "x"))
+    each(lambda: dbledger.decode_location_row(key, row, "x"))
 
 
 def _delayed_bucket(data: bytes) -> None:

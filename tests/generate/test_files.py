@@ -9,8 +9,8 @@ from pathlib import Path
 import google_crc32c
 import pytest
 
-from store.codec.bookie import decode_cookie, decode_last_id, decode_last_mark
-from store.codec.dbledger import LedgerRow, decode_ledgers_row, decode_location_row
+from store.codec.bookie import decode_cookie, decode_last_id
+from store.codec.dbledger import decode_location_row
 from store.codec.entrylog import Record, decode_header, decode_ledgers_map, iter_records, log_file_name
 from store.codec.interceptors import parse_interceptors
 from store.codec.journal import decode_header as decode_journal_header
@@ -21,6 +21,7 @@ from store.generate.cluster import apply_generate, plan_generate
 from store.generate.spec import ClusterSpec, Span, TopicSpec
 from store.names import parse_topic
 from store.sources.rocksdb import open_for_reading
+from tests.decoders import decode_last_mark, decode_ledgers_row
 from tests.generate.conftest import Make
 from tests.generate.test_contents import CLUSTERS
 
@@ -110,8 +111,7 @@ def test_ledgers_are_known_to_bookie_and_metadata(make: Make) -> None:
     records = _records(root)
     stored = {ledger for ledger, _ in records}
     with open_for_reading(root / "bookkeeper" / "current" / "ledgers") as items:
-        rows = [decode_ledgers_row(key, value, "ledgers") for key, value in items]
-    assert {row.ledger_id for row in rows if isinstance(row, LedgerRow)} == stored
+        assert {decode_ledgers_row(key, value)[0] for key, value in items} == stored
     listed = {}
     for path, raw in _metadata(root).items():
         ledger_id = ledger_id_of_path(path)
@@ -122,7 +122,7 @@ def test_ledgers_are_known_to_bookie_and_metadata(make: Make) -> None:
         last = max((entry for ledger, entry in stored_entries(records, ledger_id)), default=-1)
         length = int.from_bytes(records[ledger_id, last][2][24:32], "big") if last >= 0 else 0
         assert (metadata.state, metadata.last_entry_id, metadata.length) == (LedgerState.CLOSED, last, length)
-        assert metadata.bookies_of(0) == (EVERYTHING.bookie_id,)
+        assert metadata.segments[0].members == (EVERYTHING.bookie_id,)
 
 
 def stored_entries(records: dict[tuple[int, int], object], ledger_id: int) -> list[tuple[int, int]]:
@@ -152,7 +152,7 @@ def test_counters_cookie_and_marks(make: Make) -> None:
     assert (cookie.bookie_id, cookie.ledger_dirs) == ("127.0.0.1:3181", ("/data/bookkeeper",))
     assert decode_value(nodes["/ledgers/cookies/127.0.0.1:3181"], "cookie")[1] == (current / "VERSION").read_bytes()
     assert decode_value(nodes["/ledgers/INSTANCEID"], "id")[1].decode() == cookie.instance_id
-    mark = decode_last_mark((current / "lastMark").read_bytes(), "lastMark")
+    mark = decode_last_mark((current / "lastMark").read_bytes())
     journal = (current / f"{mark.journal_id:x}.txn").read_bytes()
     assert mark.offset == decode_journal_header(journal, "journal").header_bytes == len(journal)
 

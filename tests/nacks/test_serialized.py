@@ -92,7 +92,7 @@ def test_a_newer_version_is_named() -> None:
     [
         (ROWS, {"entries": 257}, "its header says 257"),
         (ROWS, {"entries": 258, "bits": 63}, "63 precision bits"),
-        (ROWS, {"entries": 258, "bits": 9}, "no bucket"),
+        (ROWS, {"entries": 258, "bits": 9}, "not a bucket"),
         (ROWS[::-1], {"entries": 258}, "not in order"),
         ([ROWS[0], ROWS[0]], {"entries": 512}, "not in order"),
         ([(-256, 7, RUN_OF_ONE)], {"entries": 1}, "negative"),

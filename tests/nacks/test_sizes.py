@@ -9,7 +9,6 @@ import pytest
 
 from store.errors import InvalidValue
 from store.nacks.sizes import (
-    SEED_SLIPS,
     NackLoad,
     hash_map_bytes,
     java_client_bytes,
@@ -105,12 +104,6 @@ def test_senseless_loads_are_refused(arguments: tuple[Any, ...]) -> None:
 def test_bits_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidValue):
         size_tracker(NackLoad(1, 1), 63)
-
-
-def test_the_documents_slips_are_named() -> None:
-    text = " ".join(slip.actually for slip in SEED_SLIPS)
-    assert "2 bytes" in text
-    assert "255" in text
 
 
 # Heap bytes an entry after garbage collection, Pulsar 4.0.8's own classes on OpenJDK 17 (bench/peers/NackStructures.java):

@@ -11,7 +11,6 @@ import pytest
 
 from store.errors import InvalidValue, StoreError
 from store.nacks import NegativeAcksTracker
-from store.nacks.backoff import FixedBackoff, ListBackoff, MultiplierBackoff
 from store.nacks.buckets import DEFAULT_PRECISION_BITS, trim_lower_bits
 from store.nacks.tracker import UNKNOWN_PARTITION
 from store.names import LONG_MAX, Position
@@ -74,12 +73,6 @@ def test_messages_of_one_batch_in_one_bucket_are_one_entry() -> None:
     assert list(tracker.due(65_536).positions()) == [Position(1, 7)]
 
 
-def test_chunks_come_due_together() -> None:
-    tracker = NegativeAcksTracker(0)
-    bucket = tracker.add_chunked([Position(1, 9), Position(2, 0), Position(2, 1)], 5000, now_ms=NOW)
-    assert rows(tracker) == [(bucket, 1, 9), (bucket, 2, 0), (bucket, 2, 1)]
-
-
 def test_due_is_in_order_of_bucket_ledger_entry() -> None:
     tracker = NegativeAcksTracker(4)
     for ledger, entry, delay in ((9, 1, 160), (2, 8, 320), (2, 3, 160), (9, 0, 160), (2, 9, 16)):
@@ -92,14 +85,6 @@ def test_partition_is_kept() -> None:
     tracker.add(Position(1, 1), 0, now_ms=NOW)
     loaded = NegativeAcksTracker.from_bytes(tracker.to_bytes())
     assert loaded.partition_index == loaded.due(NOW).partition_index == 3
-
-
-def test_backoff_is_asked_with_the_count() -> None:
-    tracker = NegativeAcksTracker(0)
-    tracker.add(Position(1, 0), FixedBackoff(7), now_ms=0, redelivery_count=9)
-    tracker.add(Position(1, 1), MultiplierBackoff(100, 1000), now_ms=0, redelivery_count=2)
-    tracker.add(Position(1, 2), ListBackoff((1, 2, 3)), now_ms=0, redelivery_count=1)
-    assert rows(tracker) == [(2, 1, 2), (7, 1, 0), (400, 1, 1)]
 
 
 def test_bulk_equals_one_by_one() -> None:
@@ -165,7 +150,6 @@ BAD_SINGLE: list[Callable[[NegativeAcksTracker], Any]] = [
     lambda t: t.add(Position(-1, -1), 5, now_ms=NOW),
     lambda t: t.add(Position(2**63, 1), 5, now_ms=NOW),
     lambda t: t.add(Position(1, 2**63), 5, now_ms=NOW),
-    lambda t: t.add_chunked([Position(1, 1), Position(1, 2**63)], 5, now_ms=NOW),
     lambda t: t.add_many([1, 1], [1, -1], 5, now_ms=NOW),
     lambda t: t.add_many([1, 2**63], [1, 1], 5, now_ms=NOW),
     lambda t: t.add_many([1, 1], [1, 2**64], 5, now_ms=NOW),

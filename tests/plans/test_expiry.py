@@ -18,7 +18,7 @@ from store.changes.resets import bit_words, ttl_warnings
 from store.changes.trim import freed_ledgers
 from store.codec.cursor import CursorInfo, CursorState
 from store.db.environment import Txn, open_store
-from store.db.tree import Node, put_node
+from store.db.tree import Node, put_nodes
 from store.errors import EntryNotFound, InvalidValue, LedgerNotFound, MetadataCorrupt, Refused
 from store.model.cursors import Cursor, read_cursor
 from store.model.extent import Extent
@@ -56,7 +56,7 @@ def put_json(path: Path, where: str, value: Any) -> None:
         def put(txn: Txn) -> None:
             from tests.synthetic import _stat
 
-            put_node(txn, Node(where, _stat(), raw))
+            put_nodes(txn, [Node(where, _stat(), raw)])
 
         store.write(put)
 

@@ -55,13 +55,12 @@ def rows(nacks: DueNacks) -> list[Nack]:
 ids = st.one_of(st.integers(0, 3), st.integers(0, 40), st.integers(65_534, 65_538), st.sampled_from([2**32, LONG_MAX]))
 delays = st.one_of(st.integers(0, 64), st.integers(0, 5000), st.sampled_from([2**40, 2**58]))
 singles = st.tuples(st.just("add"), ids, ids, delays)
-chunks = st.tuples(st.just("chunks"), st.lists(st.tuples(ids, ids), min_size=1, max_size=4), delays)
 bulks = st.tuples(st.just("many"), st.lists(st.tuples(ids, ids, delays), max_size=12))
 spans = st.tuples(st.just("span"), st.integers(0, 3), st.integers(0, 70_000), st.integers(1, 40), delays)
 waits = st.tuples(st.just("wait"), st.integers(0, 3000))
 timers = st.tuples(st.just("timer"))
 bit_counts = st.one_of(st.integers(0, 12), st.sampled_from([16, 62]))
-schedules = st.lists(st.one_of(singles, singles, chunks, bulks, spans, waits, timers), min_size=1, max_size=14)
+schedules = st.lists(st.one_of(singles, singles, bulks, spans, waits, timers), min_size=1, max_size=14)
 
 
 class Run:
@@ -86,11 +85,6 @@ class Run:
     def add(self, ledger: int, entry: int, delay: int) -> None:
         self.tracker.add(Position(ledger, entry), delay, now_ms=self.now)
         self.list.add(self.now + delay, ledger, entry)
-
-    def chunks(self, positions: list[tuple[int, int]], delay: int) -> None:
-        self.tracker.add_chunked([Position(*position) for position in positions], delay, now_ms=self.now)
-        for position in positions:
-            self.list.add(self.now + delay, *position)
 
     def many(self, nacks: list[tuple[int, int, int]]) -> None:
         columns = [list(column) for column in zip(*nacks, strict=True)] or [[], [], []]

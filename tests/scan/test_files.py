@@ -21,7 +21,7 @@ import pytest
 
 from store.codec import journal, logscan, proof
 from store.codec.digest import DigestType
-from store.codec.entry import Entry, encode_entry, find_digest_type
+from store.codec.entry import Entry, find_digest_type
 from store.codec.entrylog import EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.logscan import Record, iter_records
 from store.errors import SourceChanged
@@ -29,6 +29,7 @@ from store.kernels import records as kernel
 from store.scan import files, filewindow, wholefile
 from store.scan.files import FileScan, Slice
 from store.scan.filewindow import FileWindow
+from tests.encoders import encode_entry
 from tests.worlds import STATES, WORLD_NAMES, world
 
 Kind = Literal["entry-log", "journal"]

@@ -15,8 +15,9 @@ from store.codec.rockslog import Flaw, encode_log, iter_log_records
 from store.errors import DiskFailed, DiskFull, MetadataCorrupt, Refused, StoreError
 from store.files import copy_file
 from store.sources import rocksdb
-from store.sources.rocksdb import apply_values, open_for_reading
+from store.sources.rocksdb import open_for_reading
 from tests.conftest import Cli
+from tests.stores import apply_values
 from tests.worlds import assert_unchanged, scratch_copy, world
 
 LOG = "000004.log"
