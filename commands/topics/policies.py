@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,9 @@ from store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, Topi
 from store.model.topics import select_topics
 from store.names import TopicName
 
+if TYPE_CHECKING:
+    from store.policies.in_force import PoliciesInForce
+
 _CHANGE = "The change: the policy before and after, the event's position in __change_events, and the undo command."
 _VALUE = "One object a topic with upstream's keys, null where it is not set; with --applied also where it is set."
 _SETS: Any = {
@@ -45,9 +48,9 @@ _SETS: Any = {
     "uses": ["interceptors", "broker_conf"],
 }
 _GETS: Any = {"output": _VALUE, "errors": [TopicNotFound, MetadataCorrupt]}
-_BROKER = "broker-default"
 
 Value = tuple[JsonObject, object]  # the policy as JSON, and its source
+Shown = Callable[["PoliciesInForce"], Value]
 
 
 def _applied_option(function: Any) -> Any:  # Any: click's
@@ -69,24 +72,20 @@ def _names(txn: Txn, selection: TopicSelection) -> list[TopicName]:
     return list(dict.fromkeys(name.base for name in names))
 
 
-def _get(
-    app: App, selection: TopicSelection, own: Callable[[Txn, TopicName], Value], columns: tuple[Column, ...]
-) -> None:
+def _get(app: App, selection: TopicSelection, shown: Shown, columns: tuple[Column, ...], *, applied: bool) -> None:
+    """Emit what SHOWN makes of the policies of the topics meant: their own, or with APPLIED those in force."""
+    from store.policies.in_force import read_in_force, with_defaults
+
+    rows: list[dict[str, Any]] = []  # Any: JSON
     with app.store.read() as txn:
-        rows: list[dict[str, Any]] = []  # Any: JSON
         for name in _names(txn, selection):
-            value, source = own(txn, name)
+            found = read_in_force(txn, name, own=not applied)
+            value, source = shown(with_defaults(found) if applied else found)
             rows.append({"topic": str(name), **value, "source": source})
     if selection.single is not None:
         app.emit(rows[0])
     else:
         app.emit_rows(rows, (Column("TOPIC", "topic"), *columns, Column("SOURCE", "source")))
-
-
-def _own(txn: Txn, name: TopicName) -> Policies:
-    from store.policies.in_force import find_topic_policies
-
-    return find_topic_policies(txn, name) or Policies()
 
 
 # -- delayed delivery -------------------------------------------------------------------------------------------------
@@ -141,21 +140,12 @@ def get_delivery(app: App, selection: TopicSelection, applied: bool) -> None:
         Column("TICK", "tickTime", "duration"),
         Column("MAX DELAY", "maxDeliveryDelayInMillis", "duration"),
     )
-    _get(app, selection, _delivery_in_force if applied else _own_delivery, columns)
+    _get(app, selection, _delivery, columns, applied=applied)
 
 
-def _own_delivery(txn: Txn, name: TopicName) -> Value:
-    delivery = _own(txn, name).delayed_delivery
-    return delivery_json(delivery), None if delivery is None else "topic"
-
-
-def _delivery_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies.in_force import BROKER_DELIVERY, find_delivery
-
-    found = find_delivery(txn, name)
-    if found is None:
-        return delivery_json(BROKER_DELIVERY), _BROKER
-    return delivery_json(found.delivery), found.source
+def _delivery(found: PoliciesInForce) -> Value:
+    one = found.delayed_delivery
+    return (delivery_json(None), None) if one is None else (delivery_json(one.delivery), one.source)
 
 
 # -- message TTL ------------------------------------------------------------------------------------------------------
@@ -197,19 +187,12 @@ def _ttl_job(verb: str, seconds: int | None) -> PolicyJob:
 @pass_app
 def get_ttl(app: App, selection: TopicSelection, applied: bool) -> None:
     """Show the message TTL of topics in seconds."""
-    _get(app, selection, _ttl_in_force if applied else _own_ttl, (Column("TTL", "messageTTL", "seconds"),))
+    _get(app, selection, _ttl, (Column("TTL", "messageTTL", "seconds"),), applied=applied)
 
 
-def _own_ttl(txn: Txn, name: TopicName) -> Value:
-    seconds = _own(txn, name).message_ttl_seconds
-    return ttl_json(seconds), None if seconds is None else "topic"
-
-
-def _ttl_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies.in_force import find_message_ttl
-
-    found = find_message_ttl(txn, name)
-    return (ttl_json(0), _BROKER) if found is None else (ttl_json(found.seconds), found.source)
+def _ttl(found: PoliciesInForce) -> Value:
+    one = found.message_ttl
+    return (ttl_json(None), None) if one is None else (ttl_json(one.seconds), one.source)
 
 
 # -- retention --------------------------------------------------------------------------------------------------------
@@ -246,21 +229,12 @@ def _retention_job(verb: str, change: Callable[[Policies], Policies]) -> PolicyJ
 def get_retention(app: App, selection: TopicSelection, applied: bool) -> None:
     """Show the retention of topics in minutes and MB; -1 is infinite."""
     columns = (Column("MINUTES", "retentionTimeInMinutes", "number"), Column("MB", "retentionSizeInMB", "number"))
-    _get(app, selection, _retention_in_force if applied else _own_retention, columns)
+    _get(app, selection, _retention, columns, applied=applied)
 
 
-def _own_retention(txn: Txn, name: TopicName) -> Value:
-    retention = _own(txn, name).retention
-    return retention_or_null_json(retention), None if retention is None else "topic"
-
-
-def _retention_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies.in_force import BROKER_RETENTION, find_retention
-
-    found = find_retention(txn, name)
-    if found is None:
-        return retention_or_null_json(BROKER_RETENTION), _BROKER
-    return retention_or_null_json(found.retention), found.source
+def _retention(found: PoliciesInForce) -> Value:
+    one = found.retention
+    return (retention_or_null_json(None), None) if one is None else (retention_or_null_json(one.retention), one.source)
 
 
 # -- backlog quotas ---------------------------------------------------------------------------------------------------
@@ -302,17 +276,9 @@ def remove_quota(app: App, selection: TopicSelection, kind: str) -> None:
 def get_quotas(app: App, selection: TopicSelection, applied: bool) -> None:
     """Show the backlog quotas of topics by type."""
     columns = (Column("SIZE", "destination_storage"), Column("AGE", "message_age"))
-    _get(app, selection, _quotas_in_force if applied else _own_quotas, columns)
+    _get(app, selection, _quotas, columns, applied=applied)
 
 
-def _own_quotas(txn: Txn, name: TopicName) -> Value:
-    policies = _own(txn, name)
-    return quotas_json(policies), dict.fromkeys(policies.backlog_quotas, "topic")
-
-
-def _quotas_in_force(txn: Txn, name: TopicName) -> Value:
-    from store.policies.in_force import find_quotas
-
-    found = find_quotas(txn, name)
-    policies = Policies(backlog_quotas={kind: one.quota for kind, one in found.items()})
-    return quotas_json(policies), {kind: one.source for kind, one in found.items()}
+def _quotas(found: PoliciesInForce) -> Value:
+    policies = Policies(backlog_quotas={kind: one.quota for kind, one in found.backlog_quotas.items()})
+    return quotas_json(policies), {kind: one.source for kind, one in found.backlog_quotas.items()}

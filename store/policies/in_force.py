@@ -6,7 +6,7 @@ A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from store.codec.policies import (
     BacklogQuota,
@@ -24,9 +24,10 @@ from store.frozen import frozen
 from store.names import NamespaceName, TopicName, encode_name
 from store.policies.events import find_policy_events
 
-TOPIC, GLOBAL_TOPIC, NAMESPACE = "topic", "global-topic", "namespace"
+TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
 BROKER_DELIVERY = DelayedDelivery(True, 1000)
 BROKER_RETENTION = Retention(0, 0)
+_Scopes = Iterable[tuple[str, Policies]]
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 
 
@@ -72,41 +73,60 @@ class PoliciesInForce:
     backlog_quotas: Mapping[str, QuotaInForce]
 
 
-def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
-    """Return all policies in force for TOPIC; raises MetadataCorrupt."""
+def read_in_force(txn: Txn, topic: TopicName, *, own: bool = False) -> PoliciesInForce:
+    """Return all policies in force for TOPIC, or what it sets itself (OWN) for this cluster; raises MetadataCorrupt."""
+    listed = [(source, policies) for source, policies in _iter_policies(txn, topic) if not own or source == TOPIC]
+    return PoliciesInForce(_ttl_of(listed), _retention_of(listed), _delivery_of(listed), _quotas_of(listed))
+
+
+def with_defaults(found: PoliciesInForce) -> PoliciesInForce:
+    """Return FOUND with what a 4.0.8 that sets nothing does where nothing here sets a policy; it has no quotas."""
     return PoliciesInForce(
-        find_message_ttl(txn, topic), find_retention(txn, topic), find_delivery(txn, topic), find_quotas(txn, topic)
+        found.message_ttl or MessageTtl(0, BROKER),
+        found.retention or RetentionInForce(BROKER_RETENTION, BROKER),
+        found.delayed_delivery or DeliveryInForce(BROKER_DELIVERY, BROKER),
+        found.backlog_quotas,
     )
 
 
 def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
     """Return the TTL in force, None when nothing here sets one; raises MetadataCorrupt."""
-    for source, policies in _iter_policies(txn, topic):
-        if policies.message_ttl_seconds is not None:
-            return MessageTtl(policies.message_ttl_seconds, source)
-    return None
+    return _ttl_of(_iter_policies(txn, topic))
 
 
 def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
     """Return the retention in force, None when nothing here sets one; raises MetadataCorrupt."""
-    for source, policies in _iter_policies(txn, topic):
-        if policies.retention is not None:
-            return RetentionInForce(policies.retention, source)
-    return None
+    return _retention_of(_iter_policies(txn, topic))
 
 
 def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
     """Return the delayed delivery in force, None when nothing here sets it; raises MetadataCorrupt."""
-    for source, policies in _iter_policies(txn, topic):
-        if policies.delayed_delivery is not None:
-            return DeliveryInForce(policies.delayed_delivery, source)
-    return None
+    return _delivery_of(_iter_policies(txn, topic))
 
 
 def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
     """Return the backlog quotas in force by type, each from the first place that sets that type; raises MetadataCorrupt."""
+    return _quotas_of(_iter_policies(txn, topic))
+
+
+def _ttl_of(scopes: _Scopes) -> MessageTtl | None:
+    found = ((policies.message_ttl_seconds, source) for source, policies in scopes)
+    return next((MessageTtl(seconds, source) for seconds, source in found if seconds is not None), None)
+
+
+def _retention_of(scopes: _Scopes) -> RetentionInForce | None:
+    found = ((policies.retention, source) for source, policies in scopes)
+    return next((RetentionInForce(value, source) for value, source in found if value is not None), None)
+
+
+def _delivery_of(scopes: _Scopes) -> DeliveryInForce | None:
+    found = ((policies.delayed_delivery, source) for source, policies in scopes)
+    return next((DeliveryInForce(value, source) for value, source in found if value is not None), None)
+
+
+def _quotas_of(scopes: _Scopes) -> dict[str, QuotaInForce]:
     found: dict[str, QuotaInForce] = {}
-    for source, policies in _iter_policies(txn, topic):
+    for source, policies in scopes:
         for kind, quota in policies.backlog_quotas.items():
             found.setdefault(kind, QuotaInForce(quota, source))
     return found
