@@ -14,13 +14,13 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.db.environment import Txn
 from store.db.owners import Owner
-from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, StoreNotFound
+from store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreNotFound
 from store.model.ledger_owners import custom_text, read_owners
 from store.model.ledgers import EntryReader, find_times, open_reader
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.reports.ledgers import LedgerRow, Missing
+    from store.reports.ledgers import Missing
     from store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
@@ -63,23 +63,10 @@ def list_ledgers(app: App, word: str | None) -> None:
     State DELETED: entries without metadata, not yet garbage-collected. INDEX: of a delayed message index, which no broker knows.
     UNREADABLE: its metadata is damaged. MISSING counts entries up to the ledger's end that are in no file.
     """
+    from store.reports.ledgers import iter_ledger_rows
+
     with app.store.read() as txn:
-        app.emit_rows(_ledger_rows(app, txn, word), _LIST_COLUMNS)
-
-
-def _ledger_rows(app: App, txn: Txn, word: str | None) -> Iterator[LedgerRow]:
-    from store.db.delayed import find_index_ledgers
-    from store.reports.ledgers import iter_all_ledger_ids, read_ledger_row
-
-    indexes = find_index_ledgers(txn)
-    for ledger_id in iter_all_ledger_ids(txn):
-        try:
-            row = read_ledger_row(txn, ledger_id, indexes)
-        except StoreError as error:
-            app.fail(error)
-            continue
-        if word is None or any(word in owner.topic for owner in row.owners):
-            yield row
+        app.emit_rows(iter_ledger_rows(txn, word or "", app.fail), _LIST_COLUMNS)
 
 
 # -- info -------------------------------------------------------------------------------------------------------------

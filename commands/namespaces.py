@@ -6,7 +6,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
-from store.codec.policies import decode_json_object
+from store.changes.policies import read_policies_json
 from store.db.tree import find_node, iter_children
 from store.errors import MetadataCorrupt, NamespaceNotFound
 from store.model.topics import check_namespace, iter_namespaces, iter_topics
@@ -66,12 +66,4 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 def policies(app: App, namespace: NamespaceName) -> None:
     """Show the policies of a namespace as they are stored."""
     with app.store.read() as txn:
-        check_namespace(txn, namespace)
-        node = find_node(txn, namespace.policies_path)
-        if node is None:
-            raise NamespaceNotFound(
-                f"namespace {namespace} has topics but no policies",
-                hint="its node is lost, or was never copied",
-                namespace=str(namespace),
-            )
-        app.emit(decode_json_object(node.value, node.path))
+        app.emit(read_policies_json(txn, namespace))

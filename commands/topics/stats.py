@@ -12,9 +12,14 @@ from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
-from store.model.partitions import existing_partitions, read_partitioned
 from store.names import TopicName
-from store.reports.stats import PartitionedTopicStats, StatsOptions, TopicStats, read_topic_stats, sum_stats
+from store.reports.stats import (
+    PartitionedTopicStats,
+    StatsOptions,
+    TopicStats,
+    read_partitioned_stats,
+    read_topic_stats,
+)
 
 _COLUMNS = (
     Column("BYTES", "storageSize", "number"),
@@ -96,17 +101,11 @@ def partitioned_stats(
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose_partitioned(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: _sum(reader, name, options, problems)))
+        wanted, each = StatsOptions(earliest_time=options.earliest), options.per_partition
+
+        def work(name: TopicName) -> PartitionedTopicStats:
+            return read_partitioned_stats(reader, name, wanted, per_partition=each, problems=problems)
+
+        found = list(chosen.each(app, work))
     emit_answers(app, found, _COLUMNS, several=chosen.several, redact=options.redact)
     report(app, problems)
-
-
-def _sum(
-    reader: EntryReader, name: TopicName, options: PartitionedOptions, problems: list[StoreError]
-) -> PartitionedTopicStats:
-    wanted = StatsOptions(earliest_time=options.earliest)
-    parts = {
-        str(part): read_topic_stats(reader, part, wanted, problems=problems)
-        for part in existing_partitions(reader.txn, name)
-    }
-    return sum_stats(read_partitioned(reader.txn, name), parts, per_partition=options.per_partition)

@@ -19,12 +19,11 @@ from store.changes.delayed import (
 from store.changes.namespaces import (
     plan_job,
 )
-from store.changes.policies import PolicyJob, find_policies
-from store.codec.policies import DelayedDelivery, decode_json_object
+from store.changes.policies import PolicyJob, find_policies, read_policies_json
+from store.codec.policies import DelayedDelivery
 from store.db.delayed import iter_wide
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
-from store.db.tree import find_node
-from store.errors import NamespaceNotFound, StoreError
+from store.errors import StoreError
 from store.model.cursors import Cursor, iter_namespace_cursors
 from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
@@ -66,10 +65,7 @@ class Namespace(PolicyPlans):
         What they do not say, a broker's configuration does. Raises NamespaceNotFound where the namespace has topics alone, MetadataCorrupt.
         """
         with self._session.read() as txn:
-            node = find_node(txn, self._name.policies_path)
-        if node is None:
-            raise NamespaceNotFound(f"namespace {self._name} has topics but no policies", namespace=str(self._name))
-        return decode_json_object(node.value, node.path)
+            return read_policies_json(txn, self._name)
 
     def delayed_policy(self) -> DelayedPolicy:
         """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""

@@ -149,20 +149,11 @@ class Store:
 
         One that cannot be read is left out with a PartialData warning.
         """
-        from store.db.delayed import find_index_ledgers
-        from store.reports.ledgers import iter_all_ledger_ids, read_ledger_row
+        from store.reports.ledgers import iter_ledger_rows
 
-        problems = []
+        problems: list[StoreError] = []
         with self._session.read() as txn:
-            indexes = find_index_ledgers(txn)
-            for ledger_id in iter_all_ledger_ids(txn):
-                try:
-                    row = read_ledger_row(txn, ledger_id, indexes)
-                except StoreError as error:
-                    problems.append(error)
-                    continue
-                if not word or any(word in owner.topic for owner in row.owners):
-                    yield row
+            yield from iter_ledger_rows(txn, word, problems.append)
         warn_partial(problems)
 
     def orphans(self) -> tuple[Orphan, ...]:

@@ -236,18 +236,15 @@ class Topic(PolicyPlans):
 
     def partitioned_stats(self, *, per_partition: bool = False) -> PartitionedTopicStats:
         """Return the stats of a partitioned topic, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""
-        from store.model.partitions import existing_partitions, read_partitioned
-        from store.reports.stats import StatsOptions, read_topic_stats, sum_stats
+        from store.reports.stats import StatsOptions, read_partitioned_stats
 
         problems: list[StoreError] = []
         with self._session.reader() as reader:
-            partitioned = read_partitioned(reader.txn, self._name)
-            parts = {
-                str(part): read_topic_stats(reader, part, StatsOptions(), problems=problems)
-                for part in existing_partitions(reader.txn, self._name)
-            }
+            found = read_partitioned_stats(
+                reader, self._name, StatsOptions(), per_partition=per_partition, problems=problems
+            )
         warn_partial(problems)
-        return sum_stats(partitioned, parts, per_partition=per_partition)
+        return found
 
     def internal_stats(self, *, metadata: bool = False) -> InternalStats:
         """Return ledgers, cursors, schema and compacted ledgers with upstream's names, positions as text.

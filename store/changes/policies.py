@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
-from store.codec.policies import JsonObject, Policies, decode_policies, encode_policies
+from store.codec.policies import JsonObject, Policies, decode_json_object, decode_policies, encode_policies
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
 from store.errors import NamespaceNotFound
@@ -39,6 +39,12 @@ def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
     """Return the policies of NAMESPACE, None when it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
     return None if node is None else decode_policies(node.value, node.path)
+
+
+def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
+    """Return the policies of NAMESPACE as stored, every key that they have; raises NamespaceNotFound, MetadataCorrupt."""
+    node = _policies_node(txn, namespace)
+    return decode_json_object(node.value, node.path)
 
 
 def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 
@@ -75,6 +75,19 @@ def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
         if ledger_id != last:
             yield ledger_id
         last = ledger_id
+
+
+def iter_ledger_rows(txn: Txn, word: str, fail: Callable[[StoreError], None]) -> Iterator[LedgerRow]:
+    """Yield the rows of all ledgers whose owner's name contains WORD (empty: of all); what cannot be read is told to FAIL."""
+    indexes = find_index_ledgers(txn)
+    for ledger_id in iter_all_ledger_ids(txn):
+        try:
+            row = read_ledger_row(txn, ledger_id, indexes)
+        except StoreError as error:
+            fail(error)
+            continue
+        if not word or any(word in owner.topic for owner in row.owners):
+            yield row
 
 
 def read_ledger_row(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> LedgerRow:

@@ -25,6 +25,7 @@ from store.model.cursors import (
     is_subscription,
 )
 from store.model.ledgers import EntryReader
+from store.model.partitions import existing_partitions, read_partitioned
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 from store.policies.in_force import QuotaInForce, find_quotas
@@ -259,6 +260,17 @@ _SUMMED_BY_SUBSCRIPTION = (
     "non_contiguous_deleted_messages_ranges",
     "non_contiguous_deleted_messages_ranges_serialized_size",
 )
+
+
+def read_partitioned_stats(
+    reader: EntryReader, name: TopicName, options: StatsOptions, *, per_partition: bool, problems: list[StoreError]
+) -> PartitionedTopicStats:
+    """Return the stats of the partitioned topic NAME, summed over its partitions; raises TopicNotFound, MetadataCorrupt."""
+    parts = {
+        str(part): read_topic_stats(reader, part, options, problems=problems)
+        for part in existing_partitions(reader.txn, name)
+    }
+    return sum_stats(read_partitioned(reader.txn, name), parts, per_partition=per_partition)
 
 
 def sum_stats(
