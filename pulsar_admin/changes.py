@@ -75,6 +75,8 @@ def _action(report: ChangeReport) -> str:
     """Return what the command does and to what: names where there is one, else how many."""
     place = _named([part.topic or part.namespace for part in report.parts], "topic")
     subscription = _named([part.subscription for part in report.parts], "subscription")
+    if len({part.subscription for part in report.parts}) > 1:  # one name on two topics is two subscriptions
+        subscription = counted(len({(part.topic, part.subscription) for part in report.parts}), "subscription")
     action = _ACTIONS.get(report.command)
     if action is not None and place:
         return action.format(subscription=subscription, place=place)

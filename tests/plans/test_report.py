@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.changes import render_change
 from store.changes.plan import Change, parts_of
 from store.changes.recorded import decode_part
 from store.changes.report import ChangePart, ChangeReport
@@ -66,3 +67,13 @@ def test_totals_are_over_all_parts() -> None:
         (None, None),
         (3, "pulsar-admin store undo 3"),
     ]
+
+
+def test_one_name_on_two_topics_is_two_subscriptions() -> None:
+    def said(*names: tuple[str, str]) -> str:
+        parts = tuple(ChangePart(topic=topic, subscription=name) for topic, name in names)
+        return render_change(ChangeReport(3, False, parts, command="namespaces clear-backlog")).splitlines()[0]
+
+    assert said(("a", "s"), ("a", "t"), ("b", "s")) == "change 3: clear the backlog of 3 subscriptions on 2 topics"
+    assert said(("a", "s"), ("b", "s")) == "change 3: clear the backlog of s on 2 topics"
+    assert said(("a", "s"), ("a", "t")) == "change 3: clear the backlog of 2 subscriptions on a"
