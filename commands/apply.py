@@ -13,7 +13,8 @@ from pulsar_admin.options import Command, command, pass_app
 from pulsar_admin.table import Row, find_row
 from store.changes.files import derive_plan, read_plan
 from store.changes.intent import Intent
-from store.changes.plan import check_current
+from store.changes.nacks import DUE_COMMAND
+from store.changes.plan import Plan, check_current
 from store.errors import InvalidValue, StalePlan, StoreBusy, UndoConflict
 from store.model.ledgers import open_reader
 
@@ -36,7 +37,7 @@ def apply(app: App, file: Path) -> None:
     in the file, not taken from it, and steps that no command makes are refused.
     """
     plan = read_plan(file)
-    row = _row_of(plan.command)
+    row = _row_of(plan)
     if isinstance(plan, Intent):
         _ask_again(app, plan, row)
         return
@@ -46,12 +47,15 @@ def apply(app: App, file: Path) -> None:
     app.change(plan)
 
 
-def _row_of(command: str) -> Row:
-    """Return the command that a plan is of; one of no command there is refused: the audit log names it."""
-    group, name, *_ = [*command.split(), "", ""]
+def _row_of(plan: Plan | Intent) -> Row:
+    """Return the command that PLAN is of; one of no command there is refused: the audit log names it."""
+    group, name, *more = [*plan.command.split(), "", ""]
     row = find_row(group, name)
-    if row is None:
-        raise InvalidValue(f"the plan is of {command!r}, which is not a command", hint="make it again and look at it")
+    numbered = isinstance(plan, Plan) and plan.undoes is not None
+    if row is None or ("".join(more) and not numbered and plan.command != DUE_COMMAND):
+        raise InvalidValue(
+            f"the plan is of {plan.command!r}, which is not a command", hint="make it again and look at it"
+        )
     return row
 
 
@@ -61,11 +65,18 @@ def _ask_again(app: App, intent: Intent, row: Row) -> None:
     asked: Command = getattr(import_module(module), attribute)
     if not asked.details.writes_first:
         raise InvalidValue(f"a plan of {intent.command} has steps", hint="make it again and look at it")
-    with app.store.read() as txn:
-        intent.check_transaction(txn.id)
+    intent.check_store(app.store)
+    foreign = InvalidValue(f"the plan was not made by {intent.command}", hint="make it again and look at it")
     app.settings = replace(app.settings, interceptors=intent.interceptors)
     app.intent = intent
-    with asked.make_context(intent.command, list(intent.words), parent=click.get_current_context()) as ctx:
-        if asked.own_words(ctx) != intent.words:
-            raise InvalidValue(f"the plan was not made by {intent.command}", hint="make it again and look at it")
+    parent = click.get_current_context()
+    try:
+        # First without acting on the words: --help among them would end the command as if it were done.
+        with asked.make_context(intent.command, list(intent.words), parent=parent, resilient_parsing=True) as ctx:
+            if asked.own_words(ctx) != intent.words:
+                raise foreign
+        ctx = asked.make_context(intent.command, list(intent.words), parent=parent)
+    except click.UsageError as error:
+        raise foreign from error
+    with ctx:
         asked.invoke(ctx)

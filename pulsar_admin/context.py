@@ -292,8 +292,7 @@ class App:
             return
         with self.open_for_writing() as store:
             if self.intent is not None:
-                with store.read() as txn:
-                    self.intent.check_transaction(txn.id)
+                self.intent.check_store(store)
             reports = plan.made(store)
         self.show(*reports, columns=columns)
 
@@ -324,7 +323,7 @@ class App:
             return apply_plan(store, plan, self.now_ms)
 
     def _save(self, plan: Plan | WritingPlan, preview: Any) -> None:  # Any: what PLAN's preview returned
-        from store.changes.intent import Intent, WritingPlan, documents_of
+        from store.changes.intent import Intent, WritingPlan, documents_of, state_of
         from store.files import write_new_file
 
         assert self.settings.plan is not None
@@ -334,7 +333,9 @@ class App:
         ctx = click.get_current_context()
         words = ctx.command.own_words(ctx)  # type: ignore[attr-defined]  # a Command of pulsar_admin.options
         documents = tuple(documents_of(preview))
-        data = Intent(plan.command, plan.txn_id, words, self.settings.interceptors, documents).dump()
+        with self.store.read() as txn:
+            state = state_of(self.store, txn)
+        data = Intent(plan.command, plan.txn_id, state, words, self.settings.interceptors, documents).dump()
         write_new_file(self.settings.plan, data)
 
     # -- many items, one exit code ------------------------------------------------------------------------------------

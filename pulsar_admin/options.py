@@ -21,6 +21,7 @@ demo store in the test suite; those in ``elsewhere`` need something it lacks and
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
@@ -258,7 +259,10 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def own_words(self, ctx: click.Context) -> tuple[str, ...]:
-        """Return the words of the command line that this command was given, without the global options among them."""
+        """Return the words of the command line that this command was given, without the global options among them.
+
+        Paths are absolute: the words may be used in another directory.
+        """
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[_WORDS]))
         options: list[str] = []
         arguments: list[str] = []
@@ -270,6 +274,8 @@ class Command(click.Command):
                 options.append(param.opts[0])
                 continue
             values = [value] if isinstance(value, str) else [str(one) for one in value]
+            if isinstance(param.type, click.Path):
+                values = [one if one == "-" else os.path.abspath(one) for one in values]
             if isinstance(param, click.Argument):
                 arguments += values
             else:

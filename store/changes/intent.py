@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+from store.changes.chain import CHAIN_HEAD
 from store.changes.report import ChangeReport, Json
-from store.db.environment import Store
+from store.codec.given import text
+from store.db.environment import Store, Txn
 from store.errors import StalePlan
 
 INTENT_FORMAT = 2
@@ -44,10 +47,14 @@ class WritingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What was asked for: the command's own WORDS, the interceptors in force, and the JSON that it showed."""
+    """What was asked for: the command's own WORDS, the interceptors in force, and the JSON that it showed.
+
+    ``state`` is ``state_of`` the store that it was planned on, whose transaction was ``txn_id``.
+    """
 
     command: str
     txn_id: int
+    state: str
     words: tuple[str, ...]
     interceptors: tuple[str, ...] | None
     reports: tuple[Json, ...]
@@ -58,6 +65,7 @@ class Intent:
             "planFormat": INTENT_FORMAT,
             "command": self.command,
             "transaction": self.txn_id,
+            "state": self.state,
             "words": list(self.words),
             "interceptors": None if self.interceptors is None else list(self.interceptors),
             "reports": list(self.reports),
@@ -76,6 +84,19 @@ class Intent:
     def check_transaction(self, txn_id: int) -> None:
         """Raise StalePlan unless TXN_ID is the transaction that it was planned on."""
         check_transaction(self.txn_id, txn_id)
+
+    def check_store(self, store: Store) -> None:
+        """Raise StalePlan unless STORE is the one that it was planned on, in that state."""
+        with store.read() as txn:
+            self.check_transaction(txn.id)
+            # The same number of transactions is no proof: every fresh import has the same.
+            if state_of(store, txn) != self.state:
+                raise StalePlan("the plan was made on another store", hint="make the plan again on this store")
+
+
+def state_of(store: Store, txn: Txn) -> str:
+    """Return what tells STORE and its changes so far from other stores, copies of it included that were changed since (hex)."""
+    return sha256(b"%d" % store.info.created_ms + (txn.get("state", CHAIN_HEAD) or b"")).hexdigest()
 
 
 def check_transaction(planned: int, found: int) -> None:
@@ -97,11 +118,13 @@ def documents_of(reports: tuple[ChangeReport, ...]) -> list[Json]:
 def decode_intent(fields: Mapping[str, Any], command: str, txn_id: int) -> Intent:  # Any: JSON
     """Return the intent in the FIELDS of a plan file; raises ValueError, KeyError, TypeError."""
     words, interceptors, reports = fields["words"], fields["interceptors"], fields["reports"]
+    state = text(fields["state"], "state")
     if not _is_texts(words) or not (interceptors is None or _is_texts(interceptors)):
         raise ValueError("words, interceptors: expected lists of texts")
     if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
         raise ValueError("reports: expected a list of objects")
-    return Intent(command, txn_id, tuple(words), None if interceptors is None else tuple(interceptors), tuple(reports))
+    broker = None if interceptors is None else tuple(interceptors)
+    return Intent(command, txn_id, state, tuple(words), broker, tuple(reports))
 
 
 def _is_texts(value: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,59 @@ def test_stdin_is_no_dump_of_a_plan(cli: Cli, store: Path, tmp_path: Path) -> No
     result = cli("--store", store, "topics", "load", "-", "--plan", tmp_path / "a.plan", "-o", "json")
     assert result.error["message"].startswith("--plan: what stdin held is gone")
     assert not (tmp_path / "a.plan").exists()
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_words_that_end_a_command_are_no_plan(word: str, cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Else a plan that did nothing would end as one that was applied."""
+    plan = tmp_path / "a.plan"
+    assert cli("--store", store, *TTL, "--plan", plan).exit_code == 0
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "words": [word]}))
+    result = cli("--store", store, "apply", plan, "-o", "json")
+    assert (result.exit_code, result.error["code"]) == (2, "invalid-value")
+
+
+def test_a_command_with_words_behind_it_is_no_command(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """The audit log names it."""
+    plan = tmp_path / "a.plan"
+    skip = ("topics", "skip", PLAIN, "-s", "half", "-n", "1")
+    assert cli("--store", store, *skip, "--plan", plan).exit_code == 0
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "command": "topics skip as agreed"}))
+    assert cli("--store", store, "apply", plan).exit_code == 2
+    undone, popped = tmp_path / "undo.plan", tmp_path / "pop.plan"
+    assert cli("--store", store, *skip).exit_code == 0
+    assert cli("--store", store, "store", "undo", "1", "--plan", undone).exit_code == 0
+    assert cli("--store", store, "apply", undone).exit_code == 0
+    nack = ("nacks", "add", PLAIN, "-s", "half", "32:1", "--delay", "1s")
+    assert cli("--store", store, "--now", "2026-11-21T10:00:00Z", *nack).exit_code == 0
+    assert cli("--store", store, *NOW, "nacks", "due", "--pop", "--plan", popped).exit_code == 0
+    assert cli("--store", store, *NOW, "apply", popped).exit_code == 0
+
+
+def test_a_plan_of_another_store_is_refused(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Every fresh import has as many transactions, and so have two copies that were changed in different ways."""
+    other, plan = tmp_path / "other", tmp_path / "a.plan"
+    shutil.copytree(store, other)
+    assert cli("--store", store, *TTL, "--plan", plan).exit_code == 0
+    assert cli("--store", other, "apply", plan, "--dry-run").exit_code == 0
+    info = json.loads((other / "store.json").read_text())
+    (other / "store.json").write_text(json.dumps({**info, "created": info["created"] + 1}))
+    assert cli("--store", other, "apply", plan, "-o", "json").error["code"] == "stale-plan"
+
+    (other / "store.json").write_text(json.dumps(info))
+    for copy, messages in ((store, "1"), (other, "2")):
+        assert cli("--store", copy, "topics", "skip", PLAIN, "-s", "half", "-n", messages).exit_code == 0
+    assert cli("--store", store, *TTL, "--plan", tmp_path / "b.plan").exit_code == 0
+    result = cli("--store", other, "apply", tmp_path / "b.plan", "-o", "json")
+    assert (result.exit_code, result.error["message"]) == (4, "the plan was made on another store")
+
+
+def test_a_load_is_of_the_same_dump_in_every_directory(
+    cli: Cli, store: Path, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(dump.parent)
+    load = ("topics", "load", dump.name, "--topic", "public/default/copy")
+    assert cli("--store", store, *load, "--plan", tmp_path / "a.plan").exit_code == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert cli("--store", store, "apply", tmp_path / "a.plan").exit_code == 0
