@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -11,29 +11,15 @@ from commands.compaction.sizes import bytes_of
 from commands.topics.answers import selected
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.jsonify import camel_case
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, topics_argument
-from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES
+from store.compaction.forms import FORMATS, INDEXED, RULE_4_2, RULES, CompactionJob
 from store.db.environment import Store
 from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
-from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import Topic, read_topic
-from store.names import TopicName
-from store.wording import counted
 
 if TYPE_CHECKING:
-    from store.changes.compaction import LedgerSwap
-    from store.changes.report import ChangePart, ChangeReport, CompactionDetails
-    from store.compaction.phases import Compaction
-    from store.compaction.prepare import Prepared, SourceOptions
-    from store.engine.operation import Engine
+    from store.changes.report import ChangeReport
 
 KEEP, BY_KEY = "keep", "by-key"
-_REDUCED = (
-    "without placeholders: no broker writes that, clients of 4.0.8 crash on it and brokers may fail; "
-    "--format indexed writes what every version reads"
-)
-
 _COLUMNS = (
     Column("TOPIC", "topic"),
     Column("CHANGE", "change", "number"),
@@ -50,22 +36,12 @@ _COLUMNS = (
 class RunOptions:
     """How to compact."""
 
-    retain_null_key: bool = False
-    form: str = INDEXED
-    rule: str = RULE_4_2
-    encrypted: str = KEEP
-    from_start: bool = False
-    skip_damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What to do with each topic. ``everything``: rewrite what is kept, drop nothing (``upgrade``). ``previews``: write nothing."""
-
-    command: str
-    options: RunOptions
-    everything: bool = False
-    previews: bool = False
+    retain_null_key: bool
+    form: str
+    rule: str
+    encrypted: str
+    from_start: bool
+    skip_damaged: bool
 
 
 @command(
@@ -117,7 +93,16 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
     Null values delete their keys. Batches that are encrypted or cannot be decoded stay whole; markers and messages of aborted
     transactions go. Brokers and clients of 4.0 and 4.2 read the default format; docs/howto/compaction.md compares the three.
     """
-    _each_topic(app, selection, _Job("compaction run", options))
+    job = CompactionJob(
+        "compaction run",
+        options.form,
+        options.rule,
+        retain_null_key=options.retain_null_key,
+        by_key=options.encrypted == BY_KEY,
+        from_start=options.from_start,
+        skip_damaged=options.skip_damaged,
+    )
+    _each_topic(app, selection, job)
 
 
 @command(
@@ -132,149 +117,23 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @pass_app
 def upgrade(app: App, selection: TopicSelection) -> None:
     """Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch."""
-    _each_topic(app, selection, _Job("compaction upgrade", RunOptions(), everything=True))
+    _each_topic(app, selection, CompactionJob("compaction upgrade", everything=True))
 
 
-def _each_topic(app: App, selection: TopicSelection, job: _Job) -> None:
+def _each_topic(app: App, selection: TopicSelection, job: CompactionJob) -> None:
+    from store.changes.compacting import Compactor
     from store.changes.intent import WritingPlan
 
     with app.store.read() as txn:
         names, txn_id = selected(txn, selection), txn.id
         size_bytes = 0 if job.everything else bytes_of(txn, names)
 
-    def compact(store: Store, job: _Job) -> tuple[ChangeReport, ...]:
+    def compact(store: Store, *, previews: bool) -> tuple[ChangeReport, ...]:
         with app.bulk(size_bytes) as engine:
-            return tuple(app.each(names, lambda name: _compact(app, store, engine, name, job)))
+            compactor = Compactor(store, engine, app.now_ms, app.settings.memory_bytes, app.warn, app.progress)
+            return tuple(app.each(names, lambda name: compactor.compact(name, job, previews=previews)))
 
-    preview = replace(job, previews=True)
-    plan = WritingPlan(job.command, txn_id, lambda: compact(app.store, preview), lambda store: compact(store, job))
-    app.change(plan, _COLUMNS)
+    def shown() -> tuple[ChangeReport, ...]:
+        return compact(app.store, previews=True)
 
-
-def _compact(app: App, store: Store, engine: Engine | None, name: TopicName, job: _Job) -> ChangeReport:
-    from store.changes.report import ChangePart
-    from store.compaction.prepare import SourceOptions, loses_trimmed, passes_open_transaction
-
-    options = job.options
-    with open_reader(store, engine) as reader:
-        topic = read_topic(reader.txn, name)
-        source = SourceOptions(
-            options.from_start, options.skip_damaged, options.encrypted == BY_KEY, job.everything, rule=options.rule
-        )
-        work = _phase_one(app, reader, topic, source, job)
-        if work is not None and passes_open_transaction(work[0].source, work[1].result.messages.uncommitted):
-            app.warn(f"{name}: a transaction is open of which the broker's snapshots do not tell: compacted up to it")
-            work = _phase_one(app, reader, topic, replace(source, transactional=True), job)
-        if work is None:
-            return _unchanged(job, ChangePart(topic=str(name)))
-        if loses_trimmed(reader, work[0]):
-            app.warn(
-                f"{name}: its first ledgers are trimmed; what only the compacted ledger {work[0].old_ledger_id} holds goes"
-            )
-        return _finish(app, store, reader, *work, job)
-
-
-def _phase_one(
-    app: App, reader: EntryReader, topic: Topic, source: SourceOptions, job: _Job
-) -> tuple[Prepared, Compaction] | None:
-    """Find what stays; None where there is nothing to compact."""
-    from store.compaction.keys import keys_for
-    from store.compaction.phases import Compaction, CompactionRules
-    from store.compaction.prepare import prepare
-
-    prepared = prepare(reader, topic, source)
-    if prepared is None:
-        return None
-    limit_keys = keys_for(app.settings.memory_bytes)
-    rules = CompactionRules(job.options.form, job.options.retain_null_key, job.everything, limit_keys)
-    compaction = Compaction(prepared.source, rules, topic.name.partition_index)
-    if not job.everything:
-        with app.progress(prepared.entries, "entries", f"{topic.name}: phase one") as bar:
-            compaction.find_latest(bar.advance)
-        if compaction.result.messages.undecodable:
-            count = compaction.result.messages.undecodable
-            left = counted(count, "entry cannot be decoded and stays whole", "entries cannot be decoded and stay whole")
-            app.warn(f"{topic.name}: {left}: compare with compaction verify")
-    return prepared, compaction
-
-
-def _finish(
-    app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
-) -> ChangeReport:
-    """Phase two: measured for a dry run and where nothing may have changed, else written."""
-    from store.changes.compaction import plan_swap, swap_part
-
-    if job.previews or not prepared.source.parts:
-        with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as bar:
-            compaction.measure(bar.advance)
-        swap = _swap(prepared, compaction, None)
-        if not compaction.result.is_changed and prepared.view is not None:
-            return _unchanged(job, swap_part(replace(swap, ledger_id=swap.old_ledger_id)))
-        if job.previews:
-            return plan_swap(reader.txn, job.command, swap, (), app.now_ms).preview()
-    return _write(app, store, reader, prepared, compaction, job)
-
-
-def _write(
-    app: App, store: Store, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: _Job
-) -> ChangeReport:
-    from store.changes.compaction import plan_swap
-    from store.changes.log_writer import LedgerSpec, PayloadColumns, apply_written, write_ledgers
-    from store.codec.digest import DigestType
-    from store.compaction.prepare import compacted_claims
-    from store.compaction.view import COMPACTED_COMPONENT
-
-    claims = compacted_claims(prepared.topic, prepared.horizon)
-    spec = LedgerSpec(COMPACTED_COMPONENT.decode(), claims, DigestType.CRC32)
-    with app.progress(prepared.entries, "entries", f"{prepared.topic.name}: phase two") as bar:
-        payloads = (
-            found if isinstance(found, bytes) else PayloadColumns(found.data, found.starts, found.sizes)
-            for found in compaction.payloads(bar.advance)
-        )
-        written = write_ledgers(store, [(spec, payloads)])
-    swap = _swap(prepared, compaction, written.ledgers[0].ledger_id)
-    plan = plan_swap(reader.txn, job.command, swap, written.steps(reader.txn, app.now_ms), app.now_ms)
-    return apply_written(written, plan, app.now_ms)
-
-
-def _swap(prepared: Prepared, compaction: Compaction, ledger_id: int | None) -> LedgerSwap:
-    from store.changes.compaction import LedgerSwap
-    from store.model.extent import Extent
-
-    result = compaction.result
-    batches = result.reduced_batches
-    warnings = (f"{counted(batches, 'batch is', 'batches are')} {_REDUCED}",) if batches else ()
-    kept = result.messages.retained + result.messages.encrypted + result.messages.undecodable
-    return LedgerSwap(
-        prepared.topic,
-        prepared.cursor,
-        prepared.horizon,
-        ledger_id,
-        prepared.old_ledger_id,
-        Extent(result.entries_kept, kept, result.bytes_kept),
-        _details(prepared, compaction),
-        warnings,
-    )
-
-
-def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
-    from store.changes.report import CompactionDetails
-
-    result, latest = compaction.result, compaction.latest
-    return CompactionDetails(
-        format=compaction.rules.form,
-        keys=None if latest is None else latest.keys,
-        deleted_keys=None if latest is None else latest.nulls,
-        entries_read=result.entries_read,
-        bytes_read=result.bytes_read,
-        bytes_saved=result.bytes_read - result.bytes_kept,
-        payload_bytes={"before": result.message_bytes_read, "after": result.message_bytes_kept},
-        messages_by_reason={camel_case(name): value for name, value in asdict(result.messages).items()},
-        damaged=len(prepared.source.damaged) + prepared.source.lost,
-    )
-
-
-def _unchanged(job: _Job, part: ChangePart) -> ChangeReport:
-    from store.changes.report import ChangeReport
-
-    return ChangeReport(None, job.previews, (part,), command=job.command)
+    app.change(WritingPlan(job.command, txn_id, shown, lambda store: compact(store, previews=False)), _COLUMNS)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.session import Session, Time, warn_partial
+from pulsar_admin.api.plan import Plan, plan_of
+from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
+from store.changes.intent import WritingPlan
+from store.compaction.forms import CompactionJob
 from store.compaction.last_id import LastId, find_last_id
+from store.db.environment import Store as StoreFile
 from store.errors import StoreError
 from store.model.topics import read_topic
 from store.names import TopicName
 
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
+    from store.changes.report import ChangeReport
     from store.compaction.reading import FoundInView
     from store.compaction.status import CompactionStatus
     from store.compaction.verification import Verification
+
+Form = Literal["indexed", "legacy", "reduced"]
+Rule = Literal["4.2", "4.0"]
 
 
 class Compaction:
@@ -76,6 +84,48 @@ class Compaction:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
             return None if view is None else verify_view(reader, topic, view)
+
+    def run(
+        self,
+        *,
+        form: Form = "indexed",
+        rule: Rule = "4.2",
+        retain_null_key: bool = False,
+        from_start: bool = False,
+        skip_damaged: bool = False,
+    ) -> Plan:
+        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads all and writes nothing.
+
+        FORM and RULE: of batches and of null values, docs/howto/compaction.md compares them. FROM_START reads the topic from its
+        first entry, SKIP_DAMAGED leaves out what cannot be read. Raises InvalidValue; previewed or applied TopicNotFound,
+        MetadataCorrupt, EntryCorrupt, and applied DiskFull.
+        """
+        check_choice("form", form, Form)
+        check_choice("rule", rule, Rule)
+        flags = {"retain_null_key": retain_null_key, "from_start": from_start, "skip_damaged": skip_damaged}
+        return self._plan(CompactionJob("compaction run", form, rule, **flags))
+
+    def upgrade(self) -> Plan:
+        """Plan rewriting the compacted ledger as Pulsar 4.2 writes it, nothing dropped; raises as ``run``."""
+        return self._plan(CompactionJob("compaction upgrade", everything=True))
+
+    def _plan(self, job: CompactionJob) -> Plan:
+        def compact(store: StoreFile, *, previews: bool) -> tuple[ChangeReport, ...]:
+            from store.changes.compacting import Compactor
+
+            texts: list[str] = []
+            with self._session.engine([]) as engine:
+                compactor = Compactor(store, engine, self._session.now_ms, None, texts.append)
+                found = compactor.compact(self._name, job, previews=previews)
+            warn_partial(texts)
+            return (found,)
+
+        def shown() -> tuple[ChangeReport, ...]:
+            with self._session.opened() as store:
+                return compact(store, previews=True)
+
+        with self._session.read() as txn:
+            return plan_of(WritingPlan(job.command, txn.id, shown, lambda store: compact(store, previews=False)))
 
     def messages(
         self,

@@ -126,3 +126,24 @@ def test_a_split_cuts_the_partitions(store: pa.Store) -> None:
     assert number is not None
     store.undo(number)
     assert delayed.histogram().num_rows == wide.partitions
+
+
+def test_a_compaction_keeps_the_latest_of_every_key(store: pa.Store) -> None:
+    name = "acme/orders/compacted-single"
+    rows = [row for row in oracle("small")["topics"][name]["messages"] if row[5]]
+    latest = {row[5]: row for row in rows}
+    expected = {key: row[8] for key, row in latest.items() if row[7]}
+    compaction = store.topic(name).compaction()
+    plan = compaction.run(from_start=True)
+    assert plan.preview().parts[0].compaction is not None
+    assert store.changes() == ()
+    assert store.apply(plan).number == 1
+    assert [change.command for change in store.changes()] == ["compaction run"]
+    found = {row["key"]: row["sha1"].hex() for row in compaction.messages(columns=["key", "sha1"]).rows()}
+    assert found == expected
+    verified = compaction.verify()
+    assert verified is not None
+    assert verified.total == 0
+    with pytest.raises(pa.InvalidValue):
+        compaction.run(form="old")  # type: ignore[arg-type]
+    assert store.apply(compaction.upgrade()).parts[0].topic == f"persistent://{name}"
