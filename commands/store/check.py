@@ -42,20 +42,21 @@ def check(app: App, deep: bool) -> None:
 
 def _findings(app: App, deep: bool) -> Iterator[Any]:  # Any: Finding, or the row that sums up
     from store.check import Finding, check_store
+    from store.check.finding import Severity
     from store.db.storeinfo import check_pages
 
     check_pages(app.settings.store)  # before LMDB reads them: it dies of damage
-    counts = {"problem": 0, "note": 0}
+    counts = {Severity.PROBLEM: 0, Severity.NOTE: 0}
     with app.store.read() as txn:
         total = catalogued_bytes(txn) if deep else 0
         rows = {name: txn.count(name) for name in ("tree", "logs", "entries", "times", "changes")}
     with app.bulk(total) as engine, app.progress(total, "bytes", "check") as progress:
         for finding in check_store(app.store, deep=deep, advance=progress.advance, engine=engine):
             counts[finding.severity] += 1
-            app.problems(finding.severity == "problem")
+            app.problems(finding.severity is Severity.PROBLEM)
             yield finding
     kinds = (("tree", "metadata node"), ("logs", "file"), ("times", "ledger"), ("changes", "change"))
     looked = ", ".join(counted(rows[name], noun) for name, noun in kinds)
-    found = " and ".join(counted(counts[severity], severity) for severity in ("problem", "note"))
+    found = " and ".join(counted(counts[severity], severity) for severity in counts)
     message = f"{found} in {looked}" + (", every byte read" if deep else "")
-    yield Finding("summary", "checked", "store", str(app.store.path), message)
+    yield Finding(Severity.SUMMARY, "checked", "store", str(app.store.path), message)

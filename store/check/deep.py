@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.check.finding import Finding, data_problem, note, store_problem
+from store.check.finding import Finding, Severity, data_problem, note, store_problem
 from store.codec.ledgermetadata import LedgerState
-from store.db.entry_files import file_state
+from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError
@@ -77,7 +77,7 @@ def check_files_deep(
         return
     if not all(_is_comparable(store, log) for log in logs):
         yield Finding(
-            "problem",
+            Severity.PROBLEM,
             "not-checked",
             "data",
             "files",
@@ -105,7 +105,9 @@ def check_files_deep(
 def _is_comparable(store: Store, log: LogFile) -> bool:
     """Whether the file is the one imported and ends where it did (its time of change proves nothing)."""
     state = file_state(log, store.path)
-    return state == "same" or (state == "grown" and log.locate(store.path).stat().st_size == log.size_bytes)
+    return state is FileState.SAME or (
+        state is FileState.GROWN and log.locate(store.path).stat().st_size == log.size_bytes
+    )
 
 
 def _new_damage(txn: Txn, new: Txn, paths: dict[int, str]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from operator import add
 
 from store.changes.chain import iter_breaks
 from store.changes.plan import iter_changes
-from store.check.finding import Finding, data_problem, note, problem_of, store_problem
+from store.check.finding import Finding, Severity, data_problem, note, problem_of, store_problem
 from store.db.backups import keep_hint
 from store.db.blocks import (
     BLOCK_BITS,
@@ -23,7 +23,7 @@ from store.db.blocks import (
     decode_times,
     ledger_of_key,
 )
-from store.db.entry_files import file_state
+from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.file import check_file
 from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
@@ -35,9 +35,9 @@ from store.names import shell_word
 from store.wording import counted, plural
 
 _LOST = {
-    "missing": "is gone",
-    "changed": "is another file than the one imported, or shorter",
-    "unreadable": "cannot be read",
+    FileState.MISSING: "is gone",
+    FileState.CHANGED: "is another file than the one imported, or shorter",
+    FileState.UNREADABLE: "cannot be read",
 }
 
 
@@ -56,7 +56,7 @@ def check_pages(store: Store, txn: Txn) -> Iterator[Finding]:
         check_file(store.path / "meta", txn.id)
     except IndexCorrupt as error:
         yield Finding(
-            "problem", "pages-damaged", "store", str(store.path / "meta"), error.message, keep_hint(store.path)
+            Severity.PROBLEM, "pages-damaged", "store", str(store.path / "meta"), error.message, keep_hint(store.path)
         )
 
 
@@ -127,14 +127,14 @@ def _check_file(store: Store, log: LogFile) -> Iterator[Finding]:
             "bring it back, or do without it: pulsar-admin store refresh --forget",
             fileId=log.file_id,
         )
-    if state == "grown" and log.locate(store.path).stat().st_size == log.size_bytes:
+    if state is FileState.GROWN and log.locate(store.path).stat().st_size == log.size_bytes:
         yield note(
             "file-touched",
             where,
             "its time of change is another than at import, its size is not",
             "read it with: pulsar-admin store check --deep",
         )
-    elif state == "grown":
+    elif state is FileState.GROWN:
         yield note(
             "file-grown", where, "more was written to it since import", "read it with: pulsar-admin store refresh"
         )
@@ -358,4 +358,4 @@ def check_changes(txn: Txn) -> Iterator[Finding]:
 
 
 def _changes_problem(code: str, number: int, message: str) -> Finding:
-    return Finding("problem", code, "store", f"change {number}", message)
+    return Finding(Severity.PROBLEM, code, "store", f"change {number}", message)

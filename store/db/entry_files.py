@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 
@@ -12,6 +13,28 @@ from store.db.files import LogFile, find_log, fingerprint
 from store.errors import EntryLogCorrupt, IndexCorrupt, NotWritable, SourceChanged
 from store.files import open_regular
 from store.wording import counted
+
+
+class FileState(StrEnum):
+    """How a catalogued file is now."""
+
+    SAME = "same"
+    GROWN = "grown"
+    """Grown, or written to behind what was imported."""
+    CHANGED = "changed"
+    """Another file, or shorter."""
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+    @property
+    def holds_the_imported(self) -> bool:
+        """Whether all that was imported is there."""
+        return self in (FileState.SAME, FileState.GROWN)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be read."""
+        return self in (FileState.MISSING, FileState.UNREADABLE)
 
 
 class EntryFiles:
@@ -139,25 +162,24 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
     return True
 
 
-def file_state(log: LogFile, store_path: Path) -> str:
-    """Return how a catalogued file is now, see ``path_state``."""
+def file_state(log: LogFile, store_path: Path) -> FileState:
+    """Return how a catalogued file is now."""
     return path_state(log, log.locate(store_path))
 
 
-def path_state(log: LogFile, path: Path) -> str:
-    """Return how the file of LOG is at PATH: "same", "grown" (or written to behind what was imported), "missing",
-    "changed" (another file, or shorter) or "unreadable"."""
+def path_state(log: LogFile, path: Path) -> FileState:
+    """Return how the file of LOG is at PATH."""
     try:
         descriptor = open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
-        return "missing"
+        return FileState.MISSING
     except OSError:
-        return "unreadable"
+        return FileState.UNREADABLE
     try:
-        return "grown" if check_unchanged(descriptor, log) else "same"
+        return FileState.GROWN if check_unchanged(descriptor, log) else FileState.SAME
     except SourceChanged:
-        return "changed"
+        return FileState.CHANGED
     except OSError:
-        return "unreadable"
+        return FileState.UNREADABLE
     finally:
         os.close(descriptor)

@@ -64,7 +64,7 @@ class RebuildResult:
 def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     """Raise SourceChanged unless every file of LOGS can be read and is the one imported, or that one grown."""
     states = [(log, file_state(log, store.path)) for log in logs]
-    lost = [f"{log.locate(store.path)} ({state})" for log, state in states if state not in ("same", "grown")]
+    lost = [f"{log.locate(store.path)} ({state})" for log, state in states if not state.holds_the_imported]
     if lost:
         raise SourceChanged(
             f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {', '.join(lost[:3])}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.db.blocks import decode_times, ledger_of_key
-from store.db.entry_files import file_state
+from store.db.entry_files import FileState, file_state
 from store.db.environment import DATABASES, Store
 from store.db.files import LogFile, iter_logs
 from store.errors import StoreError
@@ -19,7 +19,7 @@ from store.model.topics import Topic, iter_topics, read_topic
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """One catalogued file and how it is now (``store.db.entry_files.file_state``)."""
+    """One catalogued file and how it is now."""
 
     file_id: int
     path: str
@@ -30,7 +30,7 @@ class FileSummary:
     problems: int
     torn: bool
     sealed: bool
-    state: str
+    state: FileState
 
 
 @dataclass(frozen=True, slots=True)

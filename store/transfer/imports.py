@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.blocks import decode_entry_count, ledger_of_key
-from store.db.entry_files import file_state
+from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import (
     METADATA_FILE_ID,
@@ -295,11 +295,11 @@ def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
     Raises SourceChanged when a file is not the one that was begun with.
     """
     states = {log.file_id: file_state(log, store.path) for log in logs if log.unfinished}
-    gone = [log for log in logs if not log.next_offset and states.get(log.file_id) == "missing"]
+    gone = [log for log in logs if not log.next_offset and states.get(log.file_id) is FileState.MISSING]
     store.write(lambda txn: delete_logs(txn, gone))
     stopped = [log for log in logs if log.unfinished and log not in gone]
     for log in stopped:
-        if states[log.file_id] not in ("same", "grown"):
+        if not states[log.file_id].holds_the_imported:
             raise SourceChanged(
                 f"{log.locate(store.path)} is {states[log.file_id]} since its scan was stopped at {log.next_offset:,}",
                 hint="bring the file back, or import into another directory: pulsar-admin --store NEW store import",

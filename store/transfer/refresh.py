@@ -21,7 +21,7 @@ import numpy as np
 
 from store.changes.plan import append_change
 from store.db.blocks import Block, ledger_of_key
-from store.db.entry_files import path_state
+from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.export_intent import intended_rows
 from store.db.files import (
@@ -265,7 +265,7 @@ def _read_files(
 def _grown(store: Store, log: LogFile) -> LogFile:
     """Return the row of LOG with its size and time of now, its copy in the store renewed."""
     origin = Path(log.origin)
-    if path_state(log, origin) not in ("grown", "changed"):  # its scan was stopped, nothing else
+    if path_state(log, origin) not in (FileState.GROWN, FileState.CHANGED):  # its scan was stopped, nothing else
         return log
     status = origin.stat()
     if log.mode in ("copied", "linked"):

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from store.db.blocks import Block, ledger_key
-from store.db.entry_files import path_state
+from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
@@ -47,29 +47,35 @@ def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
         strangers = find_strangers(txn, layout)
         found = {str(file.path.resolve()): file for file in files_of(layout, strangers)}
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
-        lost = [log for origin, log in known.items() if states[origin] in ("missing", "unreadable")]
+        lost = [log for origin, log in known.items() if states[origin].is_lost]
         # A copy inside the store outlives its origin.
-        lost = [log for log in lost if path_state(log, log.locate(store.path)) in ("missing", "unreadable")]
+        lost = [log for log in lost if path_state(log, log.locate(store.path)).is_lost]
         held = _held_entries(txn, {log.file_id for log in lost})
     return Survey(
         tuple(file for origin, file in found.items() if origin not in known),
-        tuple(log for origin, log in known.items() if states[origin] == "grown" or _goes_on(log, states[origin], lost)),
-        tuple(log for origin, log in known.items() if states[origin] == "changed"),
+        tuple(
+            log
+            for origin, log in known.items()
+            if states[origin] is FileState.GROWN or _goes_on(log, states[origin], lost)
+        ),
+        tuple(log for origin, log in known.items() if states[origin] is FileState.CHANGED),
         tuple((log, held[log.file_id]) for log in lost),
         tuple(strangers),
     )
 
 
-def _goes_on(log: LogFile, state: str, lost: list[LogFile]) -> bool:
+def _goes_on(log: LogFile, state: FileState, lost: list[LogFile]) -> bool:
     """Whether the scan of LOG was stopped and there is a file to go on with."""
-    return log.unfinished and state != "changed" and log not in lost
+    return log.unfinished and state is not FileState.CHANGED and log not in lost
 
 
 def find_gone(txn: Txn, ledgers: Collection[int]) -> dict[Path, int]:
     """Return where files were that are gone → how many entries the index has there, of LEDGERS or (where none is named) of all."""
     store = txn.store.path
     paths = {
-        log.file_id: log.locate(store) for log in iter_logs(txn) if path_state(log, log.locate(store)) == "missing"
+        log.file_id: log.locate(store)
+        for log in iter_logs(txn)
+        if path_state(log, log.locate(store)) is FileState.MISSING
     }
     held = _held_entries(txn, set(paths), ledgers)
     return {paths[file_id]: count for file_id, count in held.items() if count}
