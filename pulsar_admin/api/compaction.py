@@ -138,6 +138,6 @@ class Compaction:
 
         Only those with KEYS, at most LIMIT; COLUMNS as of ``Topic.messages``. Raises InvalidValue.
         """
-        from pulsar_admin.api.messages import COLUMNS, compacted_messages
+        from pulsar_admin.api.messages import compacted_messages
 
-        return compacted_messages(self._session, self._name, COLUMNS if columns is None else columns, keys, limit)
+        return compacted_messages(self._session, self._name, columns, keys, limit)

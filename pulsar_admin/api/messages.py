@@ -68,7 +68,9 @@ class MessageQuery:
     markers: bool = False
 
     def check(self) -> None:
-        """Raise InvalidValue for a column or a clock that there is not."""
+        """Raise InvalidValue for a column or a clock that there is not, and for a limit that is no number of messages."""
+        if self.limit is not None and (type(self.limit) is not int or self.limit < 0):
+            raise InvalidValue(f"limit {self.limit!r}: expected 0 or more messages, None for all")
         unknown = sorted(set(self.columns) - {*SCHEMA.names})
         if unknown or not self.columns:
             raise InvalidValue(f"no column {unknown}" if unknown else "no columns", hint=f"there are {SCHEMA.names}")
@@ -173,11 +175,18 @@ def _batches(
             yield batch if waiting is None else _waiting(batch, topic, waiting)
 
 
+def chosen_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return COLUMNS, or those that are there without asking; raises InvalidValue for a text, which is a sequence, too."""
+    if isinstance(columns, str):
+        raise InvalidValue(f"columns {columns!r} is a text", hint=f"write a list: columns=[{columns!r}]")
+    return COLUMNS if columns is None else tuple(columns)
+
+
 def compacted_messages(
-    session: Session, name: TopicName, columns: Sequence[str], keys: Collection[str] | None, limit: int | None
+    session: Session, name: TopicName, columns: Sequence[str] | None, keys: Collection[str] | None, limit: int | None
 ) -> Messages:
     """Return the messages of a topic's compacted view, those with KEYS only; raises InvalidValue."""
-    query = MessageQuery(Window(), tuple(columns))
+    query = MessageQuery(Window(), chosen_columns(columns), limit=limit)
     query.check()
     options = query.options
     if keys is not None and options.only:
@@ -189,7 +198,7 @@ def compacted_messages(
         if keys is None or keys:
             yield from iter_view_columns(reader, topic, wanted, tuple(keys or ()), limit, problems)
 
-    return Messages(session, columns, source)
+    return Messages(session, query.columns, source)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

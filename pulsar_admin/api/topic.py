@@ -199,12 +199,11 @@ class Topic(PolicyPlans):
         COLUMNS: see ``Messages``; what is not named is not decoded. SUBSCRIPTION: only its backlog.
         UNCOMMITTED: also messages of open and aborted transactions; MARKERS: also a broker's own entries. Raises InvalidValue.
         """
-        from pulsar_admin.api.messages import COLUMNS, MessageQuery, messages_of
+        from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         window = Window(position_of(start), position_of(end), times[0], times[1], clock, key)
-        chosen = COLUMNS if columns is None else tuple(columns)
-        query = MessageQuery(window, chosen, subscription, limit, uncommitted, markers)
+        query = MessageQuery(window, chosen_columns(columns), subscription, limit, uncommitted, markers)
         return messages_of(self._session, self._name, query)
 
     def stats(self, *, earliest_time: bool = False) -> TopicStats:

@@ -251,3 +251,14 @@ def test_last_messages_are_those_of_the_broker(store: pa.Store) -> None:
         last = answers["last_message_id"]
         expected = pa.Position(last["ledgerId"], last["entryId"], last["batchIndex"])
         assert store.topic(name).last_message_id() == expected
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_no_number_of_messages_and_no_list_of_columns(compacted: bool, store: pa.Store) -> None:
+    topic = store.topic("plain")
+    messages = topic.compaction().messages if compacted else topic.messages
+    for limit in (-1, True, 1.5):
+        with pytest.raises(pa.InvalidValue, match="expected 0 or more"):
+            messages(limit=limit)
+    with pytest.raises(pa.InvalidValue, match="is a text"):
+        messages(columns="key")
