@@ -91,7 +91,7 @@ ARROWS = {
         "db",
         "model",
     },
-    "delayed": {"changes", "policies", "scan", "codec", "db", "model"},
+    "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "index", "changes", "codec", "db", "model"},
     "check": {"index", "nacks", "changes", "codec", "db", "model"},
@@ -303,6 +303,76 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 def test_nothing_is_left_to_do(module: str) -> Iterator[str]:
     text = (ROOT / module).read_text()
     yield from (f"{module}: {word}" for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in text)
+
+
+# -- what parameters are ----------------------------------------------------------------------------------------------
+
+
+@no_offence_in(MODULES)
+def test_parameters_have_names(module: str) -> Iterator[str]:
+    """No parameter is a tuple of unlike things: each of them gets a name, as a parameter or a field of a class."""
+    aliases = _aliases_in(module)
+    for function in functions_of(module):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        for argument in arguments:
+            if argument.annotation is not None and any(map(_is_of_unlike_things, _kinds(argument.annotation, aliases))):
+                where = f"{module}:{function.lineno}: {function.name}"
+                yield f"{where}: {argument.arg}: {ast.unparse(argument.annotation)}"
+
+
+def _aliases_in(module: str) -> dict[str, ast.expr]:
+    """Return what names at the level of MODULE stand for, those that it imports among them."""
+    found = {}
+    for node in ast.walk(tree_of(module)):  # imports inside functions, too
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            path = f"{(node.module or '').replace('.', '/')}.py"
+            theirs = _own_aliases(path) if path in MODULES else {}
+            found |= {alias.asname or alias.name: theirs[alias.name] for alias in node.names if alias.name in theirs}
+    return found | _own_aliases(module)
+
+
+@cache
+def _own_aliases(module: str) -> dict[str, ast.expr]:
+    found = {}
+    for node in tree_of(module).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            found[node.target.id] = node.value
+    return found
+
+
+def _kinds(annotation: ast.expr, aliases: dict[str, ast.expr]) -> Iterator[ast.expr]:
+    """Yield the members of the union that ANNOTATION is, itself where it is none; names of unions and tuples as what they name."""
+    if isinstance(annotation, ast.BinOp):
+        yield from _kinds(annotation.left, aliases)
+        yield from _kinds(annotation.right, aliases)
+    elif isinstance(annotation, ast.Name) and isinstance(aliases.get(annotation.id), (ast.BinOp, ast.Subscript)):
+        others = {name: kind for name, kind in aliases.items() if name != annotation.id}
+        yield from _kinds(aliases[annotation.id], others)
+    else:
+        yield annotation
+
+
+def _is_of_unlike_things(kind: ast.expr) -> bool:
+    if not isinstance(kind, ast.Subscript) or ast.unparse(kind.value) not in {"tuple", "Tuple", "typing.Tuple"}:
+        return False
+    members = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
+    texts = {ast.unparse(member) for member in members}
+    return len(texts) > 1 and "..." not in texts
+
+
+def test_unlike_things_are_told_from_like_ones() -> None:
+    unlike = "tuple[int, str]", "None | tuple[int, str]", "Named", "int | Named", "tuple[int, int, tuple[int, int]]"
+    like = "tuple[int, ...]", "tuple[int, int]", "Iterable[tuple[int, str]]", "dict[str, tuple[int, str]]", "Other"
+    aliases = {"Named": _expression("tuple[int, str] | None"), "Other": _expression("Mapping[str, tuple[int, str]]")}
+    for text in (*unlike, *like):
+        found = any(map(_is_of_unlike_things, _kinds(_expression(text), aliases)))
+        assert found == (text in unlike), text
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 # -- documentation and size -------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
@@ -23,13 +22,10 @@ from pulsar_admin.options import (
     subscription_option,
     topics_argument,
 )
-from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest
 from store.changes.plan import Plan
-from store.changes.report import extent_json
 from store.db.clocks import check_clock
-from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
-from store.delayed.not_due import forecast_warnings
+from store.delayed.expiries import Cursors, ForecastInterval, forecast_expiries, is_expirable, plan_expiries
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -40,16 +36,12 @@ from store.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription, iter_cursor_names
+from store.model.cursors import Cursor, iter_cursor_names
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic
-from store.names import EARLIEST, LATEST, Position
-from store.policies.in_force import MessageTtl
+from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
-from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, iter_forecast
-
-Cursors = list[tuple[Topic, Cursor]]
-FORECAST_INTERVALS = 24
+from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule
 
 _TIME = click.option(
     "-t",
@@ -87,10 +79,6 @@ class ExpireOptions:
     interval_ms: int | None
     position: Position | None = None
     exclude: bool = False
-
-    def broker(self, now_ms: int) -> BrokerSetup:
-        """The broker that is asked, which loads the topics now."""
-        return BrokerSetup(self.broker_version, self.max_clock_skew_ms, now_ms)
 
     def check(self) -> None:
         """Raise InvalidValue unless it says one thing."""
@@ -165,10 +153,9 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
     options.check()
     with app.bulk() as engine, open_reader(app.store, engine) as reader:
         cursors = list(iter_cursors(reader, selection, subscription))
-        _check_expirable(cursors, options)
         if options.forecast_ms is None and options.position is None:
             check_entries(selection, (topic for topic, _ in cursors))
-        answer = _answer(app, reader, "topics expire", (cursors, options))
+        answer = _answer(app, reader, "topics expire", cursors, options)
     _emit(app, answer)
 
 
@@ -205,7 +192,7 @@ def expire_all_subscriptions(app: App, selection: TopicSelection, options: Expir
         if options.forecast_ms is None:
             check_entries(selection, topics)
         cursors = list(_iter_subscriptions(reader, topics, named=bool(selection.topics)))
-        answer = _answer(app, reader, "topics expire-all-subscriptions", (cursors, options))
+        answer = _answer(app, reader, "topics expire-all-subscriptions", cursors, options)
     _emit(app, answer)
 
 
@@ -213,38 +200,19 @@ def _iter_subscriptions(reader: EntryReader, topics: list[Topic], *, named: bool
     found = False
     for topic in topics:
         names = sorted(iter_cursor_names(reader.txn, topic.name))
-        expirable = [name for name in names if is_subscription(name) and name != COMPACTION_CURSOR]
-        for cursor in read_cursors(reader, topic, expirable, named=named):
+        for cursor in read_cursors(reader, topic, filter(is_expirable, names), named=named):
             found = True
             yield topic, cursor
     if not found:
         raise SubscriptionNotFound("there is no subscription to expire", topics=[str(topic.name) for topic in topics])
 
 
-def _check_expirable(cursors: Cursors, options: ExpireOptions) -> None:
-    check_expirable(cursors[0][1].name)
-    if options.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
-        raise InvalidValue(
-            f"Expire message at position is not supported for {len(cursors)} topics: {options.position} is in one of them",
-            hint="name that topic or partition, or use -t",
-        )
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
-
-
 def _answer(
-    app: App, reader: EntryReader, name: str, question: tuple[Cursors, ExpireOptions]
-) -> Plan | list[dict[str, Any]]:  # Any: JSON
-    cursors, options = question
+    app: App, reader: EntryReader, name: str, cursors: Cursors, options: ExpireOptions
+) -> Plan | list[ForecastInterval]:
     if options.position is None:
         for topic in dict.fromkeys(topic for topic, _ in cursors):
             warn_of_broker_clock(app, reader, topic)
-    ttls: dict[Topic, MessageTtl | None] = {}
-    if options.limit_ms is None and options.position is None:
-        ttls = read_ttls(reader, [topic for topic, _ in cursors])
-    if options.forecast_ms is not None:
-        return list(_forecast_rows(app, reader, question, ttls))
     request = ExpiryRequest(
         app.now_ms,
         options.limit_ms,
@@ -252,57 +220,19 @@ def _answer(
         options.exclude,
         options.rule,
         check_clock(app.settings.clock),
-        broker=options.broker(app.now_ms),
+        broker=BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms),
     )
-    if options.rule == BROKER and request.clock != "auto":
-        raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
-    return plan_moves(reader, name, _moves(reader, cursors, request, ttls if options.by_ttl else None), app.now_ms)
-
-
-def _moves(
-    reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ttls: dict[Topic, MessageTtl | None] | None
-) -> Iterator[CursorMove]:
-    for topic, cursor in cursors:
-        if ttls is None:
-            yield move_by_age(reader, topic, cursor, request)
-        else:
-            yield move_by_ttl(reader, topic, cursor, request, ttls[topic])
-
-
-def _forecast_rows(
-    app: App, reader: EntryReader, question: tuple[Cursors, ExpireOptions], ttls: dict[Topic, MessageTtl | None]
-) -> Iterator[dict[str, Any]]:  # Any: JSON
-    cursors, options = question
-    assert options.forecast_ms is not None
-    interval_ms = options.interval_ms or max(options.forecast_ms // FORECAST_INTERVALS, 1)
-    clock = check_clock(app.settings.clock)
-    for topic, cursor in cursors:
-        ttl = ttls.get(topic)
-        ttl_ms = ttl.seconds * 1000 if ttl is not None else 0
-        if options.limit_ms is not None:
-            ttl_ms = app.now_ms - options.limit_ms
-            if ttl_ms <= 0:
-                raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
-        if ttl_ms <= 0:
-            continue
-        for text in forecast_warnings(reader, topic, cursor, ttl_ms):
+    if options.forecast_ms is None:
+        return plan_expiries(reader, name, cursors, request)
+    rows: list[ForecastInterval] = []
+    for forecast in forecast_expiries(reader, cursors, request, options.forecast_ms, options.interval_ms):
+        for text in forecast.warnings:
             app.warn(text)
-        broker = options.broker(app.now_ms)
-        asked = ForecastQuestion(app.now_ms, ttl_ms, options.forecast_ms, interval_ms, options.rule, clock, broker)
-        for row in iter_forecast(reader, topic, cursor, asked):
-            yield {
-                "topic": str(topic.name),
-                "subscription": cursor.name,
-                "ttl": ttl_ms // 1000,
-                "ttlSource": None if ttl is None else ttl.source,
-                "from": row.from_ms,
-                "to": row.to_ms,
-                **extent_json(row.extent),
-                "markDeletePosition": str(row.mark_delete),
-            }
+        rows += forecast.intervals
+    return rows
 
 
-def _emit(app: App, answer: Plan | list[dict[str, Any]]) -> None:  # Any: JSON
+def _emit(app: App, answer: Plan | list[ForecastInterval]) -> None:
     if isinstance(answer, Plan):
         app.change(answer)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +10,22 @@ import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import check_entries, iter_cursors, read_lines, shown_path, topics_or_file
-from commands.topics.resets_file import ResetRow, iter_reset_rows
+from commands.topics.resets_file import iter_reset_rows
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER
 from pulsar_admin.options import POSITION, TIME_OR_AGO, TopicSelection, command, gather, pass_app
-from store.changes.cursors import CursorMove, plan_moves
-from store.changes.resetting import BROKER, EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
-from store.db.clocks import check_clock
+from store.changes.resetting import (
+    BROKER,
+    EXACT,
+    Reset,
+    ResetRequest,
+    ResetRow,
+    ResetRule,
+    ResetTarget,
+    plan_resets,
+    resets_of_rows,
+    resets_to,
+)
 from store.errors import (
     EntryNotFound,
     InvalidValue,
@@ -24,14 +33,11 @@ from store.errors import (
     NothingMatches,
     Refused,
     StalePlan,
-    StoreError,
     SubscriptionNotFound,
     TopicNotFound,
 )
-from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import Topic, expand_topic, read_topic
-from store.names import EARLIEST, LATEST, Position, TopicName
+from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
 
 
@@ -111,67 +117,42 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
     By time this is the first entry at or after it, exactly (--clock chooses the clock). Individual acknowledgements are
     cleared. Several topics, all partitions, or the rows of a file are one change: all or nothing.
     """
+    broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
+    request = ResetRequest(app.now_ms, options.rule, app.settings.clock, broker, options.force)
     with open_reader(app.store) as reader:
-        if options.from_file is not None:
-            moves = list(_moves_of_file(app, reader, subscription, options))
-        else:
-            moves = list(_moves(app, reader, (selection, subscription), options))
-        plan = plan_moves(reader, "topics reset-cursor", moves, app.now_ms)
+        resets = _resets(app, reader, selection, subscription, options)
+        plan = plan_resets(reader, "topics reset-cursor", _with_clock(app, reader, resets, request), request)
     app.change(plan)
 
 
-def _moves(
-    app: App, reader: EntryReader, meant: tuple[TopicSelection, str | None], options: ResetOptions
-) -> Iterator[CursorMove]:
-    selection, subscription = meant
+def _resets(
+    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, options: ResetOptions
+) -> Iterable[Reset]:
+    if options.from_file is not None:
+        return resets_of_rows(reader, _rows(options.from_file, subscription, options))
     target = options.target
     if options.time_ms is not None and target.message_id is not None:
         app.warn("--time is left out where --messageId is given, as in pulsar-admin")
     if subscription is None:
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
-    cursors = list(iter_cursors(reader, selection, subscription))
-    if target.message_id not in (None, EARLIEST, LATEST) and len(cursors) > 1:
-        raise InvalidValue(
-            f"Reset-cursor at position is not allowed for {len(cursors)} topics: position {target.message_id} is in one of them",
-            hint="name that topic or partition, use -t, or give each its own row with --from-file",
-        )
+    resets = resets_to(target, iter_cursors(reader, selection, subscription))
     if target.time_ms is not None:
-        check_entries(selection, (topic for topic, _ in cursors))
-    for topic, cursor in cursors:
-        yield _move(app, reader, topic, cursor, target, options)
+        check_entries(selection, (reset.topic for reset in resets))
+    return resets
 
 
-def _moves_of_file(
-    app: App, reader: EntryReader, subscription: str | None, options: ResetOptions
-) -> Iterator[CursorMove]:
+def _rows(path: Path, subscription: str | None, options: ResetOptions) -> Iterator[ResetRow]:
     given = (options.time_ms, options.message_id, options.shift_by, options.to_subscription)
     if options.exclude or any(value is not None for value in given):
         raise InvalidValue(
             "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
         )
-    assert options.from_file is not None
-    name = shown_path(options.from_file)
-    seen: dict[tuple[TopicName, str], str] = {}
-    for row in iter_reset_rows(read_lines(options.from_file), name, subscription, _parse_time):
-        try:
-            yield from _moves_of_row(app, reader, row, (options, seen))
-        except StoreError as error:
-            raise type(error)(f"{row.where}: {error.message}", hint=error.hint, **error.context) from error
-    if not seen:
+    name = shown_path(path)
+    row = None
+    for row in iter_reset_rows(read_lines(path), name, subscription, _parse_time):
+        yield row
+    if row is None:
         raise InvalidValue(f"{name} holds no change", hint="one JSON object a line")
-
-
-def _moves_of_row(
-    app: App, reader: EntryReader, row: ResetRow, known: tuple[ResetOptions, dict[tuple[TopicName, str], str]]
-) -> Iterator[CursorMove]:
-    options, seen = known
-    for name in expand_topic(reader.txn, row.topic):
-        first = seen.setdefault((name, row.subscription), row.where)
-        if first != row.where:
-            raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
-        topic = read_topic(reader.txn, name)
-        cursor = read_cursor(reader.txn, reader, topic, row.subscription)
-        yield _move(app, reader, topic, cursor, row.target, options)
 
 
 def _parse_time(text: str) -> int:
@@ -180,14 +161,9 @@ def _parse_time(text: str) -> int:
     return parsed
 
 
-def _move(
-    app: App, reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, options: ResetOptions
-) -> CursorMove:
-    by_time = target.time_ms is not None and options.rule == EXACT
-    clock = check_clock(app.settings.clock) if by_time else "auto"
-    broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
-    request = ResetRequest(app.now_ms, options.rule, clock, broker, options.force)
-    move = reset_move(reader, topic, cursor, target, request)
-    if by_time:
-        warn_of_broker_clock(app, reader, topic)
-    return move
+def _with_clock(app: App, reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) -> Iterator[Reset]:
+    """Pass RESETS on; warns where the clock asked for is not on all entries."""
+    for reset in resets:
+        if request.goes_by_clock(reset.target):
+            warn_of_broker_clock(app, reader, reset.topic)
+        yield reset

@@ -7,26 +7,15 @@ entryId), ``time`` (epoch ms, or any form that -t takes), ``shiftBy`` (entries),
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from store.changes.resetting import ResetTarget
+from store.changes.resetting import ResetRow, ResetTarget
 from store.codec.given import integer, json_value
 from store.errors import InvalidValue, StoreError, reason_of
-from store.names import LONG_MAX, Position, TopicName, parse_position, parse_topic
+from store.names import LONG_MAX, Position, parse_position, parse_topic
 
 _TARGETS = ("messageId", "time", "shiftBy", "toSubscription")
 _KEYS = {"topic", "subscription", "exclude", *_TARGETS}
-
-
-@dataclass(frozen=True, slots=True)
-class ResetRow:
-    """One change asked for, and the line that asks."""
-
-    where: str
-    topic: TopicName
-    subscription: str
-    target: ResetTarget
 
 
 def iter_reset_rows(

@@ -19,7 +19,7 @@ from pulsar_admin.api.session import (
     warn_partial,
 )
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
-from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, reset_move
+from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
 from store.db.clocks import check_clock
 from store.errors import InvalidValue
 from store.model.cursors import Cursor as CursorModel
@@ -28,9 +28,9 @@ from store.model.extent import Extent, extent_of, pending_intervals
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.model.topics import expand_topic, read_topic
-from store.names import EARLIEST, LATEST, Position, TopicName
+from store.names import Position, TopicName
 from store.search.broker_setup import MAX_CLOCK_SKEW_MS, BrokerSetup, BrokerVersion
-from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule
+from store.search.expiry import ALL_BEFORE, ExpiryRule
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -151,26 +151,22 @@ class Cursor:
         Times in ms: the first row is overdue already (``from_ms`` None), the last is left after it (``to_ms`` None). Raises InvalidValue,
         NothingMatches (no TTL), TopicNotFound (also for a partitioned topic), SubscriptionNotFound.
         """
-        from store.delayed.expiries import read_ttls
-        from store.delayed.not_due import forecast_warnings
-        from store.search.expiry import FORECAST_INTERVALS, ForecastQuestion, iter_forecast
+        from store.changes.expiry import ExpiryRequest
+        from store.delayed.expiries import forecast_expiries
 
         check_choice("rule", rule, ExpiryRule)
         check_choice("broker version", broker_version, BrokerVersion)
         ahead_ms, now_ms = duration_ms(ahead), self._session.now_ms
-        interval_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval is None else duration_ms(interval)
+        interval_ms = None if interval is None else duration_ms(interval)
+        limit_ms = None if ttl is None else now_ms - duration_ms(ttl)
+        broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
+        request = ExpiryRequest(now_ms, limit_ms, rule=rule, clock=check_clock(clock), broker=broker)
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._topic)
             cursor = read_cursor(reader.txn, reader, topic, self._name)
-            in_force = None if ttl is not None else read_ttls(reader, [topic])[topic]
-            ttl_ms = 0 if in_force is None else in_force.seconds * 1000
-            ttl_ms = ttl_ms if ttl is None else duration_ms(ttl)
-            if ttl_ms <= 0:
-                raise InvalidValue("a forecast needs a TTL above 0")
-            warn_partial(forecast_warnings(reader, topic, cursor, ttl_ms))
-            broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
-            asked = ForecastQuestion(now_ms, ttl_ms, ahead_ms, interval_ms, rule, check_clock(clock), broker)
-            return tuple(iter_forecast(reader, topic, cursor, asked))
+            (found,) = forecast_expiries(reader, [(topic, cursor)], request, ahead_ms, interval_ms)
+        warn_partial(found.warnings)
+        return found.rows
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""
@@ -214,11 +210,9 @@ class Cursor:
         now_ms = self._session.now_ms
         broker = BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms)
         request = ResetRequest(now_ms, rule, check_clock(clock), broker, force)
-        return self._plan(
-            "topics reset-cursor",
-            lambda reader, topic, cursor: reset_move(reader, topic, cursor, target, request),
-            target.message_id,
-        )
+        with self._session.reader() as reader:
+            resets = resets_to(target, self._cursors(reader))
+            return plan_of(plan_resets(reader, "topics reset-cursor", resets, request))
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each partition; acknowledged ones do not count, a batch is one."""
@@ -257,33 +251,26 @@ class Cursor:
         messages that go before they are due. Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound.
         """
         from store.changes.expiry import ExpiryRequest
-        from store.delayed.expiries import check_expirable, move_by_age, move_by_ttl, read_ttls
+        from store.delayed.expiries import plan_expiries
 
         if (before is not None) + (to is not None) + by_ttl != 1:
             raise InvalidValue("give exactly one of before, to and by_ttl")
         check_choice("rule", rule, ExpiryRule)
         check_choice("broker version", broker_version, BrokerVersion)
-        if rule == BROKER and clock != "auto":
-            raise InvalidValue("rule broker goes by the broker's own clock: leave out clock")
-        check_expirable(self._name)
         now_ms = self._session.now_ms
-        position = None if to is None else position_of(to)
         request = ExpiryRequest(
             now_ms,
             None if before is None else self._session.time_ms(before),
-            position,
+            None if to is None else position_of(to),
             exclude,
             rule,
             check_clock(clock),
             broker=BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms),
         )
 
-        def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:
-            if not by_ttl:
-                return move_by_age(reader, topic, cursor, request)
-            return move_by_ttl(reader, topic, cursor, request, read_ttls(reader, [topic])[topic])
-
-        return self._plan("topics expire", move, position)
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            return plan_of(plan_expiries(reader, "topics expire", cursors, request))
 
     def delete(self, *, force: bool = False) -> Plan:
         """Plan removing the subscription, from all partitions."""
@@ -298,13 +285,8 @@ class Cursor:
             topic = read_topic(reader.txn, name)
             yield topic, read_cursor(reader.txn, reader, topic, self._name)
 
-    def _plan(self, command: str, move: Move, position: Position | None = None) -> Plan:
-        """Return one plan for all partitions; POSITION can only be in one of them."""
+    def _plan(self, command: str, move: Move) -> Plan:
+        """Return one plan for all partitions."""
         with self._session.reader() as reader:
-            cursors = list(self._cursors(reader))
-            if position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
-                raise InvalidValue(
-                    f"position {position} is in one of {len(cursors)} partitions", hint="name that partition, or a time"
-                )
-            moves = [move(reader, topic, cursor) for topic, cursor in cursors]
+            moves = [move(reader, topic, cursor) for topic, cursor in self._cursors(reader)]
             return plan_of(plan_moves(reader, command, moves, self._session.now_ms))

@@ -329,11 +329,11 @@ def index_own_file(store: Store, txn: Txn, path: Path, ledgers: tuple[WrittenLed
     import numpy as np
 
     from store.index.writer import Indexer
-    from store.scan.files import FileScan, Slice
+    from store.scan.files import FileScan, LedgerDigests, Slice
 
     log = _describe(path, store.path, next_file_id(txn))
     known = sorted((ledger.ledger_id, DIGEST_SIZE[ledger.spec.digest_type]) for ledger in ledgers)
-    digests = (np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
+    digests = LedgerDigests(np.array([i for i, _ in known], np.int64), np.array([size for _, size in known], np.int16))
     scan = FileScan(Slice(str(path), "entry-log", 0, log.size_bytes), digests, True)
     indexer = Indexer(txn)
     for batch in scan.batches():

@@ -5,18 +5,21 @@ Upstream: ``PersistentTopicsBase.internalResetCursor`` and ``PersistentSubscript
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from store.changes.cursors import CursorMove, check_movable
+from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
-from store.db.clocks import Clock
-from store.errors import InvalidValue, LedgerNotFound
+from store.db.clocks import check_clock
+from store.errors import InvalidValue, LedgerNotFound, StoreError
 from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader
-from store.model.topics import Topic
-from store.names import Position
+from store.model.topics import Topic, expand_topic, read_topic
+from store.names import EARLIEST, LATEST, Position, TopicName
 from store.search.broker import BrokerSearch
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
 from store.search.by_time import find_first_at_or_after
@@ -41,24 +44,95 @@ class ResetTarget:
 class ResetRequest:
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
-    ``force``: also move the cursors of compaction and deduplication.
+    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication.
     """
 
     now_ms: int
     rule: ResetRule = EXACT
-    clock: Clock = "auto"
+    clock: str = "auto"
     broker: BrokerSetup = DEFAULT_BROKER
     force: bool = False
 
+    def goes_by_clock(self, target: ResetTarget) -> bool:
+        """Whether the clock decides where a reset to TARGET goes."""
+        return target.time_ms is not None and self.rule == EXACT
 
-def reset_move(
-    reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest
-) -> CursorMove:
-    """Return the move of CURSOR to TARGET.
+
+@dataclass(frozen=True, slots=True)
+class ResetRow:
+    """The reset that one line of a file asks for; ``where`` names the line."""
+
+    where: str
+    topic: TopicName
+    subscription: str
+    target: ResetTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """One cursor, and where to. ``where``: the line of a file that asks for it, empty for none."""
+
+    topic: Topic
+    cursor: Cursor
+    target: ResetTarget
+    where: str = ""
+
+
+def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
+    """Return the resets of CURSORS to TARGET; raises InvalidValue for several and a position, which is in one topic alone."""
+    resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
+    if target.message_id not in (None, EARLIEST, LATEST) and len(resets) > 1:
+        raise InvalidValue(
+            f"Reset-cursor at position is not allowed for {len(resets)} topics: position {target.message_id} is in one of them",
+            hint="name that topic or partition, use -t, or give each its own row with --from-file",
+        )
+    return resets
+
+
+def resets_of_rows(reader: EntryReader, rows: Iterable[ResetRow]) -> Iterator[Reset]:
+    """Yield what ROWS ask for, partitions of a partitioned topic one each.
+
+    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor that two rows move; each names the row.
+    """
+    seen: dict[tuple[TopicName, str], str] = {}
+    for row in rows:
+        with _errors_name(row.where):
+            resets = [_reset_of_row(reader, row, name, seen) for name in expand_topic(reader.txn, row.topic)]
+        yield from resets
+
+
+def _reset_of_row(reader: EntryReader, row: ResetRow, name: TopicName, seen: dict[tuple[TopicName, str], str]) -> Reset:
+    first = seen.setdefault((name, row.subscription), row.where)
+    if first != row.where:
+        raise InvalidValue(f"{row.subscription} of {name} is moved by {first} already")
+    topic = read_topic(reader.txn, name)
+    return Reset(topic, read_cursor(reader.txn, reader, topic, row.subscription), row.target, row.where)
+
+
+def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], request: ResetRequest) -> Plan:
+    """Return one plan for RESETS, all of them or none.
 
     Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
-    cursor of the broker's own.
+    cursor of the broker's own; each names the line that asks.
     """
+    moves = []
+    for reset in resets:
+        with _errors_name(reset.where):
+            moves.append(_move(reader, reset.topic, reset.cursor, reset.target, request))
+    return plan_moves(reader, command, moves, request.now_ms)
+
+
+@contextmanager
+def _errors_name(where: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        if not where:
+            raise
+        raise type(error)(f"{where}: {error.message}", hint=error.hint, **error.context) from error
+
+
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest) -> CursorMove:
     check_movable(cursor, force=request.force)
     move = _target_move(reader, topic, cursor, target, request)
     if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
@@ -101,7 +175,7 @@ def _time_move(
     if request.rule == BROKER:
         first: Position | None = theirs
     else:
-        found = find_first_at_or_after(reader, topic, target.time_ms, request.clock)
+        found = find_first_at_or_after(reader, topic, target.time_ms, check_clock(request.clock))
         first = found.position
         move = None if theirs is None else _broker_move(topic, cursor, first, theirs)
         basis = replace(basis, asked_broker=True, broker=move)

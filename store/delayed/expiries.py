@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from store.changes.cursors import CursorMove
+from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
-from store.delayed.not_due import with_not_due
-from store.errors import NothingMatches, Refused
+from store.changes.plan import Plan
+from store.delayed.not_due import forecast_warnings, with_not_due
+from store.errors import InvalidValue, NothingMatches, Refused
 from store.model.cursors import COMPACTION_CURSOR, Cursor, is_subscription
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
+from store.names import EARLIEST, LATEST
 from store.policies.in_force import MessageTtl, find_message_ttl
+from store.search.expiry import BROKER, FORECAST_INTERVALS, ForecastQuestion, ForecastRow, iter_forecast
+
+Cursors = Sequence[tuple[Topic, Cursor]]
 
 
-def check_expirable(name: str) -> None:
-    """Raise Refused for a cursor of the broker's own."""
-    if not is_subscription(name) or name == COMPACTION_CURSOR:
+def is_expirable(name: str) -> bool:
+    """Whether the cursor NAME is a subscription's, not the broker's own."""
+    return is_subscription(name) and name != COMPACTION_CURSOR
+
+
+def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
+    """Return one plan, all or none, that expires what REQUEST says; without a limit and a position, what the TTL in force says.
+
+    Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound, and Refused for a cursor of the broker's own.
+    """
+    for _, cursor in cursors:
+        _check_expirable(cursor.name)
+    if request.position not in (None, EARLIEST, LATEST) and len(cursors) > 1:
+        raise InvalidValue(
+            f"Expire message at position is not supported for {len(cursors)} topics: {request.position} is in one of them",
+            hint="name that topic or partition, or use -t",
+        )
+    if request.rule == BROKER and request.clock != "auto":
+        raise InvalidValue("--rule broker goes by the broker's own clock: leave out --clock")
+    if request.limit_ms is None and request.position is None:
+        ttls = _read_ttls(reader, [topic for topic, _ in cursors])
+        moves = [_move_by_ttl(reader, topic, cursor, request, ttls[topic]) for topic, cursor in cursors]
+    else:
+        moves = [
+            with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
+            for topic, cursor in cursors
+        ]
+    return plan_moves(reader, command, moves, request.now_ms)
+
+
+def _check_expirable(name: str) -> None:
+    if not is_expirable(name):
         raise Refused(f"expiry never touches {name}: it is the broker's own cursor", subscription=name)
 
 
-def move_by_age(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
-    """Return the move that expires what REQUEST says; raises what ``expiry_move`` raises."""
-    return with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
-
-
-def move_by_ttl(
+def _move_by_ttl(
     reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest, ttl: MessageTtl | None
 ) -> CursorMove:
-    """Return the move that expires what TTL, the one in force, says at the time of REQUEST; without one CURSOR stays."""
     if ttl is None or ttl.seconds <= 0:
         return unchanged_move(topic, cursor, "no TTL is in force")
     limit_ms = max(request.now_ms - ttl.seconds * 1000, 0)
@@ -37,7 +65,7 @@ def move_by_ttl(
     return with_not_due(reader, move, request.now_ms, ttl.seconds * 1000)
 
 
-def read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, MessageTtl | None]:
+def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, MessageTtl | None]:
     """Return the TTL in force for each topic; raises NothingMatches when there is none at all."""
     ttls = {topic: find_message_ttl(reader.txn, topic.name) for topic in topics}
     if not any(ttl is not None and ttl.seconds > 0 for ttl in ttls.values()):
@@ -48,3 +76,79 @@ def read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Messa
             hint="give the age with -t, for example -t 3d; a broker's own default (ttlDurationDefaultInSeconds) is in no store",
         )
     return ttls
+
+
+# -- forecasts --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastInterval:
+    """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given."""
+
+    topic: str
+    subscription: str
+    ttl: int
+    ttl_source: str | None
+    from_ms: int | None
+    to_ms: int | None
+    entries: int
+    messages: int
+    size_bytes: int = field(metadata={"json": "bytes"})
+    mark_delete_position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a TTL drops from one cursor and when; ``ttl_source`` None where an age was given. ``warnings`` concern delayed messages."""
+
+    topic: Topic
+    subscription: str
+    ttl_ms: int
+    ttl_source: str | None
+    rows: tuple[ForecastRow, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def intervals(self) -> Iterator[ForecastInterval]:
+        """The rows, each with whose it is."""
+        for row in self.rows:
+            yield ForecastInterval(
+                str(self.topic.name),
+                self.subscription,
+                self.ttl_ms // 1000,
+                self.ttl_source,
+                row.from_ms,
+                row.to_ms,
+                row.extent.entries,
+                row.extent.messages,
+                row.extent.bytes,
+                str(row.mark_delete),
+            )
+
+
+def forecast_expiries(
+    reader: EntryReader, cursors: Cursors, request: ExpiryRequest, ahead_ms: int, interval_ms: int | None = None
+) -> Iterator[Forecast]:
+    """Yield what expires from each of CURSORS from now on, AHEAD_MS so far, by the age of REQUEST, or without one by the TTL in force.
+
+    INTERVAL_MS of a row: by default a 24th. A cursor without a TTL is left out. Raises InvalidValue, NothingMatches (no TTL at
+    all), and Refused for a cursor of the broker's own.
+    """
+    for _, cursor in cursors:
+        _check_expirable(cursor.name)
+    ttls = _read_ttls(reader, [topic for topic, _ in cursors]) if request.limit_ms is None else {}
+    given_ms = 0 if request.limit_ms is None else request.now_ms - request.limit_ms
+    if request.limit_ms is not None and given_ms <= 0:
+        raise InvalidValue("a forecast needs an age above 0: --expireTime is not in the past")
+    width_ms = max(ahead_ms // FORECAST_INTERVALS, 1) if interval_ms is None else interval_ms
+    for topic, cursor in cursors:
+        ttl = ttls.get(topic)
+        ttl_ms = given_ms if ttl is None else ttl.seconds * 1000
+        if ttl_ms <= 0:
+            continue
+        asked = ForecastQuestion(
+            request.now_ms, ttl_ms, ahead_ms, width_ms, request.rule, request.clock, request.broker
+        )
+        warnings = tuple(forecast_warnings(reader, topic, cursor, ttl_ms))
+        rows = tuple(iter_forecast(reader, topic, cursor, asked))
+        yield Forecast(topic, cursor.name, ttl_ms, None if ttl is None else ttl.source, rows, warnings)

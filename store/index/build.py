@@ -92,7 +92,7 @@ def ledger_digests(txn: Txn, also: Iterable[Node] = ()) -> LedgerDigests:
         if digest_type is not None:
             kinds[ledger_id] = DIGEST_SIZE[DigestType(digest_type)]
     ids = np.array(sorted(kinds), np.int64)
-    return ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16)
+    return LedgerDigests(ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16))
 
 
 def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:

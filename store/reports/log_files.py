@@ -174,9 +174,9 @@ def _scan(
     """Return a scan of PATH; by ENGINE its batches come from other processes, with SIZES only the bytes of each ledger."""
     import numpy as np
 
-    from store.scan.files import FileScan, Slice
+    from store.scan.files import FileScan, LedgerDigests, Slice
 
-    nothing_known = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     whole = Slice(str(path), kind_of(path), 0, path.stat().st_size)  # type: ignore[arg-type]
     if engine is None:
         return FileScan(whole, nothing_known, verify)

@@ -183,8 +183,8 @@ class EntryScan:
         data, offsets = self._load(places, held)
         rows = np.zeros(len(held), kernel.RECORD)
         ledgers, first = np.unique(places.ledger_ids, return_index=True)
-        known = self.digests or (ledgers, places.digests[first].astype(np.int16))
-        kernel.read_bodies(data, offsets, held, known, verify, rows)
+        known = self.digests or LedgerDigests(ledgers, places.digests[first].astype(np.int16))
+        kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
         rows["size"] = places.sizes
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,12 +31,19 @@ from store.scan.filewindow import FileWindow, close_together
 from store.scan.wholefile import WholeFile
 
 Records = np.ndarray[Any, np.dtype[np.void]]
-LedgerDigests = tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int16]]]
 
 BATCH_RECORDS = 1 << 18
 VAIN_TIMES = 4
 STOP_BYTES = 1 << 16
 ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must not size an index row
+
+
+class LedgerDigests(NamedTuple):
+    """How many bytes the digests of ledgers have, as metadata says; the digest of any other ledger is found by trying."""
+
+    ledger_ids: np.ndarray[Any, np.dtype[np.int64]]
+    """Sorted."""
+    sizes: np.ndarray[Any, np.dtype[np.int16]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +185,7 @@ class FileScan:
             starts, sizes = np.array(found, np.int64).T.copy()
             start, end = int(starts[0]), int(starts[-1] + 4 + sizes[-1])
             window.cover(start, end)
-            kernel.read_bodies(window.data, starts - window.base, sizes, self.ledgers, self.verify, batch)
+            kernel.read_bodies(window.data, starts - window.base, sizes, tuple(self.ledgers), self.verify, batch)
             batch["offset"] = starts
             self._note_bad_digests(batch, window)
             self._count(batch, start, end)
@@ -273,10 +280,10 @@ class FileScan:
         start = self.next_offset - window.base
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
         if self.slice.kind == "journal":
-            result = kernel.scan_journal(window.data, start, behind, self.ledgers, self.verify, rows)
+            result = kernel.scan_journal(window.data, start, behind, tuple(self.ledgers), self.verify, rows)
         else:
             stop = window.stop - window.base
-            result = kernel.scan_log(window.data, start, stop, behind, self.ledgers, self.verify, rows)
+            result = kernel.scan_log(window.data, start, stop, behind, tuple(self.ledgers), self.verify, rows)
         count, at, why = result
         return count, at, why
 
@@ -295,7 +302,7 @@ class FileScan:
         behind = min(window.file_bytes - window.base - len(window.data), RECORD_MAX_BYTES)
         row = np.zeros(1, kernel.RECORD)
         return bool(
-            kernel.scan_log(window.data, start, start + 1, behind, self.ledgers, False, row)[2] == kernel.STRANGE
+            kernel.scan_log(window.data, start, start + 1, behind, tuple(self.ledgers), False, row)[2] == kernel.STRANGE
         )
 
     def _look_again(self, batch: Records) -> Records:

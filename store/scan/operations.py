@@ -55,7 +55,7 @@ class ScanOptions:
     """How to scan. ``digests``: (sorted ledger ids, digest bytes) where known; ``topics``: ledger id → topic, also the filter
     when ``only_topics``; times in ms, end excluded, on the clock ``auto``; ``between``: column of times → ms, both included."""
 
-    digests: LedgerDigests = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0, np.int16)))
+    digests: LedgerDigests = field(default_factory=lambda: LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16)))
     verify: bool = True
     topics: Mapping[int, str] = field(default_factory=dict)
     only_topics: bool = False

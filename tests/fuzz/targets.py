@@ -99,7 +99,7 @@ from tests.fuzz.mutators import (
 )
 
 NOW_MS = 1_795_260_000_000
-_NOTHING_KNOWN = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+_NOTHING_KNOWN = files.LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from store.codec.logscan import Record, iter_records
 from store.errors import SourceChanged
 from store.kernels import records as kernel
 from store.scan import files, filewindow, wholefile
-from store.scan.files import FileScan, Slice
+from store.scan.files import FileScan, LedgerDigests, Slice
 from store.scan.filewindow import FileWindow
 from tests.encoders import encode_entry
 from tests.worlds import STATES, WORLD_NAMES, world
 
 Kind = Literal["entry-log", "journal"]
-NOTHING_KNOWN = (np.zeros(0, np.int64), np.zeros(0, np.int16))
+NOTHING_KNOWN = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
 RECORDED = [
     (name, state, path.name)
     for name in WORLD_NAMES
@@ -294,7 +294,9 @@ def test_digest_types_are_found_by_trying(kind: DigestType, tmp_path: Path) -> N
 def test_dummy_digest_needs_metadata(tmp_path: Path) -> None:
     path = write_log(tmp_path / "0.log", entry_record(3, 0, DigestType.DUMMY))
     assert scan_file(path, "entry-log").good == []
-    scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), (np.array([3]), np.array([0], np.int16)))
+    scan = FileScan(
+        Slice(str(path), "entry-log", 0, path.stat().st_size), LedgerDigests(np.array([3]), np.array([0], np.int16))
+    )
     (batch,) = [batch.copy() for batch in scan.batches()]
     assert batch["flags"].tolist() == [kernel.UNVERIFIED | kernel.UNFRAMED]
 
