@@ -76,8 +76,6 @@ class Settings:
     """Broker entry metadata that writers put in front of entries; None: not said, () none."""
     wait_ms: int = 0
     """How long a writer waits for another one."""
-    now_given: bool = False
-    """Whether ``--now`` fixed the clock (a reproducible run)."""
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
@@ -97,7 +95,6 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         store=Path(str(values.get("store", "pulsar-store"))),
         output=values.get("output"),
         now_ms=now_ms,
-        now_given=bool(values.get("now")),
         tz=tz,
         clock=values.get("clock") or "auto",
         spark=values["spark"] or bool(given.get("spark_master") or given.get("spark_remote")),

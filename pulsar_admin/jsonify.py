@@ -44,15 +44,6 @@ def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
     return tuple(rows)
 
 
-def json_keys(value: object) -> Set[str]:
-    """Return the keys of VALUE's JSON object, optional ones too, without making it; nothing for what is not an object."""
-    if isinstance(value, Mapping):
-        return {str(key) for key in value}
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Position, TopicName, NamespaceName)):
-        return {key for _, key, _ in _fields(type(value))}
-    return frozenset()
-
-
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 

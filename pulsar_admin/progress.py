@@ -33,10 +33,6 @@ class Progress:
         """AMOUNT more units are done."""
         self.done += amount
 
-    def set_total(self, total: int) -> None:
-        """The whole is TOTAL units (when it becomes known)."""
-        self.total = total
-
     def finish(self) -> None:
         """The task ended well."""
 
@@ -119,10 +115,6 @@ class BarProgress(Progress):
     def advance(self, amount: int) -> None:
         self.done += amount
         self._bar.advance(self._task, amount)
-
-    def set_total(self, total: int) -> None:
-        self.total = total
-        self._bar.update(self._task, total=total)
 
     def stop(self) -> None:
         self._bar.stop()

@@ -6,13 +6,9 @@ Rules: upstream ``TopicName``, ``NamespaceName`` and ``Codec`` (java.net.URLEnco
 from __future__ import annotations
 
 import re
-from typing import NewType
 
 from store.errors import InvalidValue
 from store.frozen import frozen
-
-LedgerId = NewType("LedgerId", int)
-EntryId = NewType("EntryId", int)
 
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"

@@ -185,9 +185,8 @@ def fail(app: App, kind: str) -> None:
 @pass_app
 def work(app: App) -> None:
     """Work for a while."""
-    with app.progress(1000, "bytes", "scan") as progress:
+    with app.progress(1200, "bytes", "scan") as progress:
         progress.advance(600)
-        progress.set_total(1200)
         progress.advance(600)
     app.note("worked")
     app.emit(None)

@@ -76,8 +76,8 @@ def _by_time(
             "a broker expires by an age above 0: with age 0 it expires nothing, it knows no limit ahead of now"
         )
     search = PendingSearch(reader, topic, cursor.state, request.clock)
-    expired = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
-    state = cursor.state if expired.through is None else advanced(topic, cursor.state, expired.through)
+    through = expire_by_time(search, cursor, request.limit_ms, request.rule, request.broker)
+    state = cursor.state if through is None else advanced(topic, cursor.state, through)
     basis = MoveBasis(request.rule, limit_ms=request.limit_ms)
     if request.ttl is not None:
         basis = replace(basis, ttl_seconds=request.ttl.seconds, ttl_source=request.ttl.source)

@@ -25,9 +25,7 @@ from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
 from store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header, encode_ledgers_map
 from store.codec.ledgermetadata import (
     LEDGERS_ROOT,
-    LedgerMetadata,
-    LedgerState,
-    Segment,
+    closed_ledger,
     encode_ledger_metadata,
     ledger_path,
 )
@@ -113,19 +111,12 @@ class WrittenLedgers:
     def _metadata(self, ledger: WrittenLedger) -> bytes:
         spec = ledger.spec
         return encode_ledger_metadata(
-            LedgerMetadata(
-                version=3,
-                write_quorum=1,
-                ensemble_size=1,
-                ack_quorum=1,
-                length=ledger.size_bytes,
-                last_entry_id=ledger.entries - 1,
-                state=LedgerState.CLOSED,
-                segments=(Segment(0, (self.bookie,)),),
-                digest_type=spec.digest_type,
-                password=b"",
-                custom={"component": spec.component.encode(), **_APPLICATION, **spec.custom},
-                ctoken=0,
+            closed_ledger(
+                self.bookie,
+                ledger.entries,
+                ledger.size_bytes,
+                {"component": spec.component.encode(), **_APPLICATION, **spec.custom},
+                spec.digest_type,
             )
         )
 

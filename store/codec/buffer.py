@@ -11,12 +11,9 @@ from typing import Protocol, overload
 
 from store.errors import StoreError
 
-_U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
-_U64 = struct.Struct(">Q")
-
 _VARINT_MAX_BYTES = 10
 
 _CHUNK_BYTES = 1 << 16
@@ -58,10 +55,6 @@ class Reader:
         """Return one unsigned byte."""
         return self._view[self._advance(1)]
 
-    def u16(self) -> int:
-        """Return an unsigned 16-bit integer."""
-        return self._integer(_U16)
-
     def u32(self) -> int:
         """Return an unsigned 32-bit integer."""
         return self._integer(_U32)
@@ -73,10 +66,6 @@ class Reader:
     def i64(self) -> int:
         """Return a signed 64-bit integer."""
         return self._integer(_I64)
-
-    def u64(self) -> int:
-        """Return an unsigned 64-bit integer."""
-        return self._integer(_U64)
 
     def varint(self) -> int:
         """Return a protobuf varint of at most 64 bits."""

@@ -87,6 +87,26 @@ class LedgerMetadata:
     ctoken: int | None = None
 
 
+def closed_ledger(
+    bookie: str, entries: int, length: int, custom: Mapping[str, bytes], digest_type: DigestType = DigestType.CRC32C
+) -> LedgerMetadata:
+    """Return the metadata of a closed ledger without a password, all of whose ENTRIES lie on one BOOKIE."""
+    return LedgerMetadata(
+        version=3,
+        write_quorum=1,
+        ensemble_size=1,
+        ack_quorum=1,
+        length=length,
+        last_entry_id=entries - 1,
+        state=LedgerState.CLOSED,
+        segments=(Segment(0, (bookie,)),),
+        digest_type=digest_type,
+        password=b"",
+        custom=custom,
+        ctoken=0,
+    )
+
+
 def decode_ledger_metadata(value: bytes, where: str) -> LedgerMetadata:
     """Return the metadata in VALUE (versions 1 to 3); raises MetadataCorrupt, or Unsupported for another version."""
     version, rest = _version_of(value, where)

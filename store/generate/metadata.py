@@ -19,10 +19,10 @@ from store.codec.bookie import (
 )
 from store.codec.cursor import encode_cursor_info
 from store.codec.dbledger import LedgerData, encode_ledgers_row
-from store.codec.digest import DigestType, master_key
+from store.codec.digest import master_key
 from store.codec.interceptors import INDEX_PROPERTY
 from store.codec.journal import LATEST_VERSION, PADDED_HEADER_BYTES, encode_header
-from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata, ledger_path
+from store.codec.ledgermetadata import LedgerMetadata, closed_ledger, encode_ledger_metadata, ledger_path
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, encode_counter, encode_value
@@ -171,21 +171,9 @@ def _managed_ledger(topic: TopicWriter) -> ManagedLedger:
 
 
 def _ledger_metadata(spec: ClusterSpec, name: TopicName, ledger: WrittenLedger) -> LedgerMetadata:
-    return LedgerMetadata(
-        version=3,
-        write_quorum=1,
-        ensemble_size=1,
-        ack_quorum=1,
-        length=ledger.size_bytes,
-        last_entry_id=ledger.entries - 1,
-        state=LedgerState.CLOSED,
-        segments=(Segment(0, (spec.bookie_id,)),),
-        digest_type=DigestType.CRC32C,
-        password=b"",
-        custom={
-            "component": b"managed-ledger",
-            "pulsar/managed-ledger": name.managed_ledger_name.encode(),
-            "application": b"pulsar",
-        },
-        ctoken=0,
-    )
+    custom = {
+        "component": b"managed-ledger",
+        "pulsar/managed-ledger": name.managed_ledger_name.encode(),
+        "application": b"pulsar",
+    }
+    return closed_ledger(spec.bookie_id, ledger.entries, ledger.size_bytes, custom)

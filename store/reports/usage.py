@@ -66,11 +66,6 @@ class Usage:
     owners: tuple[OwnerUsage, ...]
     disks: tuple[tuple[str, int, int, int], ...]  # (mount device, size, live, dead bytes)
 
-    @property
-    def freed_bytes(self) -> int:
-        """What garbage collection would free by deleting whole entry logs."""
-        return sum(file.size_bytes for file in self.files if file.freed)
-
 
 @dataclass(slots=True)
 class _Share:

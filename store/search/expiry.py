@@ -19,7 +19,7 @@ from store.model.topics import Topic
 from store.names import Position
 from store.search.broker import BrokerSearch
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
-from store.search.pending import Dated, PendingSearch
+from store.search.pending import PendingSearch
 
 ExpiryRule = Literal["all-before", "broker"]
 ALL_BEFORE: ExpiryRule = "all-before"
@@ -29,27 +29,22 @@ FORECAST_INTERVALS = 24
 """Rows of a forecast where no interval is named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The last entry to drop (None: nothing), and the entry that stopped rule ``all-before``."""
-
-    through: Position | None
-    first_kept: Dated | None = None
-
-
 def expire_by_time(
     search: PendingSearch, cursor: Cursor, limit_ms: int, rule: ExpiryRule, broker: BrokerSetup = DEFAULT_BROKER
-) -> Expired:
-    """Return what dropping everything older than LIMIT_MS drops by RULE; BROKER is whom rule ``broker`` asks."""
+) -> Position | None:
+    """Return the last entry that RULE drops when everything older than LIMIT_MS is to go, None when nothing.
+
+    BROKER is whom rule ``broker`` asks.
+    """
     if rule == BROKER:
-        return Expired(broker_through(search.reader, search.topic, cursor, limit_ms, broker))
+        return broker_through(search.reader, search.topic, cursor, limit_ms, broker)
     topic = search.topic
     pending = search.intervals
     if not pending:
-        return Expired(None)
+        return None
     kept = search.find_first(limit_ms)
     end = topic.number_of_entries if kept is None else topic.rank(kept.position)
-    return Expired(topic.at_rank(end - 1) if end > pending[0][0] else None, kept)
+    return topic.at_rank(end - 1) if end > pending[0][0] else None
 
 
 def broker_through(
@@ -129,11 +124,11 @@ def iter_forecast(
     from_ms: int | None = None
     for to_ms in _boundaries(question):
         search = PendingSearch(reader, topic, cursor.state, question.clock)
-        expired = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule, question.broker)
+        through = expire_by_time(search, cursor, to_ms - question.ttl_ms, question.rule, question.broker)
         end = done
-        if expired.through is not None:
-            cursor = replace(cursor, state=replace(cursor.state, mark_delete=expired.through))
-            end = max(done, topic.place(expired.through))
+        if through is not None:
+            cursor = replace(cursor, state=replace(cursor.state, mark_delete=through))
+            end = max(done, topic.place(through))
         yield ForecastRow(from_ms, to_ms, extent_of(reader.txn, topic, _clip(pending, done, end)), cursor.mark_delete)
         from_ms, done = to_ms, end
     rest = _clip(pending, done, topic.number_of_entries)

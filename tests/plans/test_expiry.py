@@ -130,8 +130,8 @@ def _check_limit(
     young = [entry for entry in pending if (times[entry] or 0) >= limit_ms]
     dropped = [entry for entry in pending if not young or entry < young[0]]
     cursor = Cursor(topic.name, SUB, topic.stat, CursorInfo(-1), state, "metadata")
-    expired = expire_by_time(PendingSearch(reader, topic, state, "auto"), cursor, limit_ms, ALL_BEFORE)
-    assert [entry for entry in pending if expired.through is not None and entry <= expired.through] == dropped
+    through = expire_by_time(PendingSearch(reader, topic, state, "auto"), cursor, limit_ms, ALL_BEFORE)
+    assert [entry for entry in pending if through is not None and entry <= through] == dropped
     late = [dated.position for dated in PendingSearch(reader, topic, state, "auto").iter_late(limit_ms)]
     assert late == young
 
