@@ -495,7 +495,7 @@ def test_odd_metadata_is_counted_and_the_rest_imported(odd_source: Path, tmp_pat
     found = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert found.exit_code == 1
     reasons = " ".join(row["message"] for row in found.json if row["code"] == "value-undecodable")
-    for text in ("no UTF-8", "40 bytes", "version 9", "header size 2147483647", "70001 bytes"):
+    for text in ("not UTF-8", "40 bytes", "version 9", "header size 2147483647", "70001 bytes"):
         assert text in reasons
 
 

@@ -353,5 +353,5 @@ def test_a_damaged_page_is_an_error_of_ours(tmp_path: Path, cli: Cli, damages_st
     data = bytearray((tmp_path / "data.mdb").read_bytes())
     data[16] ^= 1
     (tmp_path / "data.mdb").write_bytes(data)
-    with pytest.raises(IndexCorrupt, match="no meta page"):
+    with pytest.raises(IndexCorrupt, match="not a meta page"):
         check_file(tmp_path)

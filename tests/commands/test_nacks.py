@@ -102,10 +102,10 @@ def test_a_subscription_without_holes(nacks: At) -> None:
 def test_add_as_text(nacks: At) -> None:
     text = nacks("add", PLAIN, "-s", "half", "--delay", "10m", "29:20", "29:21:3", out="plain").stdout
     assert text == (
-        f"change 1: {FULL} half\n"
+        f"change 1: track negative acks of half on {FULL}\n"
         "  pendingEntries: 0 -> 2\n"
-        f"  nextDeadline: none -> {(NOW_MS + 600_000) // 256 * 256}\n"
-        "  2 entries\n"
+        "  nextDeadline: none -> 2026-11-21T11:29:59.808Z\n"  # in ten minutes, in a bucket of 256 ms
+        "  tracks 2 entries\n"
         "  undo: pulsar-admin store undo 1\n"
     )
 
