@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from store.changes.annotate import plan_annotate
 from store.changes.cursors import CursorMove, plan_moves
-from store.changes.delayed import delivery_warnings, plan_rules
+from store.changes.delayed import DelayedPolicy, delivery_warnings, find_rules, plan_rules
 from store.changes.intent import INTENT_FORMAT, Intent, decode_intent
 from store.changes.nacks import Nacks, plan_add, plan_pop
+from store.changes.namespaces import quotas_json, retention_or_null_json, ttl_json
 from store.changes.plan import PLAN_FORMAT, Plan, Step, plan_undo, put_value_step, step_of
 from store.changes.policies import change_policies
 from store.changes.report import ChangePart
@@ -268,12 +269,22 @@ def _annotation(reader: EntryReader, plan: Plan, listed: list[tuple[TopicName, S
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 
+_VIEWS: dict[str, Callable[[Policies], dict[str, Any]]] = {  # Any: JSON
+    "message_ttl_in_seconds": lambda policies: ttl_json(policies.message_ttl_seconds),
+    "retention_policies": lambda policies: retention_or_null_json(policies.retention),
+    "backlog_quota_map": quotas_json,
+    "delayed_delivery_policies": lambda _: {},  # shown with the widths of the index
+}
+"""How the commands show what they change, by the member of the policies' JSON."""
+
+
 def _policies_plan(
     reader: EntryReader, plan: Plan, namespace: NamespaceName, step: Step | None, rules: Step | None
 ) -> Plan:
     steps: list[Step] = []
     before, after = dict[str, Any](), dict[str, Any]()  # Any: JSON
     warnings: tuple[str, ...] = ()
+    changed = change_policies(reader.txn, namespace, lambda found: found, now_ms=0)
     if step is not None:
         node = _after(step)
         assert node is not None
@@ -282,28 +293,26 @@ def _policies_plan(
         steps += changed.steps
         old = decode_json_object(_node(step, step.before).value, node.path)
         new = decode_json_object(node.value, node.path)
-        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-        before, after = ({key: found.get(key) for key in keys} for found in (old, new))
-        if policies.delayed_delivery != changed.before.delayed_delivery:
-            warnings = delivery_warnings(reader.txn, namespace, policies)
+        for key in [key for key in {**old, **new} if old.get(key) != new.get(key)]:
+            view = _VIEWS.get(key)
+            before.update({key: old.get(key)} if view is None else view(changed.before))
+            after.update({key: new.get(key)} if view is None else view(changed.after))
+    was = now = find_rules(reader.txn, namespace)
     if rules is not None:
-        old_rules, new_rules = (_rules(row, namespace) for row in (rules.before, rules.after))
-        if old_rules is not None and new_rules is not None:
-            check_growth(old_rules, new_rules, split=False)
-        steps += plan_rules(reader.txn, namespace, new_rules)
-        before["indexRules"], after["indexRules"] = _rules_json(old_rules), _rules_json(new_rules)
+        was, now = (_rules(row, namespace) for row in (rules.before, rules.after))
+        if was is not None and now is not None:
+            check_growth(was, now, split=False)
+        steps += plan_rules(reader.txn, namespace, now)
+    if was != now or changed.before.delayed_delivery != changed.after.delayed_delivery:
+        before.update(DelayedPolicy(changed.before.delayed_delivery, was).as_json())
+        after.update(DelayedPolicy(changed.after.delayed_delivery, now).as_json())
+        warnings = delivery_warnings(reader.txn, namespace, changed.after)
     part = ChangePart(namespace=str(namespace), before=before, after=after)
     return replace(plan, steps=tuple(steps), parts=(part,), warnings=warnings)
 
 
 def _rules(row: bytes | None, namespace: NamespaceName) -> IndexRules | None:
     return None if row is None else _decoded(lambda: decode_rules(row, str(namespace)))
-
-
-def _rules_json(rules: IndexRules | None) -> dict[str, int] | None:
-    if rules is None:
-        return None
-    return {"timePartitionGranularity": rules.granularity_ms, "tickDuration": rules.tick_ms}
 
 
 def _namespace(parts: list[str]) -> NamespaceName:

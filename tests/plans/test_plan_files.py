@@ -343,3 +343,20 @@ def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Pa
     with open_store(store) as opened, opened.read() as txn:
         assert txn.id == before
     assert cli("--store", store, "store", "log", "-o", "json").json == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set-retention", "public/default", "-s", "10G", "-t", "3d"),
+        ("set-message-ttl", "public/default", "-ttl", "3600"),
+        ("set-backlog-quota", "public/default", "-l", "10G", "-p", "producer_request_hold"),
+        ("set-delayed-delivery", "acme/delayed", "-e", "-t", "5s"),
+        ("enable-delayed-message", "acme/delayed", "-p", "10m"),
+        ("enable-delayed-message", "acme/delayed", "-p", "10m", "-t", "2s"),
+    ],
+)
+def test_policies_are_reported_as_by_their_command(words: tuple[str, ...], cli: Cli, demo_copy: Path) -> None:
+    store, file = demo_copy / "pulsar-store", demo_copy / "a.plan"
+    shown = cli("--store", store, "namespaces", *words, "--plan", file, "-o", "json").json
+    assert cli("--store", store, "apply", file, "--dry-run", "-o", "json").json == shown
