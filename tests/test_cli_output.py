@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import importlib
 import io
 import json
 import os
+import pkgutil
 import pty
 import struct
 import subprocess
@@ -19,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import commands
 from pulsar_admin import output, table
 from pulsar_admin.columns import Column, kind_of, render_cell
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
@@ -366,3 +369,12 @@ def test_bar_on_a_terminal() -> None:
     assert "scan" in on_terminal(80, "sample", "work")
     assert on_terminal(80, "sample", "work", "--no-progress") == ""
     assert on_terminal(80, "sample", "work", "-q") == ""
+
+
+def test_numbers_of_ledgers_and_changes_have_no_separators() -> None:
+    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(commands.__path__, "commands.")]
+    groups = [found for module in modules for found in vars(module).values() if isinstance(found, tuple)]
+    columns = [one for found in groups for one in found if isinstance(one, Column)]
+    ids = [column for column in columns if column.header in {"LEDGER", "CHANGE"}]
+    assert len(ids) > 4
+    assert not [column for column in ids if column.kind == "number"]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 KEEP, BY_KEY = "keep", "by-key"
 _COLUMNS = (
     Column("TOPIC", "topic"),
-    Column("CHANGE", "change", "number"),
+    Column("CHANGE", "change", "id"),
     Column("HORIZON", lambda row: row["after"] and row["after"]["markDeletePosition"]),
-    Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "number"),
+    Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "id"),
     Column("ENTRIES", "entries", "number"),
     Column("MESSAGES", "messages", "number"),
     Column("BYTES", "bytes", "number"),
