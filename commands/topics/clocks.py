@@ -12,6 +12,7 @@ import click
 from commands.topics.answers import size_of
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
 from pulsar_admin.visible import clean_document
 from store.db.clocks import Clock, check_clock
@@ -24,7 +25,7 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
-    from store.reports.skew import ProducerSkew, SkewOptions, TopicSkew
+    from store.reports.skew import SkewOptions, TopicSkew
     from store.reports.timeline import Timeline
 
 Json = dict[str, Any]  # Any: JSON values
@@ -77,11 +78,11 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     with open_reader(app.store) as reader:
         topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
         with app.scan(reader, size_of(reader, topics), "skew"):
-            documents = list(app.each(topics, lambda name: _skew_document(app, reader, name, options)))
+            found = list(app.each(topics, lambda name: _read_skew(app, reader, name, options)))
     if app.settings.output in ("json", "jsonl"):
-        app.emit(documents[0] if len(topics) == 1 else documents)
+        app.emit(found[0] if len(topics) == 1 else found)
     else:
-        app.emit_rows(({"topic": d["topic"], **row} for d in documents for row in d["producers"]), SKEW_COLUMNS)
+        app.emit_rows(({"topic": one.topic, **to_json(row)} for one in found for row in one.producers), SKEW_COLUMNS)
 
 
 def _skew_options(app: App, tolerance_ms: int) -> SkewOptions:
@@ -91,46 +92,12 @@ def _skew_options(app: App, tolerance_ms: int) -> SkewOptions:
     return SkewOptions("publish" if clock == "auto" else clock, tolerance_ms, app.now_ms)
 
 
-def _skew_document(app: App, reader: EntryReader, name: TopicName, options: SkewOptions) -> Json:
+def _read_skew(app: App, reader: EntryReader, name: TopicName, options: SkewOptions) -> TopicSkew:
     from store.reports.skew import read_skew
 
     found = read_skew(reader, read_topic(reader.txn, name), options)
     _warn(app, name, found.missing, found.unreadable)
-    head = {"topic": str(name), "clock": options.clock, "tolerance": options.tolerance_ms}
-    return head | _counts(found) | {"producers": [_producer(row, found.blame) for row in found.producers]}
-
-
-def _counts(found: TopicSkew) -> Json:
-    return {
-        "entries": found.entries,
-        "messages": found.messages,
-        "entriesWithBrokerTime": found.broker_times,
-        "inversions": found.inversions,
-        "maxBackwards": found.max_backwards_ms,
-        "futureDated": found.future,
-        "late": found.late,
-        "entriesWithoutTime": found.without_time,
-        "missingEntries": found.missing,
-        "unreadableEntries": found.unreadable,
-        "blame": found.blame,
-    }
-
-
-def _producer(row: ProducerSkew, blame: str | None) -> Json:
-    return {
-        "producer": row.producer,
-        "entries": row.entries,
-        "messages": row.messages,
-        "entriesWithBrokerTime": row.broker_times,
-        "offsetMin": row.offset_min_ms,
-        "offsetMedian": row.offset_median_ms,
-        "offsetMax": row.offset_max_ms,
-        "inversions": row.inversions,
-        "maxBackwards": row.max_backwards_ms,
-        "futureDated": row.future,
-        "late": row.late,
-        "blamed": row.producer == blame,
-    }
+    return found
 
 
 def _duration(offset_ms: int | None) -> str:

@@ -8,7 +8,7 @@ that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` en
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -51,14 +51,15 @@ class ProducerSkew:
     producer: str
     entries: int
     messages: int
-    broker_times: int
+    broker_times: int = field(metadata={"json": "entriesWithBrokerTime"})
     offset_min_ms: int | None
     offset_median_ms: int | None
     offset_max_ms: int | None
     inversions: int
     max_backwards_ms: int
-    future: int
+    future: int = field(metadata={"json": "futureDated"})
     late: int
+    blamed: bool = False
 
     @property
     def furthest_ms(self) -> int:
@@ -68,18 +69,24 @@ class ProducerSkew:
 
 @dataclass(frozen=True, slots=True)
 class TopicSkew:
-    """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none."""
+    """A topic's clocks. ``blame``: the producer with most entries that are off, None when there is none.
 
+    ``inversions`` and ``max_backwards_ms`` are those of times on ``clock``.
+    """
+
+    topic: str
+    clock: Clock
+    tolerance_ms: int
     entries: int
     messages: int
-    broker_times: int
+    broker_times: int = field(metadata={"json": "entriesWithBrokerTime"})
     inversions: int
     max_backwards_ms: int
-    future: int
+    future: int = field(metadata={"json": "futureDated"})
     late: int
-    without_time: int
-    missing: int
-    unreadable: int
+    without_time: int = field(metadata={"json": "entriesWithoutTime"})
+    missing: int = field(metadata={"json": "missingEntries"})
+    unreadable: int = field(metadata={"json": "unreadableEntries"})
     blame: str | None
     producers: tuple[ProducerSkew, ...]
 
@@ -90,7 +97,7 @@ def read_skew(reader: EntryReader, topic: Topic, options: SkewOptions) -> TopicS
     scan = EntryScan(reader, iter_ledger_parts(topic, 0, topic.number_of_entries), heads=True)
     for batch in scan.batches():
         tally.add(batch)
-    return tally.finish(scan.missing, len(scan.unreadable))
+    return tally.finish(str(topic.name), scan.missing, len(scan.unreadable))
 
 
 class _Tally:
@@ -192,13 +199,17 @@ class _Tally:
         self._count("future", producers[future])
         self._count("late", producers[late & ~future])
 
-    def finish(self, missing: int, unreadable: int) -> TopicSkew:
+    def finish(self, topic: str, missing: int, unreadable: int) -> TopicSkew:
         self._judge_window()
         medians = self._offsets.medians(len(self._names))
         found = [self._producer(name, number, medians) for name, number in self._names.items()]
         found.sort(key=lambda row: (-(row.future + row.late), -row.furthest_ms, -row.inversions, row.producer))
-        wrong = [row.producer for row in found if row.future + row.late]
+        if found and found[0].future + found[0].late:
+            found[0] = replace(found[0], blamed=True)
         return TopicSkew(
+            topic=topic,
+            clock=self._options.clock,
+            tolerance_ms=self._options.tolerance_ms,
             entries=sum(row.entries for row in found) + self._without_time,
             messages=sum(row.messages for row in found) + self._without_time,
             broker_times=sum(row.broker_times for row in found),
@@ -209,7 +220,7 @@ class _Tally:
             without_time=self._without_time,
             missing=missing,
             unreadable=unreadable,
-            blame=wrong[0] if wrong else None,
+            blame=next((row.producer for row in found if row.blamed), None),
             producers=tuple(found),
         )
 
