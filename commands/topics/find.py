@@ -24,6 +24,7 @@ from store.dump.finding import (
     TimeQuestion,
     explain_answer,
     find_as_broker,
+    gaps_before,
 )
 from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
@@ -134,13 +135,9 @@ def _find(app: App, reader: EntryReader, name: TopicName, options: FindOptions) 
         app.nothing_matches()
         when = "before" if options.rule == BEFORE else "at or after"
         app.warn(f"{name}: no entry is {when} {time_text(options.time_ms)} by the clock {app.settings.clock}")
-    if found.ledgers_without_index:
-        ledgers = ", ".join(map(str, found.ledgers_without_index))
-        app.warn(f"{name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
-        app.problems(len(found.ledgers_without_index))
-    if found.unreadable:
-        app.warn(f"{name}: {counted(found.unreadable, 'damaged entry')} passed over: an earlier answer could be there")
-        app.problems(found.unreadable)
+    for text in gaps_before(topic, found):
+        app.warn(text)
+    app.problems(len(found.ledgers_without_index) + found.unreadable)
     document = {
         "topic": str(name),
         "time": options.time_ms,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import moment, warn_partial
-from store.dump.finding import TimeQuestion, explain_answer, find_as_broker, find_by_time
+from store.dump.finding import TimeQuestion, explain_answer, find_as_broker, find_by_time, gaps_before
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic as TopicModel
 from store.names import Position
-from store.wording import counted
 
 if TYPE_CHECKING:
     from store.search.broker_setup import Probe
@@ -60,7 +58,7 @@ def found_by_time(reader: EntryReader, topic: TopicModel, question: TimeQuestion
     answer = find_by_time(reader, topic, question)
     found = answer.found
     proof = explain_answer(reader, topic, question, found) if explain else None
-    warn_partial(_gaps(topic, found.ledgers_without_index, found.unreadable))
+    warn_partial(gaps_before(topic, found))
     return FoundEntry(
         str(topic.name),
         question.time_ms,
@@ -105,15 +103,3 @@ def _proof(
     proof: Explanation | None,
 ) -> tuple[BrokerAnswer | None, tuple[LedgerVerdict, ...], tuple[Neighbour, ...], tuple[Position, int] | None]:
     return (None, (), (), None) if proof is None else (proof.broker, proof.ledgers, proof.neighbours, proof.block)
-
-
-def _gaps(topic: TopicModel, without_index: Sequence[int], unreadable: int) -> list[str]:
-    gaps = []
-    if without_index:
-        ledgers = ", ".join(map(str, without_index))
-        gaps.append(f"{topic.name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
-    if unreadable:
-        gaps.append(
-            f"{topic.name}: {counted(unreadable, 'damaged entry')} passed over: an earlier answer could be there"
-        )
-    return gaps

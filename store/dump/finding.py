@@ -14,6 +14,7 @@ from store.model.topics import Topic
 from store.names import Position
 from store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
 from store.search.by_time import Found, find_by_event_time, find_first_at_or_after
+from store.wording import counted
 
 if TYPE_CHECKING:
     from store.search.explain import Explanation
@@ -86,6 +87,18 @@ def find_by_time(
         return TimeAnswer(position, found.entry_time_ms, found, scanned)
     before = topic.last_confirmed if found.position is None else topic.previous(found.position.entry)
     return TimeAnswer(before if before.entry_id >= 0 else None, None, found, scanned)
+
+
+def gaps_before(topic: Topic, found: Found) -> list[str]:
+    """Return what could hold an answer earlier than FOUND and was not read, in words; empty: nothing."""
+    gaps = []
+    if found.ledgers_without_index:
+        ledgers = ", ".join(map(str, found.ledgers_without_index))
+        gaps.append(f"{topic.name}: no entry of ledgers {ledgers} is in the index: an earlier answer could lie there")
+    if found.unreadable:
+        damaged = counted(found.unreadable, "damaged entry")
+        gaps.append(f"{topic.name}: {damaged} passed over: an earlier answer could be there")
+    return gaps
 
 
 def find_as_broker(reader: EntryReader, topic: Topic, question: TimeQuestion) -> BrokerTimeAnswer:
