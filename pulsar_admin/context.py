@@ -259,7 +259,7 @@ class App:
 
             preview = plan.preview()
             if self.intent is not None and isinstance(plan, WritingPlan) and isinstance(preview, tuple):
-                self.intent.check(plan.txn_id, preview)
+                self.intent.check(plan, preview)
             if self.settings.plan is not None:
                 self._save(plan, preview)
             if previews:
@@ -335,8 +335,9 @@ class App:
         documents = tuple(documents_of(preview))
         with self.store.read() as txn:
             state = state_of(self.store, txn)
-        data = Intent(plan.command, plan.txn_id, state, words, self.settings.interceptors, documents).dump()
-        write_new_file(self.settings.plan, data)
+        broker = self.settings.interceptors
+        intent = Intent(plan.command, plan.txn_id, state, words, broker, documents, plan.digest())
+        write_new_file(self.settings.plan, intent.dump())
 
     # -- many items, one exit code ------------------------------------------------------------------------------------
 

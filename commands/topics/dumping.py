@@ -253,4 +253,10 @@ def _plan_load(app: App, dump: Path, options: LoadRequest) -> WritingPlan:
             return (apply_load(store, _source(dump), wanted, progress.advance),)
 
     with app.store.read() as txn:
-        return WritingPlan(COMMAND, txn.id, lambda: (preview_load(app.store, _source(dump), wanted),), make)
+        return WritingPlan(
+            COMMAND,
+            txn.id,
+            lambda: (preview_load(app.store, _source(dump), wanted),),
+            make,
+            digest=_source(dump).digest,
+        )

@@ -34,6 +34,8 @@ class WritingPlan:
     shown: Callable[[], tuple[ChangeReport, ...]]
     made: Callable[[Store], tuple[ChangeReport, ...]]
     loses: str = ""
+    digest: Callable[[], str] = lambda: ""
+    """Returns the digest of what is read that is no part of the store."""
 
     def preview(self) -> tuple[ChangeReport, ...]:
         """Return what applying would report."""
@@ -49,7 +51,7 @@ class WritingPlan:
 class Intent:
     """What was asked for: the command's own WORDS, the interceptors in force, and the JSON that it showed.
 
-    ``state`` is ``state_of`` the store that it was planned on, whose transaction was ``txn_id``.
+    ``state`` is ``state_of`` the store that it was planned on, whose transaction was ``txn_id``; ``digest`` is of what was read beside it.
     """
 
     command: str
@@ -58,6 +60,7 @@ class Intent:
     words: tuple[str, ...]
     interceptors: tuple[str, ...] | None
     reports: tuple[Json, ...]
+    digest: str = ""
 
     def dump(self) -> bytes:
         """Return it as the bytes of a plan file (JSON)."""
@@ -69,12 +72,18 @@ class Intent:
             "words": list(self.words),
             "interceptors": None if self.interceptors is None else list(self.interceptors),
             "reports": list(self.reports),
+            "digest": self.digest,
         }
         return json.dumps(fields, indent=1).encode() + b"\n"
 
-    def check(self, txn_id: int, reports: tuple[ChangeReport, ...]) -> None:
-        """Raise StalePlan unless what is planned now, on transaction TXN_ID, is what was planned then."""
-        self.check_transaction(txn_id)
+    def check(self, plan: WritingPlan, reports: tuple[ChangeReport, ...]) -> None:
+        """Raise StalePlan unless PLAN, which shows REPORTS now, is what was planned then."""
+        self.check_transaction(plan.txn_id)
+        if plan.digest() != self.digest:
+            raise StalePlan(
+                f"what {self.command} reads has changed since the plan was made",
+                hint="make the plan again and look at it",
+            )
         if list(self.reports) != json.loads(json.dumps(documents_of(reports))):
             raise StalePlan(
                 f"{self.command} would do something else now than the plan shows",
@@ -124,7 +133,7 @@ def decode_intent(fields: Mapping[str, Any], command: str, txn_id: int) -> Inten
     if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
         raise ValueError("reports: expected a list of objects")
     broker = None if interceptors is None else tuple(interceptors)
-    return Intent(command, txn_id, state, tuple(words), broker, tuple(reports))
+    return Intent(command, txn_id, state, tuple(words), broker, tuple(reports), text(fields["digest"], "digest"))
 
 
 def _is_texts(value: object) -> bool:

@@ -9,6 +9,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import file_digest, sha256
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -44,6 +45,14 @@ class Source:
 
     path: Path
     stream: IO[bytes] | None = None
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the files that the dump is (hex); raises what ``topics`` raises for a directory."""
+        whole = sha256()
+        for file in _complete_files(self.path) if self.path.is_dir() else [self.path]:
+            with open(file, "rb") as stream:
+                whole.update(file_digest(stream, "sha256").digest())
+        return whole.hexdigest()
 
     def topics(self) -> Iterator[tuple[str, Iterator[EntryRows]]]:
         """Yield (topic, its entries in order); take a topic's entries before the next topic.

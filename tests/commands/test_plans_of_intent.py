@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64decode, b64encode
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,24 @@ def test_a_load_is_of_the_same_dump_in_every_directory(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert cli("--store", store, "apply", tmp_path / "a.plan").exit_code == 0
+
+
+def test_another_dump_by_the_same_name_is_not_loaded(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """It has as many entries and bytes: only the bytes tell."""
+    text = cli("--store", store, "topics", "dump", "public/default/plain", "--level", "entries", "-o", "jsonl").stdout
+    dump, plan = tmp_path / "dumped.jsonl", tmp_path / "a.plan"
+    dump.write_text(text)
+    load = ("topics", "load", dump, "--topic", "public/default/copy")
+    assert cli("--store", store, *load, "--plan", plan).exit_code == 0
+    first, rest = text.split("\n", 1)
+    row = json.loads(first)
+    payload = bytearray(b64decode(row["payload"]))
+    payload[-1] ^= 1
+    row |= {"payload": b64encode(payload).decode(), "sha1": sha1(payload).hexdigest()}
+    dump.write_text(json.dumps(row) + "\n" + rest)
+    assert cli("--store", store, *load, "--dry-run").exit_code == 0
+    refused = cli("--store", store, "apply", plan)
+    assert refused.exit_code == 4
+    assert "what topics load reads has changed" in refused.stderr
+    dump.write_text(text)
+    assert cli("--store", store, "apply", plan).exit_code == 0
