@@ -122,7 +122,7 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
 
     first = EARLIEST if options.first is None else options.first
     last = LATEST if options.last is None else options.last
-    window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock))
+    window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock)).checked()
     level: Any = options.level  # Any: click checked that it is one of the two
     return DumpOptions(
         level, window, options.payload, options.value, stripped=options.interceptors is not None, redact=options.redact

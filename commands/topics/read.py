@@ -137,7 +137,7 @@ def _window(app: App, options: Request) -> Window:
         options.end_ms,
         clock,
         options.key,
-    )
+    ).checked()
 
 
 def _iter_json(reader: EntryReader, topic: Topic, request: Asked) -> Iterator[str]:

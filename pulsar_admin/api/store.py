@@ -319,7 +319,7 @@ class Store:
         for what, chosen, choices in (("level", level, Level), ("form", form, Format)):
             check_choice(what, chosen, choices)
         start_ms, end_ms = (None if time is None else self._session.time_ms(time) for time in (since, until))
-        window = Window(start_ms=start_ms, end_ms=end_ms, clock=check_clock(clock))
+        window = Window(start_ms=start_ms, end_ms=end_ms, clock=check_clock(clock)).checked()
         options = DumpOptions(level, window, payload, value, redact=redact)
         problems: list[StoreError] = []
         with self._session.scan(problems) as reader:

@@ -202,7 +202,7 @@ class Topic(PolicyPlans):
         from pulsar_admin.api.messages import MessageQuery, chosen_columns, messages_of
 
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
-        window = Window(position_of(start), position_of(end), times[0], times[1], clock, key)
+        window = Window(position_of(start), position_of(end), times[0], times[1], clock, key).checked()
         query = MessageQuery(window, chosen_columns(columns), subscription, limit, uncommitted, markers)
         return messages_of(self._session, self._name, query)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from store.errors import InvalidValue
 from store.model.message_row import signed
 from store.model.messages import Message
 from store.names import EARLIEST, LATEST, LONG_MAX, Position
+from store.timespec import format_time_ms
 
 EVENT = "event"
 
@@ -24,6 +26,15 @@ class Window:
     end_ms: int | None = None
     clock: str = "auto"
     key: str | None = None
+
+    def checked(self) -> Window:
+        """Return it; raises InvalidValue when it ends before it begins: start and end are the wrong way round."""
+        if self.start_ms is not None and self.end_ms is not None and self.start_ms > self.end_ms:
+            times = f"{format_time_ms(self.start_ms)} to {format_time_ms(self.end_ms)}"
+            raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap start and end")
+        if self.last < self.first != LATEST:
+            raise InvalidValue(f"{self.last} lies in front of {self.first}", hint="swap start and end")
+        return self
 
     @property
     def is_timed(self) -> bool:

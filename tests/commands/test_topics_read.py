@@ -331,3 +331,14 @@ def test_values_of_peeked_messages(cli: Cli, demo_copy: Path) -> None:
     assert [row["value"] for row in peeked] == [{"id": n, "item": f"item-{n}", "qty": n} for n in range(3)]
     text = cli(*store, "topics", "examine-messages", topic, "-i", "earliest", "--value").stdout
     assert text.splitlines()[-1] == 'Value: {"id":0,"item":"item-0","qty":0}'
+
+
+@pytest.mark.parametrize(
+    "window",
+    [("--start-time", "2026-11-22T00:00:00Z", "--end-time", "2026-11-21T00:00:00Z"), ("--from", "46:0", "--to", "9:0")],
+)
+@pytest.mark.parametrize("command", ["read", "dump"])
+def test_a_window_that_ends_before_it_begins_is_refused(command: str, window: tuple[str, ...], cli: Cli) -> None:
+    result = cli("--store", imported("small", "clean"), "topics", command, "public/default/plain", *window)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "swap start and end" in result.stderr
