@@ -245,7 +245,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
         for path, count in find_gone(txn, ledgers).items():
             app.warn(
                 f"{path} is gone: {counted(count, 'entry')} of it {plural(count, 'is', 'are')} not counted as missing;"
-                " what other files have of it, says: pulsar-admin store refresh"
+                " see what other files have of it: pulsar-admin store refresh"
             )
             app.problems(1)
         found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)

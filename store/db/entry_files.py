@@ -115,7 +115,7 @@ class EntryFiles:
         except FileNotFoundError as error:
             raise SourceChanged(
                 f"{path} is gone; it held {counted(log.records, 'record')} when it was imported",
-                hint="bring the file back; what other files have of it, says: pulsar-admin store refresh",
+                hint="bring the file back, or see what other files have of it: pulsar-admin store refresh",
                 path=str(path),
             ) from error
         except OSError as error:
