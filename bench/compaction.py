@@ -109,7 +109,7 @@ def _times(ours: Run, theirs: Run) -> Row:
 
 
 def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iterator[Row]:
-    """``compaction run`` of MESSAGES keyed messages in every layout, in both formats, and the broker's compaction of them."""
+    """``compaction run`` of MESSAGES keyed messages in every layout, in every format, and the broker's compaction of them."""
     for layout, words in LAYOUTS.items():
         data, store = folder / "data", folder / "store"
         options = [word.format(messages=messages, hundredth=messages // 100) for word in words]
@@ -129,8 +129,8 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
         ]
         run([ADMIN, "-q", "store", "generate", data, *options, *keys])
         run([ADMIN, "-q", "--store", store, "store", "import", "standalone", data])
-        taken, report, last_id_seconds = _run_ours(store, "reduced", runs)
-        legacy = _run_ours(store, "legacy", 0)[1]
+        taken, report, last_id_seconds = _run_ours(store, "indexed", runs)
+        others = {form: _run_ours(store, form, 0)[1] for form in ("legacy", "reduced")}
         row = {
             "what": "run",
             "layout": layout,
@@ -140,10 +140,10 @@ def measure_run(folder: Path, messages: int, runs: int, *, broker: bool) -> Iter
             "entriesKept": report["entries"],
             "payloadBytes": {
                 "before": report["payloadBytes"]["before"],
-                "reduced": report["payloadBytes"]["after"],
-                "legacy": legacy["payloadBytes"]["after"],
+                "indexed": report["payloadBytes"]["after"],
+                **{form: other["payloadBytes"]["after"] for form, other in others.items()},
             },
-            "ledgerBytes": {"reduced": report["bytes"], "legacy": legacy["bytes"]},
+            "ledgerBytes": {"indexed": report["bytes"], **{form: other["bytes"] for form, other in others.items()}},
             "seconds": taken.seconds,
             "processorSeconds": taken.processor_seconds,
             "peakBytes": taken.peak_bytes,
@@ -242,8 +242,8 @@ def show(row: Row) -> None:
         beside = f", the broker fails: {row['brokerError']}"
     print(
         f"run      {row['messages']:,} messages {row['layout']}: {row['seconds']:.2f} s ({row['processorSeconds']:.2f} s of"
-        f" processor, {row['peakBytes'] >> 20} MiB){beside}; payload {payload['before']:,} → reduced {payload['reduced']:,}, legacy"
-        f" {payload['legacy']:,} bytes; last-id then {row['lastIdSeconds'] * 1000:.0f} ms",
+        f" processor, {row['peakBytes'] >> 20} MiB){beside}; payload {payload['before']:,} → indexed {payload['indexed']:,}, legacy"
+        f" {payload['legacy']:,}, reduced {payload['reduced']:,} bytes; last-id then {row['lastIdSeconds'] * 1000:.0f} ms",
         flush=True,
     )
 
@@ -308,8 +308,8 @@ def _last_id_row(row: Row, runs: int) -> measuring.Row:
 def _run_row(row: Row, runs: int) -> measuring.Row:
     payload = row["payloadBytes"]
     note = (
-        f"peak {row['peakBytes'] >> 20} MiB, payload {payload['before']:,} → reduced {payload['reduced']:,}, legacy"
-        f" {payload['legacy']:,} bytes, last-id then {row['lastIdSeconds'] * 1000:.0f} ms"
+        f"peak {row['peakBytes'] >> 20} MiB, payload {payload['before']:,} → indexed {payload['indexed']:,}, legacy"
+        f" {payload['legacy']:,}, reduced {payload['reduced']:,} bytes, last-id then {row['lastIdSeconds'] * 1000:.0f} ms"
     )
     if "brokerProcessorSeconds" in row:
         note += f"; the broker takes {row['brokerProcessorSeconds']:.2f} s of processor"
