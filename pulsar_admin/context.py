@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,6 +132,27 @@ class App:
             output.emit_lines(self.writer, (str(item) for item in result), self._style(columns, plain))
         else:
             self.emit_rows(result, columns, plain)
+
+    def answer(self, value: object) -> None:
+        """Write VALUE as upstream's ``CmdBase.print`` (4.0.8) does: a text as it is, a list an element a line, else pretty JSON.
+
+        None is ``null``. With ``-o`` as ``emit`` does.
+        """
+        from pulsar_admin.jsonify import dump_json, to_json
+
+        if self.settings.output is not None and not isinstance(value, (type(None), bool, int, float, str)):
+            self.emit(value)
+            return
+        parts = value if isinstance(value, (list, tuple)) and self.settings.output is None else [value]
+        text = self.settings.output in (None, "plain", "table", "csv")
+        for part in parts:
+            self.writer.write(
+                (part if isinstance(part, str) and text else dump_json(to_json(part), pretty=True)) + "\n"
+            )
+
+    def answer_map(self, value: Mapping[str, object]) -> None:
+        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line; with ``-o`` as ``emit`` does."""
+        self.emit(value, plain=None if self.settings.output else "".join(f"{k}    {v}\n" for k, v in value.items()))
 
     def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
@@ -307,11 +328,25 @@ class App:
         (report,) = reports
         form = self.settings.output or "plain"
         documents = report.documents()
+        if self._speaks_as_upstream() and not report.dry_run:
+            self._say_report(render_change(report, self.settings.plan))
+            return
         style = output.Style(form, self.settings.color, (), render_change(report, self.settings.plan))
         if form == "plain" or len(documents) == 1:
             output.emit_document(self.writer, documents[0], style)
         else:
             output.emit_records(self.writer, documents, style)
+
+    def _speaks_as_upstream(self) -> bool:
+        """Whether stdout is to be what upstream's command of this name prints."""
+        mirrors: bool = getattr(click.get_current_context().command, "mirrors", False)
+        return mirrors and self.settings.output is None
+
+    def _say_report(self, text: str) -> None:
+        if not self.settings.quiet:
+            from pulsar_admin.visible import write_error
+
+            write_error(text)
 
     def apply(self, plan: StorePlan) -> ChangeReport:
         """Apply PLAN in one transaction and return its report; one without steps writes nothing. Raises StalePlan, StoreBusy."""

@@ -85,13 +85,14 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 
 def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value
-    """Return VALUE as ``json.dumps(indent=2)`` writes it behind MARGIN, a line break and blanks.
+    """Return VALUE as Jackson's ``DefaultPrettyPrinter`` writes it behind MARGIN, a line break and blanks: ``[ 1, 2 ]``, ``{ }``.
 
-    With an indent json goes from value to value in Python; without one its encoder in C takes what holds no containers in one
-    call, with a separator that has the line break and the blanks.
+    Its encoder in C takes what holds no containers in one call, with a separator that has the line break and the blanks.
     """
-    if not isinstance(value, (dict, list)) or not value:
+    if not isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False)
+    if not value:
+        return "{ }" if isinstance(value, dict) else "[ ]"
     inner = margin + "  "
     if isinstance(value, dict):
         if _PLAIN.issuperset(map(type, value.values())):
@@ -99,11 +100,10 @@ def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value
         pairs = (f"{json.dumps(key, ensure_ascii=False)} : {_pretty(item, inner)}" for key, item in value.items())
         return f"{{{inner}{f',{inner}'.join(pairs)}{margin}}}"
     if all(type(item) is dict and item and _PLAIN.issuperset(map(type, item.values())) for item in value):
-        deep = inner + "  "
         # No text has a line break in JSON, so this is where one object ends and the next begins.
-        objects = _flat(value, deep)[2:-2].replace(f"}},{deep}{{", f"{inner}}},{inner}{{{deep}")
-        return f"[{inner}{{{deep}{objects}{inner}}}{margin}]"
-    return f"[{inner}{f',{inner}'.join(_pretty(item, inner) for item in value)}{margin}]"
+        objects = _flat(value, inner)[2:-2].replace(f"}},{inner}{{", f"{margin}}}, {{{inner}")
+        return f"[ {{{inner}{objects}{margin}}} ]"
+    return f"[ {', '.join(_pretty(item, margin) for item in value)} ]"
 
 
 def _flat(value: Any, margin: str) -> str:  # Any: a JSON value

@@ -248,6 +248,8 @@ class Command(click.Command):
         self.changes = changes
         self.uses = tuple(uses)
         self.aliases: tuple[str, ...] = ()
+        self.mirrors = False
+        """Whether upstream has this command: what it prints by default is upstream's, a change's report goes to stderr."""
         taken = {flag for param in self.params for flag in param.opts}
         changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
         shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,64 @@ _OBJECTS = st.dictionaries(_TEXTS, _LEAVES, max_size=3)
         max_leaves=8,
     )
 )
-def test_pretty_json_is_what_the_library_writes(value: Any) -> None:  # Any: a JSON value
-    assert dump_json(value, pretty=True) == json.dumps(value, indent=2, separators=(",", " : "), ensure_ascii=False)
+def test_pretty_json_is_what_jackson_writes(value: Any) -> None:  # Any: a JSON value
+    assert dump_json(value, pretty=True) == "".join(_jackson(value, "\n"))
+
+
+def _jackson(value: Any, margin: str) -> Iterator[str]:  # Any: a JSON value
+    """Jackson's ``DefaultPrettyPrinter``, token by token: an array's items stand in one line and add no level."""
+    inner = margin + "  "
+    if isinstance(value, dict):
+        yield "{"
+        for number, (key, item) in enumerate(value.items()):
+            yield "," * (number > 0) + inner + json.dumps(key, ensure_ascii=False) + " : "
+            yield from _jackson(item, inner)
+        yield (margin if value else " ") + "}"
+    elif isinstance(value, list):
+        yield "["
+        for number, item in enumerate(value):
+            yield "," * (number > 0) + " "
+            yield from _jackson(item, margin)
+        yield " ]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)
+
+
+def test_pretty_json_of_a_real_answer() -> None:
+    text = """{
+  "auth_policies" : {
+    "namespace_auth" : { },
+    "destination_auth" : { },
+    "subscription_auth_roles" : { }
+  },
+  "replication_clusters" : [ "standalone" ],
+  "allowed_clusters" : [ ],
+  "bundles" : {
+    "boundaries" : [ "0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff" ],
+    "numBundles" : 4
+  },
+  "backlog_quota_map" : { },
+  "clusterDispatchRate" : { },
+  "topicDispatchRate" : { },
+  "subscriptionDispatchRate" : { },
+  "replicatorDispatchRate" : { },
+  "clusterSubscribeRate" : { },
+  "publishMaxMessageRate" : { },
+  "latency_stats_sample_rate" : { },
+  "deleted" : false,
+  "encryption_required" : false,
+  "subscription_auth_mode" : "None",
+  "offload_threshold" : -1,
+  "offload_threshold_in_seconds" : -1,
+  "schema_compatibility_strategy" : "UNDEFINED",
+  "is_allow_auto_update_schema" : true,
+  "schema_validation_enforced" : false,
+  "subscription_types_enabled" : [ ],
+  "properties" : { },
+  "migrated" : false,
+  "clusterThatCanDeleteNamespace" : "standalone"
+}"""  # namespaces policies public/default, Pulsar 4.0.8
+    assert dump_json(json.loads(text), pretty=True) == text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+"""Upstream's own command tree, ``upstream.json``, and commands declared by it: their options are rows of data, not code.
+
+The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8): by command path its aliases,
+options and parameters. A type is Java's; an arity of 1 is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pulsar_admin.numbers import Number, whole
+from pulsar_admin.options import (
+    DURATION_OR_MINUS,
+    NAMESPACE,
+    SIZE_OR_MINUS,
+    TOPIC,
+    Command,
+    command,
+    pass_app,
+)
+from store.names import INT_MAX
+
+Json = dict[str, Any]  # Any: JSON
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TYPES: Mapping[str, click.ParamType[Any]] = {
+    "Integer": whole(-INT_MAX - 1, INT_MAX),
+    "Long": whole(),
+    "Double": Number(),
+    "Boolean": click.BOOL,
+}
+_CONVERTED: Mapping[str, click.ParamType[Any]] = {
+    "TimeUnitToSecondsConverter": DURATION_OR_MINUS,
+    "TimeUnitToMillisConverter": DURATION_OR_MINUS,
+    "ByteUnitToLongConverter": SIZE_OR_MINUS,
+    "ByteUnitToIntegerConverter": SIZE_OR_MINUS,
+}
+_BOXED = {"int": "Integer", "long": "Long", "double": "Double", "boolean": "Boolean"}
+_LABELS: Mapping[str, tuple[str, click.ParamType[Any] | None]] = {
+    "<topicName>": ("topic", TOPIC),
+    "<topic>": ("topic", TOPIC),
+    "<namespaceName>": ("namespace", NAMESPACE),
+    "<namespace>": ("namespace", NAMESPACE),
+    "<clusterName>": ("cluster", None),
+    "<resourceGroupName>": ("name", None),
+    "<policyName>": ("name", None),
+}
+_HELPS = {
+    "applied": "What is in force: of the topic, else of the namespace, else what a broker has by default.",
+    "global_": "The policy that all clusters share, in place of this cluster's.",
+}
+
+
+@functools.cache
+def upstream_commands() -> Mapping[str, Json]:
+    """Return upstream's commands by path (``topics create``)."""
+    found: dict[str, Json] = json.loads(Path(__file__).with_name("upstream.json").read_bytes())
+    return found
+
+
+def mirrored(
+    path: str,
+    *,
+    examples: Sequence[str],
+    helps: Mapping[str, str] | None = None,
+    **more: Any,  # Any: as ``command`` takes them
+) -> Callable[[Callable[..., Any]], Command]:
+    """Declare upstream's command PATH (``topics create``) with upstream's options and parameters.
+
+    The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
+    ``cluster``, ``tenant`` …) and each option under the name that ``name_of`` gives it: flags as bool, times in
+    milliseconds and sizes in bytes (−1 and below: as typed), lists as tuples of text, maps as dicts, what is not given
+    and has no default as None or empty. HELPS says what an option is for, by the same names.
+    """
+    row = upstream_commands()[path]
+    said = {**_HELPS, **(helps or {})}
+
+    def decorate(function: Callable[..., Any]) -> Command:
+        declared: Callable[..., Any] = pass_app(function)
+        for option in reversed(row.get("options", ())):
+            declared = _option(option, said)(declared)
+        for parameter in reversed(row.get("parameters", ())):
+            declared = _parameter(parameter)(declared)
+        made = command(path.rpartition(" ")[2], examples=examples, **more)(declared)
+        made.mirrors = True
+        return made
+
+    return decorate
+
+
+def name_of(names: Sequence[str]) -> str:
+    """Return the keyword of an option: its longest name in snake case, ``global_`` for a word of Python's."""
+    longest = max((name for name in names if name.startswith("-")), key=len).lstrip("-")
+    name = _CAPITAL.sub("_", longest.replace("-", "_")).lower()
+    return f"{name}_" if name in ("global", "from", "class", "type", "lambda") else name
+
+
+def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
+    name = name_of(row["names"])
+    flags = [flag for flag in row["names"] if flag.startswith("-")]
+    more: Json = {"help": helps.get(name), "required": row.get("required", False), "hidden": row.get("hidden", False)}
+    java: str = row["type"]
+    kind = _BOXED.get(java, java)
+    if row.get("arity") == "0":
+        more |= {"is_flag": True, "default": False}
+    elif kind in ("List", "Map"):
+        parse = _parse_list if kind == "List" else _parse_map
+        more |= {"multiple": True, "callback": functools.partial(parse, row.get("split"))}
+    else:
+        values: Sequence[str] | None = row.get("values")
+        choice = click.Choice(values, case_sensitive=False) if values else None
+        more |= {
+            "type": choice or _CONVERTED.get(row.get("converter", "")) or _TYPES.get(kind),
+            "default": row.get("default"),
+        }
+    return click.option(*flags, name, **more)
+
+
+def _parse_list(
+    split: str | None, ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> tuple[str, ...]:
+    return tuple(part for value in values for part in (value.split(split) if split else (value,)))
+
+
+def _parse_map(split: str | None, ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for part in _parse_list(split, ctx, param, values):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{part!r} is not key=value", ctx, param)
+        found[key] = value
+    return found
+
+
+def _parameter(row: Json) -> Decorator:
+    label = row["label"]
+    name, kind = _LABELS.get(label, (_CAPITAL.sub("_", label.strip("<>")).lower(), None))
+    return click.argument(name, type=kind, required=row.get("required", False))
