@@ -1,7 +1,8 @@
 """Upstream's own command tree, ``upstream.json``, and commands declared by it: their options are rows of data, not code.
 
-The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8): by command path its aliases,
-options and parameters. A type is Java's; an arity of 1 is left out.
+The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest that Maven Central has;
+``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
+options of the program. A type is Java's; an arity of 1 is left out.
 """
 
 from __future__ import annotations
