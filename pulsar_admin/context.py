@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
-from store.errors import StoreError
+from store.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.confirm import Plan
@@ -401,8 +401,21 @@ class App:
         """Report the error of one item among several on stderr and go on."""
         from pulsar_admin.errors import failure_of
 
+        self.suggest(error)
         self._failed.append(error)
         failure_of(error).write(as_json=self.settings.output in ("json", "jsonl"))
+
+    def suggest(self, error: StoreError) -> None:
+        """Add to the hint of an ERROR about a name that is not there the names near it."""
+        if self._store is None or not isinstance(error, NotFound) or "near" in error.context:
+            return
+        from store.model.near import near_names
+        from store.names import shell_word
+
+        with suppress(StoreError), self._store.read() as txn:
+            if near := near_names(txn, error):
+                error.context["near"] = near
+                error.hint = f"did you mean {' or '.join(map(shell_word, near))}? {error.hint}".strip()
 
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""

@@ -291,7 +291,12 @@ class Command(click.Command):
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
         if wants_spark and "spark" not in self.uses:
             raise click.UsageError(f"--spark: this command has no bulk work{_reason(ctx.command_path)}", ctx)
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except StoreError as error:
+            if (app := app_of(ctx)) is not None:
+                app.suggest(error)
+            raise
 
     def _check_plan(self, ctx: click.Context) -> None:
         """Raise Refused or UsageError where this command's work cannot be kept as a plan."""

@@ -123,14 +123,14 @@ def iter_nodes(txn: Txn, prefix: str) -> Iterator[Node]:
             yield node
 
 
-def iter_children(txn: Txn, path: str) -> Iterator[str]:
-    """Yield the names directly below PATH in order; intermediate nodes need no key of their own."""
+def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
+    """Yield the names directly below PATH in order, from FIRST on; intermediate nodes need no key of their own."""
     prefix = path.rstrip("/") + "/"
     raw = _encoded(prefix)
     if len(raw) > _KEY_HEAD_BYTES:
         yield from dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
         return
-    start, seen = raw, set[str]()
+    start, seen = (raw + first.encode())[:_KEY_HEAD_BYTES], set[str]()
     while (found := next(txn.items("tree", raw, start), None)) is not None:
         path_found = decode_node(*found).path
         name, is_below, _ = path_found[len(prefix) :].partition("/")

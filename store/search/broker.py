@@ -227,6 +227,7 @@ class BrokerSearch:
                 raise LedgerNotFound(
                     f"its search reads {position}, and BookKeeper has no metadata of ledger {position.ledger_id}",
                     ledgerId=position.ledger_id,
+                    topic=str(self.topic.name),
                 )
             try:
                 self._times[position] = read_entry_time(self.reader, position, "auto")

@@ -1,0 +1,121 @@
+"""Names near one that is not there, from a bounded look at the metadata: the answer costs the same in a store of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.blocks import ledger_key
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.errors import InvalidValue, LedgerNotFound, NamespaceNotFound, NotFound, SubscriptionNotFound, TopicNotFound
+from store.model.topics import iter_topics
+from store.names import (
+    LONG_MAX,
+    MANAGED_LEDGERS,
+    NamespaceName,
+    TopicName,
+    decode_name,
+    encode_name,
+    parse_namespace,
+    parse_topic,
+)
+
+NEAR_MAX = 3
+_FEW = 500  # names that are all looked at; of more, those that share a beginning with the wanted one
+_NEIGHBOURS = 25  # for each beginning
+_BEGINNINGS = 40
+
+
+def near_names(txn: Txn, error: NotFound) -> tuple[str, ...]:
+    """Return up to three names that the one that ERROR misses may have been meant to be, the nearest first."""
+    asked = error.context
+    try:
+        if isinstance(error, LedgerNotFound):
+            ledger_id = None if "topic" in asked else asked.get("ledgerId")  # of a topic's own, the message tells
+            return _near_ledgers(txn, ledger_id) if isinstance(ledger_id, int) else ()
+        if isinstance(error, SubscriptionNotFound):
+            return _closest(str(asked.get("subscription") or ""), _cursors(txn, asked))
+        if isinstance(error, TopicNotFound) and "topic" in asked:
+            return _near_topics(txn, parse_topic(str(asked["topic"])))
+        if isinstance(error, NamespaceNotFound) and "namespace" in asked:
+            return tuple(map(str, _near_namespaces(txn, parse_namespace(str(asked["namespace"])))))
+        if isinstance(error, NamespaceNotFound) and "tenant" in asked:
+            return _closest(str(asked["tenant"]), _tenants(txn))
+    except InvalidValue:  # of a legacy name, whose cluster is a part of it
+        pass
+    return ()
+
+
+def _near_topics(txn: Txn, wanted: TopicName) -> tuple[str, ...]:
+    if find_node(txn, wanted.path) is not None or find_node(txn, wanted.partitioned_path) is not None:
+        return ()  # it is there, and not what the command works on
+    local = wanted.local_name
+    names = set(_around(txn, wanted.namespace.managed_ledgers_path, local))
+    if names:
+        names |= {TopicName(wanted.namespace, name).base.local_name for name in names}
+        return tuple(f"{wanted.namespace}/{name}" for name in _closest(local, names))
+    namespaces = _near_namespaces(txn, wanted.namespace)
+    topics = [TopicName(namespace, local) for namespace in namespaces]
+    there = [topic for topic in topics if find_node(txn, topic.path) or find_node(txn, topic.partitioned_path)]
+    return tuple(f"{topic.namespace}/{local}" for topic in there) or tuple(map(str, namespaces))
+
+
+def _near_namespaces(txn: Txn, wanted: NamespaceName) -> tuple[NamespaceName, ...]:
+    """Return namespaces near WANTED: of its tenant, or of the tenants near that where there is none."""
+    found = []
+    for tenant in [wanted.tenant] if wanted.tenant in _tenants(txn) else _closest(wanted.tenant, _tenants(txn)):
+        names = set(_around(txn, f"/admin/policies/{tenant}", wanted.namespace))
+        names.update(_around(txn, f"{MANAGED_LEDGERS}/{tenant}", wanted.namespace))
+        same = [wanted.namespace] if wanted.namespace in names and tenant != wanted.tenant else []
+        found += [NamespaceName(tenant, name) for name in same or _closest(wanted.namespace, names)]
+    return tuple(found[:NEAR_MAX])
+
+
+def _tenants(txn: Txn) -> set[str]:
+    return {name for path in ("/admin/policies", MANAGED_LEDGERS) for name in islice(iter_children(txn, path), _FEW)}
+
+
+def _cursors(txn: Txn, asked: dict[str, object]) -> Iterator[str]:
+    topics: Iterable[TopicName] = ()
+    if "topic" in asked:
+        topics = [parse_topic(str(asked["topic"]))]
+    elif "namespace" in asked:
+        topics = islice(iter_topics(txn, parse_namespace(str(asked["namespace"]))), _FEW)
+    for topic in topics:
+        yield from _around(txn, topic.path, str(asked.get("subscription") or ""))
+
+
+def _around(txn: Txn, path: str, wanted: str) -> Iterator[str]:
+    """Yield names below PATH in clear: all of a few; of many some of those that begin as WANTED does, too."""
+    names = list(islice(iter_children(txn, path), _FEW))
+    if len(names) == _FEW:
+        stored = encode_name(wanted)
+        step = len(stored) // _BEGINNINGS + 1
+        for end in range(1, len(stored) + 1, step):
+            names += islice(iter_children(txn, path, stored[:end]), _NEIGHBOURS)
+    yield from map(decode_name, dict.fromkeys(names))
+
+
+def _closest(wanted: str, names: Iterable[str]) -> tuple[str, ...]:
+    from difflib import get_close_matches  # 3 ms, and few commands miss
+
+    by_lower = {name.lower(): name for name in sorted(names) if name != wanted}
+    return tuple(by_lower[name] for name in get_close_matches(wanted.lower(), by_lower, n=NEAR_MAX))
+
+
+def _near_ledgers(txn: Txn, wanted: int) -> tuple[str, ...]:
+    """Return ledgers whose numbers are one slip of the fingers away: a digit more, fewer, another, or two exchanged."""
+    text = str(wanted)
+    slips = {text[:i] + text[i + 1 :] for i in range(len(text))}
+    slips |= {text[:i] + digit + text[i + 1 :] for i in range(len(text)) for digit in "0123456789"}
+    slips |= {text[:i] + digit + text[i:] for i in range(len(text) + 1) for digit in "0123456789"}
+    slips |= {text[:i] + text[i + 1] + text[i] + text[i + 2 :] for i in range(len(text) - 1)}
+    ids = {int(slip) for slip in slips if slip.isdigit()} - {wanted}
+    near = sorted((ledger_id for ledger_id in ids if ledger_id <= LONG_MAX), key=lambda found: abs(found - wanted))
+    return tuple(map(str, islice((found for found in near if _has_ledger(txn, found)), NEAR_MAX)))
+
+
+def _has_ledger(txn: Txn, ledger_id: int) -> bool:
+    return txn.view("times", ledger_key(ledger_id)) is not None or find_node(txn, ledger_path(ledger_id)) is not None
