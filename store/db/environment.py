@@ -121,6 +121,7 @@ class Store:
         self._handles: dict[str, Any] = {}  # Any: lmdb's opaque database handle
         self._env: lmdb.Environment | None = None
         self._record: CommitRecord | None = None
+        self._failed: StoreError | None = None
         self._lock = take_writer_lock(path) if writable and lock is None else None
         try:
             self.info = read_store_info(path)  # under the lock: a writer finds no state that another one is changing
@@ -228,7 +229,7 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Txn]:
         """Open a snapshot for reading."""
-        with _translated(self.path):
+        with self._translated_once():
             env = self._env_of()
             try:
                 txn = env.begin(buffers=True)
@@ -249,7 +250,7 @@ class Store:
         while True:
             try:
                 with (
-                    _translated(self.path, passing=lmdb.MapFullError),
+                    self._translated_once(lmdb.MapFullError),
                     env.begin(write=True, buffers=True) as txn,
                 ):
                     result = work(Txn(self, txn))
@@ -259,6 +260,20 @@ class Store:
             else:
                 self._put_record()
                 return result
+
+    @contextmanager
+    def _translated_once(self, *passing: type[BaseException]) -> Iterator[None]:
+        """Turn lmdb's errors into ours; after a commit that the disk refused, which ends LMDB's environment, that again."""
+        try:
+            with _translated(self.path, (lmdb.PanicError, *passing)):
+                yield
+        except lmdb.PanicError as error:
+            if self._failed is not None:
+                raise self._failed from error
+            raise damaged_store(self.path, f"{self.path}/meta: {error}") from error
+        except (DiskFull, DiskFailed) as error:
+            self._failed = error
+            raise
 
     def last_txn_id(self) -> int:
         return int(self._env_of().info()["last_txnid"])
@@ -351,7 +366,7 @@ def open_store(path: Path, *, writable: bool = False, unfinished: bool = False, 
 
 
 @contextmanager
-def _translated(path: Path, passing: type[BaseException] | tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+def _translated(path: Path, passing: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
     """Turn lmdb's errors into ours; PASSING goes through."""
     try:
         yield

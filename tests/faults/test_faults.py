@@ -55,3 +55,17 @@ def test_a_loss_is_told(server: Server, folder: Path) -> None:
         losses = [loss.what for loss in bench.try_all([Fault("kill", 1)]).losses]
     assert any(what.startswith("neither the old state nor the new one: store.entries") for what in losses)
     assert any(what.startswith("store check: ") for what in losses)
+
+
+def test_a_commit_that_the_disk_refuses_is_a_full_disk(server: Server, folder: Path) -> None:
+    """LMDB's environment is dead after its meta page failed: what comes after must not say that the store is damaged."""
+    with Bench(server, folder, NAMED["import linked"]) as bench:
+        calls = [call.rpartition("/")[2] == "data.mdb" and call.partition(" ")[0] for call in bench.plain.calls]
+        meta_pages = [
+            number + 2
+            for number in range(len(calls) - 1)
+            if calls[number] != "pwrite" and calls[number + 1] == "pwrite"
+        ]
+        tally = bench.try_all(Fault("fail-on", number, "ENOSPC") for number in meta_pages[-5:])
+    assert len(meta_pages) >= 5
+    assert not tally.losses, "\n".join(map(str, tally.losses))
