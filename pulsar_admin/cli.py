@@ -24,7 +24,7 @@ check_owners()  # before any import from packages that may not be ours
 from pulsar_admin import table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.options import Command, app_of, global_options  # noqa: E402
+from pulsar_admin.options import Command, app_of, global_options, ignored_options  # noqa: E402
 
 if TYPE_CHECKING:
     from pulsar_admin.context import App
@@ -44,11 +44,15 @@ CONTEXT: dict[str, Any] = {  # Any: click's settings
 class TableGroup(click.Group):
     """A group whose commands are rows of the table; help imports none of them."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, upstream: str | None = None, text: str | None = None) -> None:
+        """PATH is the group's in the table; UPSTREAM is upstream's, where it differs; TEXT is the help of one without rows."""
         name = path.rpartition(" ")[2] or PROGRAMS[0]
-        super().__init__(name, help=table.GROUPS[path], no_args_is_help=True, context_settings=CONTEXT)
+        super().__init__(name, help=text or table.GROUPS[path], no_args_is_help=True, context_settings=CONTEXT)
         self.path = path
+        self.upstream = upstream or path
         self.params += list(global_options(None if path == table.ROOT else ()))
+        if path == table.ROOT:
+            self.params += list(ignored_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*table.subgroups_of(self.path), *table.rows_of(self.path)]
@@ -57,13 +61,30 @@ class TableGroup(click.Group):
         if cmd_name in table.subgroups_of(self.path):
             return TableGroup(f"{self.path} {cmd_name}".strip())
         row = table.find_row(self.path, cmd_name)
+        if self.upstream != self.path and (refused := self._refusing(cmd_name)) is not None:
+            return refused
         if row is None:
-            return None
+            return self._upstreams_group(cmd_name) if self.path == table.ROOT else self._refusing(cmd_name)
         module, _, attribute = row.target.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         if isinstance(command, Command):
             command.aliases = row.aliases
         return command
+
+    def _refusing(self, name: str) -> click.Command | None:
+        from pulsar_admin.needs_broker import refusing_command
+
+        return refusing_command(self.upstream, name)
+
+    def _upstreams_group(self, name: str) -> click.Command | None:
+        """Return a group that has another name here, or one whose commands all need a running broker."""
+        path = table.ALIASES.get(name, name)
+        if path in table.GROUPS:
+            return TableGroup(path, upstream=name) if path != name else None
+        from pulsar_admin.needs_broker import group_need
+
+        need = group_need(path)
+        return need and TableGroup(path, text=f"Needs a running broker: {need.reason}.")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, lines in (
@@ -86,10 +107,10 @@ class TableGroup(click.Group):
         instead = table.INSTEAD.get(f"{self.path} {name}".strip())
         if instead:
             return f" Here it is: pulsar-admin {instead}"
-        from difflib import get_close_matches
+        from pulsar_admin.suggest import suggestions
 
         names = self.list_commands(ctx) + [alias for row in table.rows_of(self.path).values() for alias in row.aliases]
-        close = get_close_matches(name, names, n=3)
+        close = suggestions(name, names)
         return f" Did you mean {' or '.join(close)}?" if close else ""
 
 

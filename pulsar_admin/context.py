@@ -189,7 +189,11 @@ class App:
     def note(self, text: str) -> None:
         """Say on stderr what --verbose asked for."""
         if self.settings.verbose:
-            self._say("note", text)
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Say on stderr how the command line was understood; --quiet silences it."""
+        self._say("note", text)
 
     def _say(self, kind: str, text: str) -> None:
         if self.settings.quiet:
@@ -256,7 +260,7 @@ class App:
             self._choice = choice
             yield choice.engine
         if choice.unused:
-            self._say("note", f"{unused}, Spark was not started")
+            self.tell(f"{unused}, Spark was not started")
         self._report_failed_slices()
 
     def _report_failed_slices(self) -> None:

@@ -72,6 +72,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.IndexCorrupt: DAMAGED,
     errors.SourceChanged: DAMAGED,
     errors.Unsupported: UNSUPPORTED,
+    errors.NeedsBroker: UNSUPPORTED,
     errors.MissingComponent: UNSUPPORTED,
     errors.EncryptedPayload: UNSUPPORTED,
     errors.DiskFull: NO_ROOM,

@@ -45,6 +45,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls com
 _WORDS = "pulsar_admin.words"
 _GIVEN = "pulsar_admin.given"
 _APP = "pulsar_admin.app"
+_IGNORED = "pulsar_admin.ignored"
 
 
 # -- parameter types --------------------------------------------------------------------------------------------------
@@ -192,6 +193,30 @@ def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]
     yield click.Option(("--version",), hidden=shown is not None, help="Show the version and exit.", **version)
 
 
+_UPSTREAMS = (
+    "--admin-url",
+    "--auth-plugin",
+    "--auth-params",
+    "--request-timeout",
+    "--tls-trust-cert-path",
+    "--tls-provider",
+)
+_UPSTREAMS_FLAGS = ("--tls-allow-insecure", "--tls-enable-hostname-verification")
+
+
+def ignored_options() -> Iterator[click.Option]:
+    """Yield the options of upstream's program that say where a broker is: they are taken, noted and mean nothing."""
+    for flag in (*_UPSTREAMS, *_UPSTREAMS_FLAGS):
+        yield click.Option(
+            (flag,), is_flag=flag in _UPSTREAMS_FLAGS, callback=_ignore, expose_value=False, hidden=True, default=None
+        )
+
+
+def _ignore(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    if ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE:
+        ctx.meta.setdefault(_IGNORED, []).append(param.opts[0])
+
+
 def current_app() -> App:
     """Return the running command's App, made on first use from the options given so far."""
     from pulsar_admin.config import build_settings
@@ -286,6 +311,8 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:  # Any: click's signature
         given = ctx.meta.get(_GIVEN, {})
+        if _IGNORED in ctx.meta:
+            current_app().tell(f"{', '.join(ctx.meta[_IGNORED])}: ignored, no broker is asked; --store names the data")
         if given.get("plan"):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))

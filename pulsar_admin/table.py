@@ -33,8 +33,11 @@ GROUPS: dict[str, str] = {
     "logs": "One entry log file, without a store.",
 }
 
+ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", "source": "sources"}
+"""Upstream's other names of groups."""
+
 INSTEAD = {
-    "persistent": "topics",
+    "documents": "--help",
     "tenants": "store ls /admin/policies",
     "topics compact": "compaction run",
     "topics compaction-status": "compaction status",
@@ -153,7 +156,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             ("expire-messages-all-subscriptions",),
         ),
         "skip": Row("commands.topics.cursors:skip", "Skip the next entries of a subscription."),
-        "clear-backlog": Row("commands.topics.cursors:clear_backlog", "Skip the whole backlog of a subscription."),
+        "clear-backlog": Row(
+            "commands.topics.cursors:clear_backlog", "Skip the whole backlog of a subscription.", ("skip-all",)
+        ),
         "create-subscription": Row(
             "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
         ),

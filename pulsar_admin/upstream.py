@@ -26,6 +26,7 @@ from pulsar_admin.options import (
     command,
     pass_app,
 )
+from store.errors import NeedsBroker
 from store.names import INT_MAX
 
 Json = dict[str, Any]  # Any: JSON
@@ -95,6 +96,25 @@ def mirrored(
         return made
 
     return decorate
+
+
+def refusing(path: str, reason: str, instead: str) -> Command:
+    """Return a command with the options of upstream's PATH that does nothing but raise NeedsBroker with REASON.
+
+    Every option is text and none is required, so that what is missing hides no reason.
+    """
+    row = upstream_commands()[path]
+
+    def refuse(app: Any, **_: object) -> None:  # Any: the App, imported for types alone
+        raise NeedsBroker(f"pulsar-admin {path} needs a running broker: {reason}", hint=instead)
+
+    declared: Callable[..., Any] = pass_app(refuse)
+    for option in reversed(row.get("options", ())):
+        kept = {key: value for key, value in option.items() if key in ("names", "hidden", "arity")}
+        declared = _option({**kept, "type": "List"}, {})(declared)
+    declared = click.argument("parameters", nargs=-1)(declared)
+    text = f"Needs a running broker: {reason}."
+    return command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
 
 
 def name_of(names: Sequence[str]) -> str:

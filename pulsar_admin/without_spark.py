@@ -74,12 +74,26 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
 }
 """Why a command takes no ``--spark``; every other one does its bulk work on it, the same bytes as here.
 
-``group verb-*`` means the policies of that group, and what else of it has no row of its own.
+``group verb-*`` means the policies of that group, and what else of it has no row of its own. Commands of upstream need
+none: what reads or writes messages has one.
 """
+
+_BULK = ("topics analyze-backlog",)
+"""Commands of upstream's that read messages on Spark; a test compares it with what commands take."""
 
 
 def reason_without_spark(name: str) -> str | None:
     """Return why the command NAME takes no ``--spark``; None for one that is not in the table."""
     exact = (reason for reason, names in WITHOUT_SPARK.items() if name in names)
     family = (reason for reason, names in WITHOUT_SPARK.items() for part in names if fnmatchcase(name, part))
-    return next(exact, None) or next(family, None)
+    return next(exact, None) or next(family, None) or _reason_of_upstreams(name)
+
+
+def _reason_of_upstreams(name: str) -> str | None:
+    """Return the reason of what upstream has and no row names: those are policies and other metadata."""
+    from pulsar_admin.suggest import READS, verbs_of
+    from pulsar_admin.upstream import upstream_commands
+
+    if name in _BULK or name not in upstream_commands():
+        return None
+    return "it answers from metadata" if verbs_of(name.rpartition(" ")[2]) is READS else "it changes metadata"

@@ -210,6 +210,12 @@ class Unsupported(StoreError):
     code = "unsupported"
 
 
+class NeedsBroker(Unsupported):
+    """Only a running broker, worker or proxy can answer or do this."""
+
+    code = "needs-broker"
+
+
 class MissingComponent(StoreError):
     """A codec, Java, a package or a key is not there."""
 

@@ -6,13 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from pulsar_admin import table
+from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.needs_broker import NEEDS, Need
+from pulsar_admin.options import ignored_options
+from pulsar_admin.suggest import READS, suggestions, verbs_of
 from pulsar_admin.table import Row
+from pulsar_admin.upstream import upstream_commands
 from tests.conftest import Cli
 from tests.sample_commands import SAMPLE_TABLE
 
@@ -126,10 +133,6 @@ def test_a_program_alone_shows_help_and_is_a_usage_error(cli: Cli) -> None:
         (("topics", "compact", "x"), "Here it is: pulsar-admin compaction run\n"),
         (("topics", "compaction-status", "x"), "Here it is: pulsar-admin compaction status\n"),
         (("tenants", "list"), "Here it is: pulsar-admin store ls /admin/policies\n"),
-        (
-            ("--admin-url", "http://localhost:8080", "topics", "list", "a/b"),
-            "no broker is asked, --store names the data",
-        ),
     ],
 )
 def test_what_a_live_pulsar_admin_has_is_explained(cli: Cli, words: tuple[str, ...], text: str) -> None:
@@ -144,10 +147,85 @@ def test_what_is_named_instead_is_there(cli: Cli, command: str) -> None:
     assert cli(*words, "--help").exit_code == 0
 
 
+def test_options_that_name_a_broker_are_ignored_with_one_note(cli: Cli) -> None:
+    words = ["--admin-url", "http://localhost:8080", "--tls-allow-insecure", "--request-timeout", "9"]
+    result = cli(*words, "sample", "names", "a/b")
+    note = "note: --admin-url, --tls-allow-insecure, --request-timeout: ignored, no broker is asked; --store names the data"
+    assert (result.exit_code, result.stderr) == (0, f"{note}\n")
+    assert cli(*words, "sample", "names", "a/b", "-q").stderr == ""
+
+
+def test_the_options_that_are_ignored_are_upstreams() -> None:
+    upstreams = [name for option in upstream_commands()[""]["options"] for name in option["names"]]
+    assert sorted(upstreams) == sorted(option.opts[0] for option in ignored_options())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "unload", "x"),
+        ("persistent", "lookup", "x"),
+        ("non-persistent", "stats", "x"),
+        ("functions", "create", "--tenant", "a"),
+        ("source", "getstatus"),
+        ("broker-stats", "destinations", "-i"),
+    ],
+)
+def test_what_needs_a_broker_takes_upstreams_options_and_says_why(cli: Cli, words: tuple[str, ...]) -> None:
+    result = cli(*words)
+    assert (result.exit_code, result.stdout) == (7, "")
+    assert "needs a running broker: " in result.stderr
+    assert "Needs a running broker: " in cli(*words[:2], "--help").stdout
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_a_need_is_of_commands_of_upstream_and_names_commands_that_are_there(need: Need, cli: Cli) -> None:
+    assert all(any(fnmatchcase(path, pattern) for path in upstream_commands()) for pattern in need.patterns)
+    _, _, instead = need.instead.partition("pulsar-admin ")
+    assert cli(*instead.split(), "--help").exit_code == 0
+
+
+def test_upstreams_older_group_has_the_same_commands(cli: Cli) -> None:
+    assert cli("persistent", "skip-all", "--help").stdout.startswith("Usage: pulsar-admin persistent skip-all ")
+
+
 def test_unknown_command_suggests(cli: Cli) -> None:
     result = cli("sample", "row")
     assert result.exit_code == 2
     assert "Did you mean rows" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("unload", ["load", "dump"], []),
+        ("get-subscribe-rate", ["unsubscribe", "get-dispatch-rate", "subscriptions"], []),
+        ("get-ttl", ["set-message-ttl", "get-message-ttl"], ["get-message-ttl"]),
+        ("delete-message-ttl", ["get-message-ttl", "remove-message-ttl"], ["remove-message-ttl"]),
+        ("remove-messages", ["remove-message-ttl", "read"], []),
+        ("set-mesage-ttl", ["get-message-ttl", "set-message-ttl"], ["set-message-ttl"]),
+        ("messages", ["peek-messages", "expire-messages"], ["peek-messages"]),
+        ("update-partitioned-topic", ["create-partitioned-topic"], []),
+        ("lst", ["list", "last-message-id"], ["list"]),
+        ("rest-cursor", ["reset-cursor"], []),
+    ],
+)
+def test_suggestions_go_by_words_and_never_from_a_question_to_a_change(
+    name: str, known: list[str], meant: list[str]
+) -> None:
+    assert suggestions(name, known) == meant
+
+
+def test_every_change_is_known_by_its_verb() -> None:
+    context = click.Context(root())
+    for path, rows in table.COMMANDS.items():
+        for name, row in rows.items() if path != "sample" else ():
+            command = TableGroup(path).get_command(context, name)
+            if getattr(command, "changes", False) and (path, name) != (
+                "nacks",
+                "due",
+            ):  # which changes with --pop alone
+                assert not [each for each in (name, *row.aliases) if verbs_of(each) is READS], f"{path} {name}"
 
 
 # -- global options ---------------------------------------------------------------------------------------------------

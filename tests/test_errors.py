@@ -33,6 +33,7 @@ EXPECTED = {
     "nothing-matches": 5,
     "source-changed": 6,
     "unsupported": 7,
+    "needs-broker": 7,
     "missing-component": 7,
     "encrypted-payload": 7,
     "disk-failed": 6,

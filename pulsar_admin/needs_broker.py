@@ -1,0 +1,93 @@
+"""Commands of upstream that files cannot answer: one sentence why, and what to ask here. Read when no command has the name."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pulsar_admin.options import Command
+
+
+class Need(NamedTuple):
+    """Why the commands of some patterns are not answered from files, and what is: a sentence."""
+
+    patterns: tuple[str, ...]
+    reason: str
+    instead: str = ""
+
+
+NEEDS: tuple[Need, ...] = (
+    Need(
+        ("topics unload", "persistent unload", "namespaces unload"),
+        "it makes a running broker close topics, and no broker has those of a store open",
+        "what brokers wrote since the import comes with: pulsar-admin store refresh",
+    ),
+    Need(
+        ("topics lookup", "topics partitioned-lookup", "persistent lookup", "non-persistent lookup"),
+        "running brokers decide which of them serves a topic",
+        "the files of a topic: pulsar-admin topics info-internal",
+    ),
+    Need(
+        ("topics offload",),
+        "a running broker copies ledgers to the storage of its offloader",
+        "which ledgers are offloaded: pulsar-admin topics stats-internal",
+    ),
+    Need(
+        (
+            "non-persistent list",
+            "non-persistent list-in-bundle",
+            "non-persistent stats",
+            "non-persistent stats-internal",
+        ),
+        "a topic that is not persistent lives in the memory of a running broker alone",
+    ),
+    Need(
+        (
+            "brokers backlog-quota-check",
+            "brokers get-internal-config",
+            "brokers get-runtime-config",
+            "brokers healthcheck",
+            "brokers leader-broker",
+            "brokers list",
+            "brokers namespaces",
+            "brokers shutdown",
+            "brokers version",
+        ),
+        "it asks a running broker about itself, or tells it what to do",
+        "where a store came from: pulsar-admin store info",
+    ),
+    Need(
+        ("broker-stats *",), "a running broker counts this in its memory", "what files say: pulsar-admin topics stats"
+    ),
+    Need(("proxy-stats *",), "a running proxy counts this in its memory"),
+    Need(
+        ("functions *", "functions-worker *", "sinks *", "sources *"),
+        "running workers keep, run and count functions, sinks and sources",
+    ),
+    Need(("packages *",), "a running broker keeps packages in a storage of its own"),
+)
+
+
+def need_of(path: str) -> Need | None:
+    """Return why upstream's command PATH is not answered here, or None."""
+    return next((need for need in NEEDS if any(fnmatchcase(path, pattern) for pattern in need.patterns)), None)
+
+
+def group_need(name: str) -> Need | None:
+    """Return why commands of upstream's group NAME are not answered here, or None."""
+    return next((need for need in NEEDS if any(one.startswith(f"{name} ") for one in need.patterns)), None)
+
+
+def refusing_command(path: str, name: str) -> Command | None:
+    """Return a command that takes the options of upstream's NAME in group PATH and says why it is not answered, or None."""
+    from pulsar_admin.upstream import refusing, upstream_commands
+
+    names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
+    found = next(
+        (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""
+    )
+    need = need_of(found)
+    if need is None:
+        return None
+    return refusing(found, need.reason, need.instead)

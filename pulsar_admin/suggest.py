@@ -1,0 +1,66 @@
+"""Which commands an unknown name may have meant, by its words: never by letters alone, and never a change for a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_READING = "get list show describe read find peek examine stats stat status count check verify view print info dump"
+_ALIKE_VERBS = ("set put update", "create add new make init", "remove delete del rm unset drop")
+_CHANGING = (
+    "abort annotate apply build cancel clear compact convert disable enable expire export extract generate grant import"
+    " index load mark move rebuild recover refresh reset revoke run scale shutdown skip split standalone start stop switch"
+    " terminate trim truncate undo unload unsubscribe upgrade upload"
+)
+READS = frozenset(_READING.split())
+_ALIKES = tuple(frozenset(verbs.split()) for verbs in _ALIKE_VERBS)
+_CHANGES = frozenset(_CHANGING.split()).union(*_ALIKES)
+_ALIKE = 0.8
+_HALF = 0.5
+_MOST = 3
+
+
+def suggestions(name: str, known: Iterable[str]) -> list[str]:
+    """Return up to three of KNOWN that NAME may have meant, the nearest first; nothing rather than something wrong.
+
+    The verbs must do the same. The nouns of a change must be the same, or misspelt; those of a question may be up to half
+    of the other's, or twice as many.
+    """
+    likely = [(likeness, other) for other in known if (likeness := _likeness(name, other))]
+    return [other for _, other in sorted(likely, key=lambda pair: -pair[0])[:_MOST]]
+
+
+def verbs_of(name: str) -> frozenset[str]:
+    """Return the verbs that do what the one of NAME changes, or READS where it changes nothing."""
+    words = _words(name)
+    found = _CHANGES.intersection(words)
+    if words[0] in READS or not found:
+        return READS
+    return next((alike for alike in _ALIKES if alike & found), found)
+
+
+def _likeness(name: str, other: str) -> float:
+    """Return how alike two names are, from 0 to 1."""
+    verbs = verbs_of(name)
+    if verbs != verbs_of(other):
+        return 0
+    words, others = _words(name), _words(other)
+    if verbs is not READS or (words[0] in READS and others[0] in READS and len(words) > 1):
+        words, others = ([word for word in one if word not in verbs] for one in (words, others))
+    both = sum(any(_same(word, one) for one in others) for word in words)
+    share = both / max(len(words), len(others), 1)
+    of_all = both == min(len(words), len(others))
+    return share if of_all and share >= (_HALF if verbs is READS else 1) else 0
+
+
+def _same(word: str, other: str) -> bool:
+    """Whether OTHER is WORD, or WORD misspelt behind its first letter."""
+    if word == other:
+        return True
+    from difflib import SequenceMatcher
+
+    return word[0] == other[0] and SequenceMatcher(None, word, other).ratio() >= _ALIKE
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[^a-z-]+", name)] or [name]
