@@ -131,7 +131,8 @@ def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
     java: str = row["type"]
     kind = _BOXED.get(java, java)
     if row.get("arity") == "0":
-        more |= {"is_flag": True, "default": False}
+        preset = row.get("default") == "true"  # picocli: the flag is the opposite of its default
+        more |= {"is_flag": True, "default": preset, "flag_value": not preset}
     elif kind in ("List", "Map"):
         parse = _parse_list if kind == "List" else _parse_map
         more |= {"multiple": True, "callback": functools.partial(parse, row.get("split"))}

@@ -33,7 +33,13 @@ _precise = click.option(
     "-gpb", "--get-precise-backlog", "precise", is_flag=True, help="Accepted: it is always precise."
 )
 _sizes = click.option(
-    "-sbs", "--get-subscription-backlog-size", "sizes", is_flag=True, help="Accepted: sizes are always there."
+    "-sbs",
+    "--get-subscription-backlog-size",
+    "sizes",
+    is_flag=True,
+    default=True,
+    flag_value=False,
+    help="Without the size of each subscription's backlog (-1): upstream's flag switches off what is on by default.",
 )
 _earliest = click.option(
     "-etb", "--get-earliest-time-in-backlog", "earliest", is_flag=True, help="Also the time of the oldest entry left."
@@ -62,7 +68,9 @@ def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earli
     problems: list[StoreError] = []
 
     def work(reader: EntryReader, name: TopicName) -> TopicStats:
-        return read_topic_stats(reader, name, StatsOptions(earliest_time=earliest), problems=problems)
+        return read_topic_stats(
+            reader, name, StatsOptions(backlog_size=sizes, earliest_time=earliest), problems=problems
+        )
 
     answer(app, selection, work, _COLUMNS, redact=redact)
     report(app, problems)
@@ -70,9 +78,10 @@ def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earli
 
 @dataclass(frozen=True, slots=True)
 class PartitionedOptions:
-    """What to add to the sums, and whether to show properties."""
+    """What to add to the sums, whether sizes of backlogs are there, and whether to show properties."""
 
     per_partition: bool
+    sizes: bool
     earliest: bool
     redact: bool
 
@@ -94,17 +103,15 @@ class PartitionedOptions:
 @redact_properties_option
 @gather(PartitionedOptions)
 @pass_app
-def partitioned_stats(
-    app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool, sizes: bool
-) -> None:
+def partitioned_stats(app: App, selection: TopicSelection, options: PartitionedOptions, precise: bool) -> None:
     """Show the size and the backlogs of a partitioned topic, summed over its partitions."""
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose_partitioned(app, reader.txn, selection)
-        wanted, each = StatsOptions(earliest_time=options.earliest), options.per_partition
+        wanted = StatsOptions(backlog_size=options.sizes, earliest_time=options.earliest)
 
         def work(name: TopicName) -> PartitionedTopicStats:
-            return read_partitioned_stats(reader, name, wanted, per_partition=each, problems=problems)
+            return read_partitioned_stats(reader, name, wanted, per_partition=options.per_partition, problems=problems)
 
         found = list(chosen.each(app, work))
     emit_answers(app, found, _COLUMNS, several=chosen.several, redact=options.redact)

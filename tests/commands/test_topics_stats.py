@@ -36,7 +36,7 @@ def test_earliest_times(world: str, cli: Cli) -> None:
     """-etb: the time of the first entry behind the mark-delete, on the broker's clock where the entry has it."""
     store = imported(world, "clean")
     for topic, answers in oracle(world)["topics"].items():
-        found = ask(cli, store, "stats", topic, "-etb", "-gpb", "-sbs")
+        found = ask(cli, store, "stats", topic, "-etb", "-gpb")
         publish = {(row[0], row[1]): row[3] for row in answers["messages"]}
         for name, cursor in found["subscriptions"].items():
             expected = answers["stats"]["subscriptions"][name]
@@ -149,3 +149,11 @@ def test_a_scan_reads_as_many_bytes_as_progress_says(demo_store: Path) -> None:
     logs = [log for log in (world("small") / "clean" / "bookkeeper" / "current").glob("*.log") if log.stat().st_size]
     records = (item for log in logs for item in iter_records(log.read_bytes(), log.name))
     assert expected == sum(item.size for item in records if isinstance(item, Record) and item.ledger_id in ids) > 0
+
+
+def test_the_flag_of_backlog_sizes_switches_them_off(cli: Cli) -> None:
+    """As pulsar-admin 4.0.8 does: its option is on by default, and picocli's flag is the opposite of a default."""
+    store = imported("small", "clean")
+    assert ask(cli, store, "stats", "public/default/plain")["backlogSize"] >= 0
+    without = ask(cli, store, "stats", "public/default/plain", "-sbs")
+    assert {row["backlogSize"] for row in without["subscriptions"].values()} == {-1}

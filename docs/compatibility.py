@@ -1,0 +1,185 @@
+"""The page ``docs/compatibility.md``: each command of upstream's ``pulsar-admin``, and whether it is here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.needs_broker import need_of
+from pulsar_admin.upstream import upstream_commands
+
+
+class Status(StrEnum):
+    """What became of one command of upstream."""
+
+    SAME = "same"
+    """It is here under its name, with every option, what the option takes, and its default."""
+
+    ELSEWHERE = "elsewhere"
+    """Upstream's spelling calls a command of another group, and does that command's work."""
+
+    BROKER = "broker"
+    """It needs a running broker, worker or proxy: exit code 7."""
+
+    OPEN = "open"
+    """It is not here yet."""
+
+
+class Line(NamedTuple):
+    """One command of upstream: its path, what became of it, and a word on that."""
+
+    path: str
+    status: Status
+    note: str = ""
+
+
+_SAME_DEFAULT = "A default is written here that upstream's command or broker puts where nothing is given."
+DIFFERENCES: Mapping[str, str] = {
+    "documents generate": "Prints upstream's own documentation; ours is `--help` and [docs/cli](cli/pulsar-admin.md).",
+    "namespaces set-backlog-quota": _SAME_DEFAULT,
+    "namespaces set-delayed-delivery": _SAME_DEFAULT,
+    "namespaces topics": _SAME_DEFAULT,
+    "topics expire-messages": "`-t` has no default: upstream's, -1, means that none was given.",
+    "topics expire-messages-all-subscriptions": "`-t` may be left out: the TTL of the topic counts.",
+    "topics reset-cursor": "`-s` may be left out where other options choose subscriptions.",
+    "topics set-backlog-quota": _SAME_DEFAULT,
+    "topics set-delayed-delivery": _SAME_DEFAULT,
+}
+"""Why an option here is another than upstream's, by command."""
+
+
+def lines() -> Iterator[Line]:
+    """Yield every command of upstream in the order of its file."""
+    for path in filter(None, upstream_commands()):
+        command, group = _find(path)
+        need = need_of(path)
+        if need is not None:
+            yield Line(path, Status.BROKER, f"{need.reason[0].upper()}{need.reason[1:]}.")
+        elif path == "documents generate":
+            yield Line(path, Status.ELSEWHERE, DIFFERENCES[path])
+        elif command is None:
+            yield Line(path, Status.OPEN)
+        elif group != path.rpartition(" ")[0]:
+            yield Line(path, Status.ELSEWHERE, f"the same of `{group}`")
+        else:
+            yield Line(path, Status.SAME, DIFFERENCES.get(path, ""))
+
+
+def differences(path: str) -> list[str]:
+    """Return what the options and parameters of upstream's PATH have here that upstream has not."""
+    command, _ = _find(path)
+    assert command is not None
+    row = upstream_commands()[path]
+    found = [said for option in row.get("options", ()) if (said := _difference(command, option))]
+    if len(row.get("parameters", ())) > sum(isinstance(param, click.Argument) for param in command.params):
+        found.append("parameters")
+    return found
+
+
+def _find(path: str) -> tuple[click.Command | None, str]:
+    """Return our command that PATH calls, and its group."""
+    context = click.Context(root(), info_name="pulsar-admin")
+    *groups, name = path.split()
+    for group in groups:
+        command = context.command.get_command(context, group) if isinstance(context.command, TableGroup) else None
+        if command is None:
+            return None, ""
+        context = click.Context(command, info_name=group, parent=context)
+    assert isinstance(context.command, TableGroup)
+    command = context.command.get_command(context, name)
+    if command is None:
+        return None, ""
+    return command, context.command.path
+
+
+def _difference(command: click.Command, row: Mapping[str, Any]) -> str | None:  # Any: JSON
+    names = row["names"]
+    ours = [param for param in command.params if isinstance(param, click.Option) and set(names) & _names(param)]
+    if len(ours) != 1 or not set(names) <= _names(ours[0]):
+        return f"{names[0]}: names"
+    (option,) = ours
+    if (row.get("arity") == "0") is not option.is_flag:
+        return f"{names[0]}: arity"
+    if row.get("required", False) is not option.required:
+        return f"{names[0]}: required"
+    if not option.required and _upstreams_default(row) not in (_default(command, option), option.default):
+        return f"{names[0]}: default {_default(command, option)}, upstream's {_upstreams_default(row)}"
+    return None
+
+
+def _upstreams_default(row: Mapping[str, Any]) -> str | None:  # Any: JSON
+    default: str | None = row.get("default")
+    return None if default == "0" else default and default.lower()
+
+
+def _names(option: click.Option) -> set[str]:
+    return {*option.opts, *getattr(option, "_aliases", ())}
+
+
+def _default(command: click.Command, option: click.Option) -> str | None:
+    """Return what stands where OPTION is not given as upstream's file writes it; 0, no flag and no value are None."""
+    if option.multiple or option.default in (None, False) or not isinstance(option.default, (str, int, float)):
+        return None
+    with click.Context(command) as context:
+        value = option.type_cast_value(context, option.default)
+    return str(getattr(value, "value", value)).lower()
+
+
+STATUSES = tuple(Status)
+
+
+def page() -> str:
+    """Return the page."""
+    found = list(lines())
+    groups: dict[str, list[Line]] = {}
+    for line in found:
+        groups.setdefault(line.path.split()[0], []).append(line)
+    text = f"""# Commands of upstream's tools
+
+What became of each command of the `pulsar-admin` of Pulsar 4.0.8, the newest that Maven Central has with its command line. `same`: it
+is here, with every option. `elsewhere`: upstream's spelling calls a command of another group. `broker`: it needs a running broker, worker
+or proxy and ends with exit code 7. `open`: not here. Values that differ: [what-a-store-knows.md](what-a-store-knows.md).
+
+`--admin-url`, `--auth-plugin`, `--auth-params`, `--tls-…` and `--request-timeout` in front of a group are ignored with a note.
+
+## pulsar-admin
+
+| group | {" | ".join(STATUSES)} | all |
+|---|{"---|" * len(STATUSES)}---|
+"""
+    text += "".join(_count_row(f"[`{name}`](#{name.lower()})", rows) for name, rows in groups.items())
+    text += _count_row("all", found)
+    return text + "".join(_group(name, rows) for name, rows in groups.items())
+
+
+def _count_row(name: str, rows: Sequence[Line]) -> str:
+    counts = (str(sum(line.status is status for line in rows) or "") for status in STATUSES)
+    return f"| {name} | {' | '.join(counts)} | {len(rows)} |\n"
+
+
+def _group(name: str, rows: Sequence[Line]) -> str:
+    """Return the lists of a group: names of what is the same or open, a line for each that has a note."""
+    text = f"\n### {name}\n"
+    for status in STATUSES:
+        plain = [f"`{_short(line)}`" for line in rows if line.status is status and not line.note]
+        notes: dict[str, list[str]] = {}
+        for line in rows:
+            if line.status is status and line.note:
+                notes.setdefault(line.note, []).append(f"`{_short(line)}`")
+        if plain:
+            text += f"\n{status}: {', '.join(plain)}\n"
+        if notes:
+            text += "\n" + "".join(f"- {status}: {', '.join(paths)} → {note}\n" for note, paths in notes.items())
+    return text
+
+
+def _short(line: Line) -> str:
+    return line.path.partition(" ")[2]
