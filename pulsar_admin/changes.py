@@ -73,7 +73,7 @@ def _head(report: ChangeReport, plan_file: Path | None) -> str:
 
 def _action(report: ChangeReport) -> str:
     """Return what the command does and to what: names where there is one, else how many."""
-    place = _named([part.topic or part.namespace for part in report.parts], "topic")
+    place = _named([_place(part) for part in report.parts], _counted(report.parts))
     subscription = _named([part.subscription for part in report.parts], "subscription")
     if len({part.subscription for part in report.parts}) > 1:  # one name on two topics is two subscriptions
         subscription = counted(len({(part.topic, part.subscription) for part in report.parts}), "subscription")
@@ -81,6 +81,8 @@ def _action(report: ChangeReport) -> str:
     if action is not None and place:
         return action.format(subscription=subscription, place=place)
     words = _command_words(report.command)
+    if report.parts and all(part.resource for part in report.parts) and not words.startswith("undo "):
+        return f"{words.partition(' ')[0]} {place}"  # a resource's name begins with what it is
     subject = " of ".join(name for name in (subscription, place) if name)
     joint = ", " if words.startswith("undo ") else " of "
     return joint.join(text for text in (words, subject) if text)
@@ -98,8 +100,16 @@ def _command_words(command: str) -> str:
     return name.replace("-", " ").replace("ttl", "TTL").replace("delayed message", "delayed messages")
 
 
+def _place(part: ChangePart) -> str:
+    return part.topic or part.namespace or part.resource or ""
+
+
+def _counted(parts: Sequence[ChangePart]) -> str:
+    return "topic" if any(part.topic or part.namespace for part in parts) else "node"
+
+
 def _subject(part: ChangePart) -> str:
-    place = clean_text(part.topic or part.namespace or "")
+    place = clean_text(_place(part))
     return f"{clean_text(part.subscription)} of {place}" if part.subscription else place
 
 

@@ -150,9 +150,22 @@ class App:
                 (part if isinstance(part, str) and text else dump_json(to_json(part), pretty=True)) + "\n"
             )
 
-    def answer_map(self, value: Mapping[str, object]) -> None:
-        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line; with ``-o`` as ``emit`` does."""
-        self.emit(value, plain=None if self.settings.output else "".join(f"{k}    {v}\n" for k, v in value.items()))
+    def answer_json(self, value: object) -> None:
+        """Write VALUE as upstream's ``CmdBase.print`` writes what is no List: a Set is one line of JSON."""
+        from pulsar_admin.jsonify import dump_json
+
+        if self.settings.output is None:
+            self.writer.write(dump_json(value, pretty=True) + "\n")
+        else:
+            self.answer(value)
+
+    def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
+        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line, where TEXT is Java's toString of a value.
+
+        With ``-o`` as ``emit`` does.
+        """
+        lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
+        self.emit(value, plain=lines)
 
     def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
         """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""

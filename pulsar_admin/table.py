@@ -26,6 +26,8 @@ GROUPS: dict[str, str] = {
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "namespaces": "Namespaces: their topics and policies.",
+    "tenants": "Tenants: who administers them, and the clusters they may use.",
+    "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
     "compaction": "Compacted topics: run, read and verify compaction.",
     "delayed": "Delayed messages: what is due, when, and its index.",
     "nacks": "Negative acknowledgements: plan, track and simulate.",
@@ -38,7 +40,6 @@ ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", 
 
 INSTEAD = {
     "documents": "--help",
-    "tenants": "store ls /admin/policies",
     "topics compact": "compaction run",
     "topics compaction-status": "compaction status",
 }
@@ -259,6 +260,47 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.namespaces_policies:remove_quota",
             "Remove a backlog quota of a namespace: the broker's configuration counts again.",
         ),
+    },
+    "tenants": {
+        "list": Row("commands.tenants:list_all", "List the tenants."),
+        "get": Row("commands.tenants:get", "Show the roles and clusters of a tenant."),
+        "create": Row("commands.tenants:create", "Make a tenant; without clusters it may use all that there are."),
+        "update": Row(
+            "commands.tenants:update", "Change the roles or the clusters of a tenant; what is not given stays."
+        ),
+        "delete": Row("commands.tenants:delete", "Delete a tenant that has no namespaces."),
+    },
+    "clusters": {
+        "list": Row("commands.clusters:list_all", "List the clusters."),
+        "get": Row("commands.clusters:get", "Show the URLs and settings of a cluster."),
+        "create": Row("commands.clusters:create", "Make a cluster known."),
+        "update": Row(
+            "commands.clusters:update",
+            "Replace what is known of a cluster: what is not given is forgotten, its peers too.",
+        ),
+        "delete": Row(
+            "commands.clusters:delete",
+            "Delete what is known of a cluster; tenants and namespaces may still name it.",
+        ),
+        "get-peer-clusters": Row("commands.clusters:get_peers", "Show the peers of a cluster, null where it has none."),
+        "update-peer-clusters": Row("commands.clusters:update_peers", "Set the peers of a cluster."),
+        "get-cluster-migration": Row(
+            "commands.clusters:get_migration", "Show whether and where to a cluster is migrated."
+        ),
+        "update-cluster-migration": Row(
+            "commands.clusters:update_migration", "Say whether and where to a cluster is migrated."
+        ),
+        "list-failure-domains": Row(
+            "commands.clusters:list_domains", "List the failure domains of a cluster with their brokers."
+        ),
+        "get-failure-domain": Row("commands.clusters:get_domain", "Show the brokers of a failure domain."),
+        "create-failure-domain": Row(
+            "commands.clusters:create_domain", "Make a failure domain of a cluster, or replace its brokers."
+        ),
+        "update-failure-domain": Row(
+            "commands.clusters:update_domain", "Replace the brokers of a failure domain; one that is not there is made."
+        ),
+        "delete-failure-domain": Row("commands.clusters:delete_domain", "Delete a failure domain of a cluster."),
     },
     "compaction": {
         "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),

@@ -26,6 +26,7 @@ from pulsar_admin.options import (
     command,
     pass_app,
 )
+from store.codec.java import java_split
 from store.errors import NeedsBroker
 from store.names import INT_MAX
 
@@ -55,6 +56,9 @@ _LABELS: Mapping[str, tuple[str, click.ParamType[Any] | None]] = {
     "<resourceGroupName>": ("name", None),
     "<policyName>": ("name", None),
 }
+_CHANGES_OUTPUT = (
+    "Nothing, as upstream's command; on stderr what was done, and how to undo it. -o json: the same as JSON."
+)
 _HELPS = {
     "applied": "What is in force: of the topic, else of the namespace, else what a broker has by default.",
     "global_": "The policy that all clusters share, in place of this cluster's.",
@@ -84,6 +88,7 @@ def mirrored(
     """
     row = upstream_commands()[path]
     said = {**_HELPS, **(helps or {})}
+    more.setdefault("output", _CHANGES_OUTPUT if more.get("changes") else "What upstream's command prints.")
 
     def decorate(function: Callable[..., Any]) -> Command:
         declared: Callable[..., Any] = pass_app(function)
@@ -149,7 +154,7 @@ def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
 def _parse_list(
     split: str | None, ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> tuple[str, ...]:
-    return tuple(part for value in values for part in (value.split(split) if split else (value,)))
+    return tuple(part for value in values for part in (java_split(value, split) if split else (value,)))
 
 
 def _parse_map(split: str | None, ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:

@@ -16,6 +16,8 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topics info-internal",
         "topics subscriptions",
         "topics get-*",
+        "clusters *",
+        "tenants *",
         "namespaces list",
         "namespaces topics",
         "namespaces policies",

@@ -108,6 +108,12 @@ class NamespaceNotFound(NotFound):
     code = "namespace-not-found"
 
 
+class ResourceNotFound(NotFound):
+    """No such cluster, failure domain, resource group, isolation policy, bookie or setting."""
+
+    code = "resource-not-found"
+
+
 class TopicNotFound(NotFound):
     """No such topic."""
 

@@ -117,6 +117,12 @@ class NamespaceName:
 
 
 _NAME = re.compile(r"[-=:.\w]+")
+_NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
+
+
+def is_allowed_name(text: str) -> bool:
+    """Whether a tenant, namespace, cluster … may be made by the name TEXT (upstream ``NamedEntity``; no empty one)."""
+    return _NAMED_ENTITY.fullmatch(text) is not None
 
 
 def parse_namespace(text: str) -> NamespaceName:

@@ -17,7 +17,7 @@ _COLUMNS = (
     Column("CHANGE", "change", "id"),
     Column("TIME", "time", "time"),
     Column("COMMAND", "command"),
-    Column("TOPICS", lambda row: _names(row, "topic", "namespace")),  # a namespace where its own policies changed
+    Column("TOPICS", lambda row: _names(row, "topic", "namespace", "resource")),  # of what is no topic, its own name
     Column("SUBSCRIPTIONS", lambda row: _names(row, "subscription")),
     Column("ENTRIES", lambda row: _total(row, "entries"), "number", drop=1),
     Column("UNDONE BY", "undoneBy", "id"),

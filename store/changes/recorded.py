@@ -27,7 +27,18 @@ Details = TypeVar("Details")
 
 _KNOWN = frozenset(
     {
-        *("topic", "subscription", "namespace", "precisionBits", "form", "before", "after", "events", "position"),
+        *(
+            "topic",
+            "subscription",
+            "namespace",
+            "resource",
+            "precisionBits",
+            "form",
+            "before",
+            "after",
+            "events",
+            "position",
+        ),
         *("entries", "messages", "bytes", "alreadyTracked", "annotated", "replayed", "skipped", "deletable"),
         *("unreferencedLedgers", "rule", "time", "limit", "ttl", "ttlSource", "broker", "ledgers", "futureDated"),
         *("notDue", "ttlConflict", "evictingQuotas", "format", "keys", "deletedKeys", "entriesRead", "bytesRead"),
@@ -43,6 +54,7 @@ def decode_part(document: Json) -> ChangePart:
         topic=document.get("topic"),
         subscription=document.get("subscription"),
         namespace=document.get("namespace"),
+        resource=document.get("resource"),
         before=document.get("before"),
         after=document.get("after"),
         extent=_extent(document) if is_extent else None,

@@ -152,6 +152,8 @@ class ChangePart:
     topic: str | None = None
     subscription: str | None = None
     namespace: str | None = None
+    resource: str | None = None
+    """What else has a name: ``tenant acme``, ``cluster west`` …"""
     before: Json | None = None
     after: Json | None = None
     extent: Extent | None = None
@@ -212,6 +214,7 @@ class ChangePart:
 
     def _items(self) -> Iterator[tuple[str, Any]]:  # Any: JSON values
         yield from _present(("topic", self.topic), ("subscription", self.subscription), ("namespace", self.namespace))
+        yield from _present(("resource", self.resource))
         yield from _present(("precisionBits", self.precision_bits), ("form", self.form))
         yield "before", self.before
         yield "after", self.after

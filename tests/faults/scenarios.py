@@ -59,6 +59,8 @@ SCENARIOS = (
     Scenario("set-message-ttl", f"topics set-message-ttl {PLAIN} -t 100"),
     Scenario("namespace retention", "namespaces set-retention public/default --time 1h --size 10M"),
     Scenario("enable-delayed", "namespaces enable-delayed-message acme/delayed"),
+    Scenario("tenant", "tenants update acme --admin-roles ops"),
+    Scenario("cluster", "clusters update standalone --url http://new:8080"),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
     Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),

@@ -1,0 +1,79 @@
+"""``tenants``: list, get, create, update, delete."""
+
+from __future__ import annotations
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.tenants import plan_create, plan_delete, plan_update
+from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
+from store.model.resources import TENANT, list_tenants, read_tenant
+
+_HELPS = {
+    "admin_roles": "Roles that administer the tenant, separated by commas.",
+    "allowed_clusters": "Clusters that it may use, separated by commas.",
+    "force": "Also its namespaces and their topics.",
+}
+
+
+@mirrored("tenants list", examples=["pulsar-admin tenants list"], output="Names, one a line.", errors=[StoreNotFound])
+def list_all(app: App) -> None:
+    """List the tenants."""
+    with app.store.read() as txn:
+        app.answer(list_tenants(txn))
+
+
+@mirrored(
+    "tenants get",
+    examples=["pulsar-admin tenants get acme"],
+    output="The roles that administer it, and the clusters that it may use.",
+    errors=[NamespaceNotFound, MetadataCorrupt],
+)
+def get(app: App, tenant: str) -> None:
+    """Show the roles and clusters of a tenant."""
+    with app.store.read() as txn:
+        app.answer(TENANT.show(read_tenant(txn, tenant)))
+
+
+@mirrored(
+    "tenants create",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin tenants create shop --admin-roles shop-admin --allowed-clusters standalone --dry-run"],
+    errors=[InvalidValue, Refused, AlreadyExists],
+)
+def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
+    """Make a tenant; without clusters it may use all that there are."""
+    with app.store.read() as txn:
+        plan = plan_create(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
+    app.change(plan)
+
+
+@mirrored(
+    "tenants update",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin tenants update acme --admin-roles acme-admin,ops --dry-run"],
+    errors=[NamespaceNotFound, InvalidValue, Refused],
+)
+def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters: tuple[str, ...]) -> None:
+    """Change the roles or the clusters of a tenant; what is not given stays."""
+    with app.store.read() as txn:
+        plan = plan_update(txn, tenant, admin_roles, allowed_clusters, app.now_ms)
+    app.change(plan)
+
+
+@mirrored(
+    "tenants delete",
+    changes=True,
+    helps=_HELPS,
+    examples=[],
+    elsewhere=["pulsar-admin tenants delete shop --dry-run"],
+    errors=[NamespaceNotFound, Refused],
+)
+def delete(app: App, tenant: str, force: bool) -> None:
+    """Delete a tenant that has no namespaces."""
+    if force:
+        raise Refused("Broker doesn't allow forced deletion of tenants", hint="delete its namespaces first")
+    with app.store.read() as txn:
+        plan = plan_delete(txn, tenant, app.now_ms)
+    app.change(plan)
