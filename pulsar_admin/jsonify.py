@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Mapping, Set
 from enum import Enum
 from pathlib import PurePath
@@ -82,6 +83,17 @@ def dump_json(value: object, *, pretty: bool) -> str:
     if pretty:
         return _pretty(plain, "\n")
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def dump_gson(value: object) -> str:
+    """Return VALUE as Gson writes it, pretty and safe in HTML: what has no value is left out by ``json_optional``."""
+    text = json.dumps(to_json(value), indent=2, ensure_ascii=False)
+    return re.sub("[<>&='\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def message_id_json(position: Position, partition_index: int) -> dict[str, int]:
+    """Return the id of a message in no batch as pulsar-admin prints ``MessageIdImpl``."""
+    return {**position_json(position.entry, partition_index), "batchSize": 0, "batchIndex": -1}
 
 
 def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value

@@ -133,7 +133,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "find-by-time": Row(
             "commands.topics.find:find_by_time",
             "Find the first entry at or after a point in time.",
-            ("get-message-id",),
+        ),
+        "get-message-id": Row(
+            "commands.topics.message_id:get_message_id", "Show the id that a broker finds for a point in time."
         ),
         "find-by-index": Row(
             "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."

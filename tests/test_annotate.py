@@ -76,7 +76,7 @@ def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli
     made = [Made(START_MS, lost=True)]
     path = make_store(tmp_path / "s", {str(TOPIC): MadeTopic([made], open_last=False)})
     _seed_form(path, START_MS + 7, START_MS + 8)
-    shown = cli("--store", path, "topics", "stats-internal", "t/n/x", "-o", "json").json["ledgers"][0]
+    shown = cli("--store", path, "topics", "stats-internal", "t/n/x", "--explain", "-o", "json").json["ledgers"][0]
     assert (shown[BEGIN], shown[END]) == (START_MS + 7, START_MS + 8)
     info = cli("--store", path, "topics", "info-internal", "t/n/x", "-o", "json").json["ledgers"][0]
     assert (info[BEGIN], info[END]) == (START_MS + 7, START_MS + 8)
@@ -275,7 +275,7 @@ def test_what_is_derived_and_what_is_stored_is_said(tmp_path: Path, cli: Cli) ->
     for properties, source in ((True, "property"), (False, "field")):
         path = _lost(tmp_path / source, properties=properties)
         for command in ("stats-internal", "info-internal"):
-            ledgers = cli("--store", path, "topics", command, TOPIC, "-o", "json").json["ledgers"]
+            ledgers = cli("--store", path, "topics", command, TOPIC, "--explain", "-o", "json").json["ledgers"]
             assert (ledgers[0]["beginPublishTimestamp"], ledgers[0]["endPublishTimestamp"]) == (START_MS, START_MS + 4)
             assert [ledger.get("publishTimestampsFrom") for ledger in ledgers] == [
                 source,

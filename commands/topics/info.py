@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from commands.topics.answers import choose, emit_answers, report
+from commands.topics.internals import explain_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import dump_gson
 from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
 from store.model.ledgers import open_reader
-from store.reports.internal_info import read_internal_info
+from store.names import TopicName
+from store.reports.internal_info import InternalInfo, read_internal_info
 
 
 def _time_ms(text: str) -> int:
@@ -27,6 +30,11 @@ _COLUMNS = (
 )
 
 
+def _emit(app: App, info: object) -> None:
+    """Write INFO as upstream does, which prints this command's answer by Gson and every other's by Jackson."""
+    app.emit(info, plain=None if app.settings.output else dump_gson(info))
+
+
 @command(
     "info-internal",
     examples=[
@@ -34,13 +42,14 @@ _COLUMNS = (
         "pulsar-admin topics info-internal acme/orders/parts",
         "pulsar-admin topics info-internal --all-topics -o table",
     ],
-    output="The stored metadata of the topic and its cursors with upstream's keys, and beginPublishTimestamp and "
-    "endPublishTimestamp of each ledger; of a partitioned topic `partitions`: name → the same.",
+    output="The stored metadata of the topic and its cursors with upstream's keys; of a partitioned topic `partitions`: name → "
+    "the same.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
+@explain_option
 @pass_app
-def info_internal(app: App, selection: TopicSelection) -> None:
+def info_internal(app: App, selection: TopicSelection, explained: bool) -> None:
     """Show the metadata of a topic as it is stored.
 
     A cursor with a cursorsLedgerId is elsewhere than its markDelete here says: stats-internal shows where.
@@ -48,9 +57,15 @@ def info_internal(app: App, selection: TopicSelection) -> None:
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: read_internal_info(reader.txn, name, problems=problems)))
+
+        def work(name: TopicName) -> InternalInfo:
+            return read_internal_info(reader.txn, name, publish_times=explained, problems=problems)
+
+        found = list(chosen.each(app, work))
     if selection.single is not None and selection.single not in chosen.names:
-        app.emit({"version": 0, "partitions": {str(name): info for name, info in found}})
-    else:
+        _emit(app, {"version": 0, "partitions": {str(name): info for name, info in found}})
+    elif chosen.several or app.settings.output == "csv":
         emit_answers(app, found, _COLUMNS, several=chosen.several)
+    else:
+        _emit(app, found[0][1])
     report(app, problems)

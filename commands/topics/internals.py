@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from commands.topics.answers import answer, choose_partitioned, emit_answers, report
@@ -21,6 +23,12 @@ _STATS_COLUMNS = (
     Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
     Column("CURSORS", lambda row: len(row["cursors"]), "number"),
 )
+explain_option = click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Also beginPublishTimestamp and endPublishTimestamp of each ledger (PIP-345), and where they are from.",
+)
 _metadata_option = click.option("-m", "--metadata", is_flag=True, help="Also each ledger's metadata in BookKeeper.")
 
 
@@ -29,16 +37,18 @@ _metadata_option = click.option("-m", "--metadata", is_flag=True, help="Also eac
     examples=[
         "pulsar-admin topics stats-internal public/default/plain",
         "pulsar-admin topics stats-internal acme/orders/compacted -m",
+        "pulsar-admin topics stats-internal acme/orders/compacted --explain",
         "pulsar-admin topics stats-internal --pattern 'acme/*' -o table",
     ],
-    output="Ledgers, cursors, schema and compacted ledgers with upstream's keys, and beginPublishTimestamp and "
-    "endPublishTimestamp of each ledger. docs/what-a-store-knows.md says which values a store cannot know.",
+    output="Ledgers, cursors, schema and compacted ledgers with upstream's keys. docs/what-a-store-knows.md says which values "
+    "a store cannot know.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
 @_metadata_option
+@explain_option
 @pass_app
-def stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
+def stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
     """Show the ledgers and cursors of a topic.
 
     Cursors are shown where they really stand, also those whose newest state is in a cursor ledger.
@@ -46,7 +56,7 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
     problems: list[StoreError] = []
 
     def work(reader: EntryReader, name: TopicName) -> InternalStats:
-        return read_internal_stats(reader, name, metadata=metadata, problems=problems)
+        return read_internal_stats(reader, name, metadata=metadata, publish_times=explained, problems=problems)
 
     answer(app, selection, work, _STATS_COLUMNS)
     report(app, problems)
@@ -60,22 +70,26 @@ def stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
 )
 @topics_argument
 @_metadata_option
+@explain_option
 @pass_app
-def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool) -> None:
+def partitioned_stats_internal(app: App, selection: TopicSelection, metadata: bool, explained: bool) -> None:
     """Show the ledgers and cursors of every partition of a topic."""
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
         chosen = choose_partitioned(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: _partitions(reader, name, metadata, problems)))
+        options = {"metadata": metadata, "publish_times": explained}
+        found = list(chosen.each(app, lambda name: _partitions(reader, name, options, problems)))
     emit_answers(app, found, (), several=chosen.several)
     report(app, problems)
 
 
-def _partitions(reader: EntryReader, name: TopicName, metadata: bool, problems: list[StoreError]) -> dict[str, object]:
+def _partitions(
+    reader: EntryReader, name: TopicName, options: Mapping[str, bool], problems: list[StoreError]
+) -> dict[str, object]:
     from store.model.partitions import existing_partitions, read_partitioned
 
     parts = {
-        str(part): read_internal_stats(reader, part, metadata=metadata, problems=problems)
+        str(part): read_internal_stats(reader, part, problems=problems, **options)
         for part in existing_partitions(reader.txn, name)
     }
-    return {"metadata": {"partitions": read_partitioned(reader.txn, name).partitions}, "partitions": parts}
+    return {"metadata": read_partitioned(reader.txn, name), "partitions": parts}

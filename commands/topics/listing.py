@@ -17,9 +17,9 @@ from store.db.environment import Txn
 from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.ledgers import open_reader
-from store.model.partitions import iter_partitioned, read_partitioned, select_partitioned
+from store.model.partitions import iter_partitioned, read_existing, select_partitioned
 from store.model.topics import check_namespace, iter_topics
-from store.names import NamespaceName, TopicName
+from store.names import NamespaceName, TopicName, in_hash_order
 
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _LAST_HASH = 0xFFFFFFFF
@@ -37,14 +37,14 @@ class ListOptions:
 @command(
     "list",
     examples=["pulsar-admin topics list public/default", "pulsar-admin topics list acme/orders -ist -o json"],
-    output="Names, one a line; a partitioned topic as its partitions.",
+    output="Names, one a line, in the order of pulsar-admin; a partitioned topic as its partitions.",
     errors=[NamespaceNotFound, InvalidValue],
 )
 @click.argument("namespace", type=NAMESPACE)
 @click.option(
     "-td",
     "--topic-domain",
-    type=click.Choice(["persistent", "non_persistent"], case_sensitive=False),
+    type=click.Choice(["persistent", "non_persistent", "non-persistent"], case_sensitive=False),
     help="Only this domain; nothing of a non-persistent topic is on disk.",
 )
 @click.option("-b", "--bundle", metavar="0xLOW_0xHIGH", help="Only topics that hash into this bundle.")
@@ -56,9 +56,9 @@ def list_topics(app: App, namespace: NamespaceName, options: ListOptions) -> Non
     bundle = None if options.bundle is None else parse_bundle(options.bundle)
     with app.store.read() as txn:
         check_namespace(txn, namespace)
-        names = iter_topics(txn, namespace) if options.topic_domain != "non_persistent" else iter(())
+        names = iter_topics(txn, namespace) if options.topic_domain in (None, "persistent") else iter(())
         names = (name for name in names if options.include_system_topic or not name.is_system)
-        app.emit_lines((str(name) for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
+        app.emit_lines(in_hash_order(str(name) for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
 
 
 def parse_bundle(text: str) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def list_partitioned(app: App, namespace: NamespaceName, include_system_topic: b
     with app.store.read() as txn:
         check_namespace(txn, namespace)
         names = (name for name in iter_partitioned(txn, namespace) if include_system_topic or not name.is_system)
-        app.emit_lines((str(name) for name in names), "TOPIC")
+        app.emit_lines(in_hash_order(str(name) for name in names), "TOPIC")
 
 
 _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELETED", "deleted"))
@@ -101,7 +101,7 @@ _METADATA_COLUMNS = (Column("PARTITIONS", "partitions", "number"), Column("DELET
         "pulsar-admin topics get-partitioned-topic-metadata acme/orders/parts",
         "pulsar-admin topics get-partitioned-topic-metadata --all-topics",
     ],
-    output="`partitions`, `deleted`, `properties`; 0 partitions for a topic without, and for none at all.",
+    output="`partitions`, `deleted`, and `properties` where there are any; 0 partitions for a topic without.",
     errors=[TopicNotFound, MetadataCorrupt],
 )
 @topics_argument
@@ -112,7 +112,7 @@ def partitioned_metadata(app: App, selection: TopicSelection) -> None:
         names: tuple[TopicName, ...] = selection.topics
         if not names:
             names = select_partitioned(txn, selection.pattern)
-        found = list(app.each(names, lambda name: (name, read_partitioned(txn, name))))
+        found = list(app.each(names, lambda name: (name, read_existing(txn, name))))
     emit_answers(app, found, _METADATA_COLUMNS, several=selection.single is None)
 
 
@@ -139,7 +139,7 @@ def subscriptions(app: App, selection: TopicSelection) -> None:
         chosen = choose(app, reader.txn, selection)
         found = {name: list(_iter_subscriptions(reader.txn, name)) for name in chosen.names}
     if selection.single is not None:
-        app.emit_lines(dict.fromkeys(_flat(found.values())), "SUBSCRIPTION")
+        app.emit_lines(in_hash_order(dict.fromkeys(_flat(found.values()))), "SUBSCRIPTION")
     else:
         rows = [{"topic": str(name), "subscriptions": cursors} for name, cursors in found.items()]
         app.emit_rows(rows, _SUBSCRIPTION_COLUMNS)

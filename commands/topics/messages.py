@@ -14,12 +14,13 @@ from commands.topics.printout import SEPARATOR, Printing, columns_for, render_me
 from commands.topics.values import Decoders, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.jsonify import message_id_json
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor, iter_backlog, read_cursor
-from store.model.entries import find_topic_of, nth_position, read_last_id, read_message
+from store.model.entries import LastMessageId, as_admin_shows, find_topic_of, nth_position, read_last_id, read_message
 from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import message_row
 from store.model.messages import Message, MessageReader, ReadOptions
@@ -58,8 +59,15 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     The last entry counts whatever it is, also a marker or an encrypted batch; a topic without entries answers entry -1.
     """
     problems: list[StoreError] = []
-    answer(app, selection, lambda reader, name: read_last_id(reader, name, problems), _ID_COLUMNS)
+    answer(app, selection, lambda reader, name: _id_json(read_last_id(reader, name, problems)), _ID_COLUMNS)
     report(app, problems)
+
+
+def _id_json(found: LastMessageId) -> object:
+    """Return the id with its keys in the order of upstream's two classes."""
+    if found.batch_index >= 0:
+        return found
+    return message_id_json(Position(found.ledger_id, found.entry_id), found.partition_index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,8 @@ def get_message_by_id(
         decoded = Decoders(reader, problems, wanted=options.value).decode(topic.name, message)
         row = message_row(topic.name, message, payload=True, redact=options.redact, decoded=decoded)
         columns = columns_for(app.settings.output, several=False, value=options.value)
-        app.emit(row, columns, _text(message, decoded, Printing(redelivery=True, redact=options.redact)))
+        printing = Printing(iso=app.settings.tz is not None, redelivery=True, redact=options.redact)
+        app.emit(row, columns, _text(as_admin_shows(reader, message), decoded, printing))
     report(app, problems)
 
 
@@ -148,8 +157,9 @@ def examine_messages(app: App, selection: TopicSelection, origin: str, number: i
             return read_message(reader, nth_position(topic, number, from_end=origin == "latest"))
 
         decoders = Decoders(reader, problems, wanted=options.value)
-        style = _Style(decoders, chosen.several, options.value, Printing(redact=options.redact))
-        _emit_messages(app, chosen.each(app, work), style)
+        printing = Printing(iso=app.settings.tz is not None, redact=options.redact)
+        style = _Style(decoders, chosen.several, options.value, printing)
+        _emit_messages(app, reader, chosen.each(app, work), style)
     report(app, problems)
 
 
@@ -167,7 +177,7 @@ def _text(message: Message, decoded: Decoded | None, printing: Printing) -> str:
     return render_message(message, printing) + value_line(decoded, redacted=printing.redact)
 
 
-def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
+def _emit_messages(app: App, reader: EntryReader, found: Iterable[Found], style: _Style) -> None:
     """Write messages as pulsar-admin prints them, or as rows in the format asked for."""
     form = app.settings.output
     decode = style.decoders.decode
@@ -181,7 +191,7 @@ def _emit_messages(app: App, found: Iterable[Found], style: _Style) -> None:
         return
     for number, (name, message) in enumerate(found):
         title = f"Topic: {clean_text(str(name))}\n" if style.several else ""
-        text = _text(message, decode(name, message), style.printing)
+        text = _text(as_admin_shows(reader, message), decode(name, message), style.printing)
         app.writer.write((SEPARATOR if number else "") + title + text)
 
 
@@ -244,10 +254,9 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
 
         found = (_iter_peeked(reader, *item, options, problems) for _, item in chosen.each(app, work))
         decoders = Decoders(reader, problems, wanted=options.value)
-        style = _Style(
-            decoders, chosen.several, options.value, Printing(markers=options.markers, redact=options.redact)
-        )
-        _emit_messages(app, chain.from_iterable(found), style)
+        printing = Printing(iso=app.settings.tz is not None, markers=options.markers, redact=options.redact)
+        style = _Style(decoders, chosen.several, options.value, printing)
+        _emit_messages(app, reader, chain.from_iterable(found), style)
     report(app, problems)
 
 

@@ -77,10 +77,11 @@ def columns_for(form: str | None, *, several: bool, value: bool = False) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Printing:
-    """How to print messages: ``redelivery`` adds the count that only ``get-message-by-id`` shows, ``markers`` the type of a server's
-    marker; ``redact`` shows SHA-256 and length of property values and payload.
+    """How to print messages: ``iso`` times in place of milliseconds; ``redelivery`` adds the count that only ``get-message-by-id``
+    shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of property values and payload.
     """
 
+    iso: bool = False
     redelivery: bool = False
     markers: bool = False
     redact: bool = False
@@ -95,16 +96,17 @@ def _lines(message: Message, printing: Printing) -> Iterator[str]:
     position = message.position
     batch = "Batch " if position.batch_index >= 0 else ""
     yield f"{batch}Message ID: {position}"
-    yield f"Publish time: {time_text(message.publish_ms)}"
-    yield f"Event time: {time_text(message.event_ms) if message.event_ms else 0}"
+    when = time_text if printing.iso else str
+    yield f"Publish time: {when(message.publish_ms)}"
+    yield f"Event time: {when(message.event_ms) if message.event_ms else 0}"
     if printing.redelivery:
         yield "Redelivery count: 0"
     if message.deliver_at_ms:
-        yield f"Deliver at time: {time_text(message.deliver_at_ms)}"
+        yield f"Deliver at time: {when(message.deliver_at_ms)}"
     if printing.markers and message.marker_type is not None:
         yield f"Marker Type: {marker_name(message.marker_type)}"
     if message.broker_ms is not None:
-        yield f"Broker entry metadata timestamp: {time_text(message.broker_ms)}"
+        yield f"Broker entry metadata timestamp: {when(message.broker_ms)}"
     if message.broker_index is not None:
         yield f"Broker entry metadata index: {message.broker_index}"
     if message.properties:

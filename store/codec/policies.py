@@ -65,7 +65,7 @@ class PartitionedTopic:
 
     partitions: int
     deleted: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] | None = field(default=None, metadata={"json_optional": True})
 
 
 def decode_json_object(value: bytes, where: str) -> JsonObject:
@@ -130,7 +130,7 @@ def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> byte
         return base
     found |= {"partitions": topic.partitions, "deleted": topic.deleted}
     if topic.properties or "properties" in found:
-        found["properties"] = dict(topic.properties)
+        found["properties"] = dict(topic.properties or {})
     return encode_json_object(found)
 
 
@@ -209,11 +209,11 @@ def backlog_quota_json(value: BacklogQuota) -> JsonObject:
 
 
 def _partitioned_topic(found: JsonObject, where: str) -> PartitionedTopic:
-    properties = field_of(found, "properties", dict, None, where) or {}
+    properties = field_of(found, "properties", dict, None, where)
     return PartitionedTopic(
         field_of(found, "partitions", int, 0, where),
         field_of(found, "deleted", bool, False, where),
-        {key: field_of(properties, key, str, "", where) for key in properties},
+        None if properties is None else {key: field_of(properties, key, str, "", where) for key in properties},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 
 from store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, message_count
@@ -67,6 +67,35 @@ def read_message(reader: EntryReader, position: Position) -> Message:
     if message is None:
         raise NothingMatches(f"entry {position} holds no message: compaction took all of them out")
     return message
+
+
+def as_admin_shows(reader: EntryReader, message: Message) -> Message:
+    """Return MESSAGE with what upstream's admin client (``TopicsImpl``, 4.0.8) shows of it.
+
+    Of a message in a batch that is the event time and the index of the entry, and one map of properties for all of them: the
+    entry's, those of every message, and two of the REST interface.
+    """
+    position = message.position.entry
+    if not message.batch_size or message.encrypted:
+        return message
+    shown = reader.txn.memo.get("as admin shows")
+    if shown is None or shown[0] != position:
+        shown = reader.txn.memo["as admin shows"] = position, _shown_of_batch(reader, position)
+    return replace(message, **shown[1])
+
+
+def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object]:
+    entry = reader.read(position.ledger_id, position.entry_id)
+    header = decode_message_entry(entry.payload, f"entry {position}")
+    found = {pair.key: pair.value for pair in header.metadata.properties}
+    for each in explode(header, position):
+        found |= each.properties
+    found |= {
+        "X-Pulsar-batch-size": str(len(entry.payload) - header.metadata.ByteSize()),
+        "X-Pulsar-num-batch-message": str(header.metadata.num_messages_in_batch),
+    }
+    index = header.broker.index if header.broker else None
+    return {"event_ms": header.metadata.event_time, "broker_index": index, "properties": dict(sorted(found.items()))}
 
 
 def find_topic_of(topics: list[Topic], position: Position) -> Topic:

@@ -9,7 +9,7 @@ from store.codec.policies import PartitionedTopic, decode_partitioned_topic
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import TopicNotFound
-from store.model.topics import iter_namespaces
+from store.model.topics import iter_namespaces, read_topic
 from store.names import NamespaceName, TopicName, decode_name, shell_word
 
 _RECORDS = "/admin/partitioned-topics"
@@ -33,6 +33,14 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
     """
     node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
     return PartitionedTopic(0) if node is None else decode_partitioned_topic(node.value, node.path)
+
+
+def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
+    """Return the partitions of NAME, 0 for a topic without; raises TopicNotFound where neither is there, MetadataCorrupt."""
+    found = read_partitioned(txn, name)
+    if not found.partitions:
+        read_topic(txn, name)
+    return found
 
 
 def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:

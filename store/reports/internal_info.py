@@ -82,8 +82,12 @@ class InternalInfo:
     properties: Mapping[str, str] | None = field(default=None, metadata=_OPTIONAL)
 
 
-def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError]) -> InternalInfo:
+def read_internal_info(
+    txn: Txn, name: TopicName, *, publish_times: bool = True, problems: list[StoreError]
+) -> InternalInfo:
     """Return the metadata of a topic as stored; a cursor's value that cannot be decoded is reported in PROBLEMS.
+
+    Without PUBLISH_TIMES the keys that are ours alone are left out.
 
     Raises TopicNotFound, MetadataCorrupt.
     """
@@ -93,15 +97,15 @@ def read_internal_info(txn: Txn, name: TopicName, *, problems: list[StoreError])
         topic.stat.version,
         iso_time(topic.stat.created_ms),
         iso_time(topic.stat.modified_ms),
-        tuple(_info_row(txn, info) for info in managed.ledgers),
+        tuple(_info_row(txn, info, publish_times) for info in managed.ledgers),
         _position_info(terminated) if terminated is not None else None,
         dict(_iter_cursor_rows(txn, name, problems)),
         dict(sorted(managed.properties.items())) or None,
     )
 
 
-def _info_row(txn: Txn, info: LedgerInfo) -> LedgerInfoRow:
-    times = find_publish_times(txn, info)
+def _info_row(txn: Txn, info: LedgerInfo, publish_times: bool) -> LedgerInfoRow:
+    times = find_publish_times(txn, info) if publish_times else None
     stored = bool(info.timestamp_ms or info.entries)
     return LedgerInfoRow(
         info.ledger_id,

@@ -22,7 +22,7 @@ from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, iter
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
 from store.model.publish_times import find_publish_times
 from store.model.topics import Topic, TopicLedger, read_topic
-from store.names import TopicName, encode_name
+from store.names import TopicName, decode_name, encode_name, in_hash_order
 
 _COMPACTED_LEDGER = "CompactedTopicLedger"
 NO_LEDGER = -1
@@ -100,9 +100,16 @@ def iso_time(time_ms: int) -> str:
 
 
 def read_internal_stats(
-    reader: EntryReader, name: TopicName, *, metadata: bool = False, problems: list[StoreError]
+    reader: EntryReader,
+    name: TopicName,
+    *,
+    metadata: bool = False,
+    publish_times: bool = True,
+    problems: list[StoreError],
 ) -> InternalStats:
     """Return the internal statistics of a topic; METADATA adds each ledger's BookKeeper metadata as text.
+
+    Without PUBLISH_TIMES the keys that are ours alone are left out.
 
     A cursor, or a ledger beside the topic's own, that cannot be read is left out or −1, and reported in PROBLEMS.
     Raises TopicNotFound, MetadataCorrupt.
@@ -122,8 +129,11 @@ def read_internal_stats(
         pending_add_entries_count=0,
         last_confirmed_entry=str(topic.last_confirmed),
         state="LedgerOpened" if topic.managed.terminated is None else "Terminated",
-        ledgers=tuple(_listed_ledger(txn, ledger, metadata) for ledger in topic.ledgers),
-        cursors={encode_name(name): _cursor_stats(txn, topic, cursor) for name, cursor in cursors.items()},
+        ledgers=tuple(_listed_ledger(txn, ledger, metadata, publish_times) for ledger in topic.ledgers),
+        cursors={
+            name: _cursor_stats(txn, topic, cursors[decode_name(name)])
+            for name in in_hash_order(map(encode_name, cursors))
+        },
         schema_ledgers=tuple(_other_ledger(txn, ledger, metadata, problems) for ledger in _schema_ledgers(txn, name)),
         compacted_ledger=_compacted_ledger(txn, cursors, metadata, problems),
     )
@@ -166,8 +176,8 @@ def _lost_state(topic: Topic, cursor: Cursor) -> MetadataCorrupt:
     )
 
 
-def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool) -> LedgerStats:
-    times = find_publish_times(txn, ledger.info)
+def _listed_ledger(txn: Txn, ledger: TopicLedger, metadata: bool, publish_times: bool) -> LedgerStats:
+    times = find_publish_times(txn, ledger.info) if publish_times else None
     return LedgerStats(
         ledger.ledger_id,
         0 if ledger.is_open else ledger.entries,

@@ -27,7 +27,7 @@ from store.model.cursors import (
 from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.topics import Topic, read_topic
-from store.names import Position, TopicName
+from store.names import Position, TopicName, in_hash_order
 from store.policies.in_force import QuotaInForce, find_quotas
 from store.reports.internal_stats import iter_cursors
 from store.search.by_time import read_entry_time
@@ -144,13 +144,13 @@ class TopicStats:
     waiting_publishers: int = 0
     subscriptions: Mapping[str, SubscriptionStats] = field(default_factory=dict)
     replication: Mapping[str, object] = field(default_factory=dict)
-    deduplication_status: str = "Disabled"
+    deduplication_status: str | None = field(default="Disabled", metadata=_OPTIONAL)
     topic_epoch: int | None = field(default=None, metadata=_OPTIONAL)
     non_contiguous_deleted_messages_ranges: int = 0
     non_contiguous_deleted_messages_ranges_serialized_size: int = 0
     delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
     compaction: CompactionStats = field(default_factory=CompactionStats)
-    owner_broker: str | None = None
+    owner_broker: str | None = field(default=None, metadata=_OPTIONAL)
 
 
 @frozen
@@ -171,9 +171,8 @@ def read_topic_stats(
     topic = read_topic(reader.txn, name)
     cursors = dict(iter_cursors(reader, topic, problems))
     subscriptions = {
-        cursor.name: _subscription_stats(reader, topic, cursor, options)
-        for cursor in cursors.values()
-        if is_subscription(cursor.name)
+        name: _subscription_stats(reader, topic, cursors[name], options)
+        for name in in_hash_order(name for name in cursors if is_subscription(name))
     }
     slowest = min((cursor.mark_delete for cursor in cursors.values()), default=None)
     quotas = _quotas(reader.txn, name, problems)
@@ -278,7 +277,7 @@ def sum_stats(
 ) -> PartitionedTopicStats:
     """Return the sums over PARTITIONS as upstream adds them up; PER_PARTITION keeps the parts too."""
     parts = tuple(partitions.values())
-    names = sorted({name for part in parts for name in part.subscriptions})
+    names = in_hash_order(sorted({name for part in parts for name in part.subscriptions}))
     sums = {key: sum(getattr(part, key) for part in parts) for key in _SUMMED}
     return PartitionedTopicStats(
         **sums,
@@ -289,6 +288,8 @@ def sum_stats(
             name: _sum_subscriptions([part.subscriptions[name] for part in parts if name in part.subscriptions])
             for name in names
         },
+        oldest_backlog_message_age_seconds=0,
+        deduplication_status=None,
         metadata=metadata,
         partitions=dict(partitions) if per_partition else {},
     )

@@ -230,7 +230,7 @@ def test_stats_are_those_of_the_command(store: pa.Store, cli: Cli, demo_store: P
     for name in ("plain", "acme/delayed/reminders"):
         topic = store.topic(name)
         assert to_json(topic.stats()) == cli("--store", demo_store, "topics", "stats", name, "-o", "json").json
-        shown = cli("--store", demo_store, "topics", "stats-internal", name, "-m", "-o", "json").json
+        shown = cli("--store", demo_store, "topics", "stats-internal", name, "-m", "--explain", "-o", "json").json
         assert to_json(topic.internal_stats(metadata=True)) == shown
     shown = cli("--store", demo_store, "topics", "partitioned-stats", "acme/orders/parts", "-o", "json").json
     assert to_json(store.topic("acme/orders/parts").partitioned_stats()) == shown

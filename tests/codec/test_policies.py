@@ -156,7 +156,8 @@ def test_round_trip(old: Policies, new: Policies) -> None:
 @quick
 @given(st.builds(PartitionedTopic, int64, st.booleans(), properties))
 def test_partitioned_round_trip(topic: PartitionedTopic) -> None:
-    assert decode_partitioned_topic(encode_partitioned_topic(topic), "/path") == topic
+    stored = replace(topic, properties=topic.properties or None)  # an empty map is not written
+    assert decode_partitioned_topic(encode_partitioned_topic(topic), "/path") == stored
 
 
 json_values = st.recursive(

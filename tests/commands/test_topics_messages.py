@@ -46,7 +46,8 @@ def test_last_ids(world: str, cli: Cli) -> None:
     by_topic = {row.pop("topic").removeprefix("persistent://"): row for row in found}
     for topic, answers in oracle(world)["topics"].items():
         assert by_topic[topic] == answers["last_message_id"]
-        assert list(by_topic[topic]) == list(answers["last_message_id"])
+        if by_topic[topic]["batchIndex"] >= 0:  # of others the client makes an object of another class
+            assert list(by_topic[topic]) == list(answers["last_message_id"])
 
 
 def test_last_id_of_what_is_no_message(cli: Cli, demo_store: Path) -> None:
@@ -188,7 +189,9 @@ def test_peeks_are_the_backlog(world: str, topic: str, subscription: str, cli: C
 def test_peek_as_text(cli: Cli, demo_store: Path) -> None:
     command = ("--store", demo_store, "topics", "peek-messages", "public/default/plain", "-s", "never")
     one, three = cli(*command).stdout, cli(*command, "-n", 3).stdout
-    assert one.startswith("Message ID: 9:0\nPublish time: 2026-11-19T12:04:54.614Z\nEvent time: 0\n")
+    assert one.startswith("Message ID: 9:0\nPublish time: 1795089894614\nEvent time: 0\n")
+    in_zone = cli(*command, "--tz", "UTC").stdout
+    assert in_zone.startswith("Message ID: 9:0\nPublish time: 2026-11-19T12:04:54.614Z\n")
     assert "Redelivery" not in one
     assert three.startswith(one + DASHES)
     assert three.count(DASHES) == 2

@@ -45,7 +45,9 @@ MESSAGE = Message(Position(10, 3), 1_700_000_000_000, None, None, 0, None, None,
 
 
 def test_least_message() -> None:
-    assert render_message(MESSAGE) == "Message ID: 10:3\nPublish time: 2023-11-14T22:13:20.000Z\nEvent time: 0\n\n"
+    assert render_message(MESSAGE) == "Message ID: 10:3\nPublish time: 1700000000000\nEvent time: 0\n\n"
+    shown = render_message(MESSAGE, Printing(iso=True))
+    assert shown == "Message ID: 10:3\nPublish time: 2023-11-14T22:13:20.000Z\nEvent time: 0\n\n"
 
 
 def test_every_line() -> None:
@@ -61,12 +63,12 @@ def test_every_line() -> None:
     )
     assert render_message(message, Printing(redelivery=True, markers=True)) == (
         "Batch Message ID: 10:3:0\n"
-        "Publish time: 2023-11-14T22:13:20.000Z\n"
-        "Event time: 1970-01-01T00:00:00.007Z\n"
+        "Publish time: 1700000000000\n"
+        "Event time: 7\n"
         "Redelivery count: 0\n"
-        "Deliver at time: 2023-11-14T22:13:25.000Z\n"
+        "Deliver at time: 1700000005000\n"
         "Marker Type: TXN_COMMIT\n"
-        "Broker entry metadata timestamp: 2023-11-14T22:13:20.003Z\n"
+        "Broker entry metadata timestamp: 1700000000003\n"
         "Broker entry metadata index: 41\n"
         "Properties:\n"
         "key    value\n"
