@@ -14,14 +14,15 @@ from store.names import TopicName, decode_name, topic_of_path
 
 Decode = Callable[[bytes, str], object]
 
-_BY_PREFIX: tuple[tuple[str, str, Decode], ...] = (
-    ("/ledgers/cookies/", "Cookie", lambda value, where: decode_cookie(value, where)),
-    ("/schemas/", "SchemaLocator", decode_schema_locator),
-    ("/admin/partitioned-topics/", "PartitionedTopicMetadata", decode_json_object),
-    ("/admin/policies/", "Policies", decode_json_object),
-    ("/admin/local-policies/", "LocalPolicies", decode_json_object),
-    ("/admin/clusters/", "ClusterData", decode_json_object),
+_BY_PREFIX: tuple[tuple[str, int, str, Decode], ...] = (
+    ("/ledgers/cookies/", 1, "Cookie", lambda value, where: decode_cookie(value, where)),
+    ("/schemas/", 3, "SchemaLocator", decode_schema_locator),
+    ("/admin/partitioned-topics/", 4, "PartitionedTopicMetadata", decode_json_object),
+    ("/admin/policies/", 1, "Policies", decode_json_object),
+    ("/admin/local-policies/", 2, "LocalPolicies", decode_json_object),
+    ("/admin/clusters/", 1, "ClusterData", decode_json_object),
 )
+"""Prefix, how many names come behind it at least, and what lies there: nodes above hold nothing in ZooKeeper."""
 
 
 def structure_of(path: str) -> tuple[str, Decode] | None:
@@ -32,8 +33,8 @@ def structure_of(path: str) -> tuple[str, Decode] | None:
         return "ManagedCursorInfo", decode_cursor_info
     if ledger_id_of_path(path) is not None:
         return "LedgerMetadata", decode_ledger_metadata
-    for prefix, name, decode in _BY_PREFIX:
-        if path.startswith(prefix):
+    for prefix, depth, name, decode in _BY_PREFIX:
+        if path.startswith(prefix) and path.count("/", len(prefix)) >= depth - 1:
             is_tenant = name == "Policies" and path.count("/") == 3
             return ("TenantInfo" if is_tenant else name), decode
     return None

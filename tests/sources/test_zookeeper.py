@@ -20,6 +20,7 @@ from store.codec.managedledger import decode_managed_ledger
 from store.codec.zookeeper import BadRecord, Transaction, ZooKeeperNode, decode_snapshot, iter_transactions
 from store.db.environment import open_store
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
+from store.model.structures import decode_structure, structure_of
 from store.names import topic_of_path
 from store.sources.nodes import find_metadata
 from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
@@ -399,3 +400,14 @@ def test_import_and_check_tell_of_it_and_refresh_loses_nothing(short: Path, tmp_
         assert (answer.exit_code, answer.json["nodesRemoved"]) == (1, 0)
         assert "the store keeps the metadata that it has" in answer.stderr
     assert _tree(path) == whole
+
+
+def test_nodes_that_only_hold_others_have_no_structure(unpacked: Path, tmp_path: Path) -> None:
+    """ZooKeeper has a node without a value for each folder: `store check` called each one damaged."""
+    nodes = _nodes(_linked(unpacked, tmp_path / "version-2"))
+    folders = [path for path, node in nodes.items() if not node.data and structure_of(path) is not None]
+    assert [path for path in folders if any(other.startswith(f"{path}/") for other in nodes)] == []
+    known = [path for path, node in nodes.items() if structure_of(path) is not None and node.data]
+    for path in known:
+        decode_structure(path, nodes[path].data)
+    assert len(known) > 100
