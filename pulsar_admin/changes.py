@@ -14,6 +14,8 @@ from store.wording import counted, plural
 
 _SHOWN_LEDGERS = 10
 _LINE = 80
+_DESTROYING = ("topics delete", "topics delete-partitioned-topic", "topics trim-topic", "topics truncate")
+"""Commands whose parts without a subscription say what goes for ever."""
 _UNITS = {
     "messageTTL": "s",
     "limitTime": "s",
@@ -140,6 +142,8 @@ def _amounts(command: str, part: ChangePart) -> Iterator[str]:
             yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
     elif part.extent is not None and part.extent.entries:
         yield f"{_verb(command, part)} {_extent(part.extent)}"
+    if part.unreferenced_ledgers and command in _DESTROYING and part.subscription is None:
+        yield f"once exported, a broker and its bookies destroy {_ledgers(part.unreferenced_ledgers)}"
     if part.entries:
         verb = "tracks" if part.precision_bits is not None else "pops"
         yield f"{'affects' if command.startswith('store undo') else verb} {counted(part.entries, 'entry')}"
@@ -148,6 +152,8 @@ def _amounts(command: str, part: ChangePart) -> Iterator[str]:
 
 
 def _verb(command: str, part: ChangePart) -> str:
+    if command in _DESTROYING and part.subscription is None:
+        return "deletes"
     if command.startswith("store undo"):
         return "affects"
     if part.compaction is not None:

@@ -166,6 +166,60 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.cursors:create_subscription", "Make a subscription that starts at a position."
         ),
         "unsubscribe": Row("commands.topics.cursors:unsubscribe", "Remove a subscription."),
+        "create": Row("commands.topics.making:create", "Make a topic without partitions."),
+        "create-partitioned-topic": Row(
+            "commands.topics.making:create_partitioned", "Make a partitioned topic and its partitions."
+        ),
+        "create-missed-partitions": Row(
+            "commands.topics.making:create_missed", "Make the partitions of a partitioned topic that are not there."
+        ),
+        "update-partitioned-topic": Row(
+            "commands.topics.making:update_partitioned", "Give a partitioned topic more partitions."
+        ),
+        "create-shadow-topic": Row(
+            "commands.topics.making:create_shadow",
+            "Make a shadow topic: it shows the entries of another one and has subscriptions of its own.",
+        ),
+        "get-shadow-source": Row(
+            "commands.topics.making:get_shadow_source", "Show the topic that a shadow topic shows."
+        ),
+        "get-properties": Row("commands.topics.properties:get", "Show the properties of a topic."),
+        "update-properties": Row("commands.topics.properties:update", "Set properties of a topic; the others stay."),
+        "remove-properties": Row("commands.topics.properties:remove", "Remove one property of a topic."),
+        "get-subscription-properties": Row(
+            "commands.topics.properties:get_of_subscription", "Show the properties of a subscription."
+        ),
+        "update-subscription-properties": Row(
+            "commands.topics.properties:update_of_subscription",
+            "Set the properties of a subscription in place of those that it has.",
+        ),
+        "get-replicated-subscription-status": Row(
+            "commands.topics.properties:get_replicated", "Show whether clusters share the position of a subscription."
+        ),
+        "set-replicated-subscription-status": Row(
+            "commands.topics.properties:set_replicated", "Let clusters share the position of a subscription, or not."
+        ),
+        "terminate": Row("commands.topics.ending:terminate", "End a topic: nothing can be added to it any more."),
+        "partitioned-terminate": Row(
+            "commands.topics.ending:partitioned_terminate",
+            "End all partitions of a topic: nothing can be added to them any more.",
+        ),
+        "trim-topic": Row(
+            "commands.topics.ending:trim",
+            "Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one.",
+        ),
+        "truncate": Row(
+            "commands.topics.ending:truncate",
+            "Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays.",
+        ),
+        "delete": Row(
+            "commands.topics.ending:delete",
+            "Delete a topic: its subscriptions, ledgers, schema and policies go, too.",
+        ),
+        "delete-partitioned-topic": Row(
+            "commands.topics.ending:delete_partitioned",
+            "Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.",
+        ),
         "set-delayed-delivery": Row(
             "commands.topics.policies:set_delivery", "Set the delayed delivery policy of topics, as pulsar-admin does."
         ),

@@ -77,6 +77,7 @@ def mirrored(
     *,
     examples: Sequence[str],
     helps: Mapping[str, str] | None = None,
+    texts: Sequence[str] = (),
     **more: Any,  # Any: as ``command`` takes them
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare upstream's command PATH (``topics create``) with upstream's options and parameters.
@@ -84,7 +85,8 @@ def mirrored(
     The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
     ``cluster``, ``tenant`` …) and each option under the name that ``name_of`` gives it: flags as bool, times in
     milliseconds and sizes in bytes (−1 and below: as typed), lists as tuples of text, maps as dicts, what is not given
-    and has no default as None or empty. HELPS says what an option is for, by the same names.
+    and has no default as None or empty. HELPS says what an option is for, by the same names;
+    parameters named in TEXTS are handed over as typed.
     """
     row = upstream_commands()[path]
     said = {**_HELPS, **(helps or {})}
@@ -95,7 +97,7 @@ def mirrored(
         for option in reversed(row.get("options", ())):
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
-            declared = _parameter(parameter)(declared)
+            declared = _parameter(parameter, texts)(declared)
         made = command(path.rpartition(" ")[2], examples=examples, **more)(declared)
         made.mirrors = True
         return made
@@ -167,7 +169,7 @@ def _parse_map(split: str | None, ctx: click.Context, param: click.Parameter, va
     return found
 
 
-def _parameter(row: Json) -> Decorator:
+def _parameter(row: Json, texts: Sequence[str]) -> Decorator:
     label = row["label"]
     name, kind = _LABELS.get(label, (_CAPITAL.sub("_", label.strip("<>")).lower(), None))
-    return click.argument(name, type=kind, required=row.get("required", False))
+    return click.argument(name, type=None if name in texts else kind, required=row.get("required", False))

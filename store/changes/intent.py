@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from store.changes.chain import CHAIN_HEAD
+from store.changes.plan import Plan, apply_plan
 from store.changes.report import ChangeReport, Json
 from store.codec.given import text
 from store.db.environment import Store, Txn
@@ -45,6 +46,15 @@ class WritingPlan:
         """Raise StalePlan when STORE changed since it was planned."""
         with store.read() as txn:
             check_transaction(self.txn_id, txn.id)
+
+
+def asked_again(plan: Plan, now_ms: int) -> WritingPlan:
+    """Return PLAN as one whose plan file keeps what was asked for, which ``apply`` asks again."""
+
+    def make(store: Store) -> tuple[ChangeReport, ...]:
+        return (apply_plan(store, plan, now_ms) if plan.steps else plan.unchanged(),)
+
+    return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make, plan.loses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from store.changes.cursors import deletable_of, info_of_state, state_json
+from store.changes.cursors import CursorMove, deletable_of, info_of_state, plan_moves, state_json
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.resets import start_state
 from store.changes.trim import freed_ledgers, read_mark_deletes
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
-from store.db.tree import find_node
+from store.db.tree import find_node, read_node
 from store.errors import AlreadyExists, InvalidValue, Refused
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, INTERNAL_PROPERTY_PREFIX, REPLICATOR_PREFIX, Cursor
 from store.model.extent import extent_of, pending_intervals
@@ -75,7 +75,12 @@ def check_new(new: NewSubscription) -> None:
         raise InvalidValue("a subscription needs a name", value=new.name)
     if new.name in (COMPACTION_CURSOR, DEDUP_CURSOR) or new.name.startswith(REPLICATOR_PREFIX):
         raise Refused(f"{new.name!r} is a name of the broker's own cursors", hint="choose another", value=new.name)
-    reserved = [key for key in new.properties if key.startswith(INTERNAL_PROPERTY_PREFIX)]
+    check_properties(new.properties)
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise InvalidValue for a property whose name a broker reserves."""
+    reserved = [key for key in properties if key.startswith(INTERNAL_PROPERTY_PREFIX)]
     if reserved:
         raise InvalidValue(
             f"property {reserved[0]!r} is the broker's own: names beginning with {INTERNAL_PROPERTY_PREFIX} are reserved",
@@ -116,12 +121,12 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
         before=state_json(topic, cursor.state),
         extent=extent_of(reader.txn, topic, pending_intervals(topic, cursor.state)),
         deletable=deletable_of(freed_ledgers(reader, topic, before, after, now_ms)),
-        unreferenced_ledgers=_own_ledgers(cursor),
+        unreferenced_ledgers=own_ledgers(cursor),
         warnings=warnings,
     )
 
 
-def _own_ledgers(cursor: Cursor) -> tuple[int, ...]:
+def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
     """Return the ledgers that nothing refers to once CURSOR is gone: its own, its delayed buckets, its compacted view."""
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.cursors_ledger_id >= 0 else []
     properties = cursor.info.cursor_properties
@@ -129,3 +134,50 @@ def _own_ledgers(cursor: Cursor) -> tuple[int, ...]:
     ledgers += [ledger_id for ledger_id in buckets if ledger_id is not None]
     compacted = cursor.state.properties.get(COMPACTED_LEDGER)
     return (*ledgers, *([compacted] if compacted is not None else []))
+
+
+# -- properties and replication ---------------------------------------------------------------------------------------
+
+
+def shown_properties(cursor_properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a subscription without the broker's own."""
+    return {key: value for key, value in cursor_properties.items() if not key.startswith(INTERNAL_PROPERTY_PREFIX)}
+
+
+def plan_subscription_properties(
+    reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], properties: Mapping[str, str], now_ms: int
+) -> Plan:
+    """Plan that CURSORS have PROPERTIES in place of theirs; those of the broker stay. Raises InvalidValue for a reserved name."""
+    check_properties(properties)
+    steps, parts = [], []
+    for topic, cursor in cursors:
+        own = {k: v for k, v in cursor.info.cursor_properties.items() if k.startswith(INTERNAL_PROPERTY_PREFIX)}
+        path = topic.name.cursor_path(cursor.name)
+        info = replace(cursor.info, cursor_properties={**properties, **own})
+        if info != cursor.info:
+            value = encode_cursor_info(info, read_node(reader.txn, path).value)
+            steps.append(put_value_step(reader.txn, path, value, now_ms))
+        before = {"properties": shown_properties(cursor.info.cursor_properties)}
+        after = {"properties": dict(properties)}
+        parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
+    return Plan("topics update-subscription-properties", reader.txn.id, tuple(steps), tuple(parts))
+
+
+def plan_replicated(
+    reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], replicated: bool, now_ms: int
+) -> Plan:
+    """Plan that clusters share the position of CURSORS, or no longer do."""
+    command = "topics set-replicated-subscription-status"
+    moves, parts = [], []
+    for topic, cursor in cursors:
+        others = {key: value for key, value in cursor.state.properties.items() if key != REPLICATED_PROPERTY}
+        properties = {**others, **({REPLICATED_PROPERTY: 1} if replicated else {})}
+        moves.append(CursorMove(topic, cursor, replace(cursor.state, properties=properties)))
+        before, after = {"replicated": is_replicated(cursor)}, {"replicated": replicated}
+        parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
+    return replace(plan_moves(reader, command, moves, now_ms), parts=tuple(parts))
+
+
+def is_replicated(cursor: Cursor) -> bool:
+    """Whether clusters share the position of CURSOR."""
+    return cursor.state.properties.get(REPLICATED_PROPERTY) == 1

@@ -14,15 +14,16 @@ from typing import Any
 
 from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
-from store.changes.intent import WritingPlan
+from store.changes.intent import WritingPlan, asked_again, check_transaction
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
-from store.changes.plan import Plan, Step, put_value_step
+from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.policies import Change, PolicyJob
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.policies import JsonObject, Policies, decode_json_object, encode_json_object
 from store.codec.policyevent import (
+    DELETE,
     NEW_POLICIES,
     UPDATE,
     AvroSchema,
@@ -48,17 +49,21 @@ PRODUCER = "pulsar-admin-toolkit"
 _AVRO = 5
 _SCHEMA_PROPERTIES = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull": "true"}
 """What a broker keeps with the schema: settings of its AVRO writer."""
-_NODES = "/admin/topic-policies/local"
+_BACKEND = "/admin/topic-policies"
+_NODES = f"{_BACKEND}/local"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What one topic's policies were and become. ``events``: where its event goes, None: its node is written."""
+    """What one topic's policies were and become. ``events``: where its event goes, None: its node is written.
+
+    ``fields`` None: they go with their topic.
+    """
 
     topic: TopicName
     before: Policies
     after: Policies
-    fields: JsonObject
+    fields: JsonObject | None
     events: TopicName | None
     replicate_to: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -90,7 +95,7 @@ def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
     events = find_policy_events(txn, name.namespace)
     target: TopicName | None = None
     clusters: tuple[str, ...] = ()
-    path = f"{_NODES}/{name.namespace}/persistent/{encode_name(name.local_name)}"
+    path = f"{_NODES}/{_node_name(name)}"
     if events is None and next(iter_children(txn, _NODES), None) is not None:
         node = find_node(txn, path)
         fields = {} if node is None else decode_json_object(node.value, path)
@@ -103,6 +108,10 @@ def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
     after = change(before)
     fields = change_topic_policies(fields, before, after)
     return TopicChange(name, before, after, fields, target, clusters, _conflicts(txn, name, before, after))
+
+
+def _node_name(name: TopicName) -> str:
+    return f"{name.namespace}/persistent/{encode_name(name.local_name)}"
 
 
 def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> tuple[str, ...]:
@@ -263,7 +272,7 @@ def _batch(
 
 
 def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
-    event = PolicyEvent(change.topic, UPDATE, change.fields, change.replicate_to)
+    event = PolicyEvent(change.topic, DELETE if change.fields is None else UPDATE, change.fields, change.replicate_to)
     return encode_event_entry(event, schema, producer=PRODUCER, sequence_id=sequence_id, publish_ms=now_ms)
 
 
@@ -276,6 +285,58 @@ def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
         return ()
     present = (broker.timestamp_ms is not None, broker.index is not None)
     return tuple(name for name, there in zip(parse_interceptors("timestamp,index"), present, strict=True) if there)
+
+
+# -- topics that go ----------------------------------------------------------------------------------------------------
+
+
+def forget_policies(
+    txn: Txn, plan: Plan, names: Iterable[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
+) -> WritingPlan:
+    """Return PLAN, which deletes the topics NAMES, with what a broker does to their policies: nodes go, events get no value.
+
+    INTERCEPTORS: see ``apply_changes``. Raises MetadataCorrupt, Refused.
+    """
+    listed = sorted({name for name in names if name.partition_index < 0})
+    changes = [change for name in listed if (change := _forgotten(txn, name)) is not None]
+    paths = [f"{_BACKEND}/{scope}/{_node_name(name)}" for name in listed for scope in ("local", "global")]
+    steps = tuple(delete_step(txn, path) for path in paths if find_node(txn, path) is not None)
+    events = {str(change.topic): str(change.events) for change in changes}
+    parts = tuple(
+        replace(part, before={**(part.before or {}), "policiesIn": events[part.topic]})
+        if part.topic in events
+        else part
+        for part in plan.parts
+    )
+    plan = replace(plan, steps=(*plan.steps, *steps), parts=parts)
+    if not changes:
+        return asked_again(plan, now_ms)
+
+    def make(store: Store) -> tuple[ChangeReport, ...]:
+        with open_reader(store) as reader:
+            check_transaction(plan.txn_id, reader.txn.id)
+            batches = [_batch(reader, *group, now_ms, interceptors) for group in _by_events(changes)]
+        written = write_ledgers(store, [ledger for batch in batches for ledger in batch.ledgers()])
+        with store.read() as txn:
+            added = list(written.steps(txn, now_ms))
+            rest = iter(written.ledgers)
+            for batch in batches:
+                added.append(_topic_step(txn, batch, next(rest)))
+                if batch.schema is not None:
+                    added.append(_schema_step(txn, batch, next(rest)))
+        return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
+
+    return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make)
+
+
+def _forgotten(txn: Txn, name: TopicName) -> TopicChange | None:
+    """Return the change that takes the policies of NAME from the events of its namespace, None where they have none."""
+    events = find_policy_events(txn, name.namespace)
+    if events is None or (name not in events.local and name not in events.global_):
+        return None
+    before = decode_topic_policies(dict(events.local.get(name, NEW_POLICIES)), f"topic policies of {name}")
+    clusters = events.replicate_to or (_local_cluster(txn, name.namespace),)
+    return TopicChange(name, before, Policies(), None, _event_topic(txn, name), clusters)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -322,6 +383,8 @@ def _schema_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
 
 
 def _node_step(txn: Txn, change: TopicChange, now_ms: int) -> Step:
-    path = f"{_NODES}/{change.topic.namespace}/persistent/{encode_name(change.topic.local_name)}"
-    kept: dict[str, Any] = {key: value for key, value in change.fields.items() if value is not None}  # Any: JSON
+    path = f"{_NODES}/{_node_name(change.topic)}"
+    kept: dict[str, Any] = {
+        key: value for key, value in (change.fields or {}).items() if value is not None
+    }  # Any: JSON
     return put_value_step(txn, path, encode_json_object(kept), now_ms)

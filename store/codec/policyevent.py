@@ -139,18 +139,24 @@ def encode_policy_event(event: PolicyEvent, schema: AvroSchema) -> bytes:
 def encode_event_entry(
     event: PolicyEvent, schema: AvroSchema, *, producer: str, sequence_id: int, publish_ms: int
 ) -> bytes:
-    """Return EVENT as the message that a broker's PRODUCER sends: an entry, not batched; raises EntryCorrupt."""
-    payload = encode_policy_event(event, schema)
+    """Return EVENT as the message that a broker's PRODUCER sends: an entry, not batched; raises EntryCorrupt.
+
+    What deletes policies has a key and no value.
+    """
+    deletes = event.action == DELETE
+    payload = b"" if deletes else encode_policy_event(event, schema)
     metadata = MessageMetadata(
         producer_name=producer,
         sequence_id=sequence_id,
         publish_time=publish_ms,
-        partition_key=event_key(event.topic),
+        partition_key=event_key(event.topic, is_global=deletes and event.is_global),
         replicate_to=list(event.replicate_to or ()),
         uncompressed_size=len(payload),
         schema_version=schema.version,
         partition_key_b64_encoded=False,
     )
+    if deletes:
+        metadata.null_value = True
     return encode_message_entry(metadata, payload)
 
 

@@ -1,0 +1,157 @@
+"""``topics terminate``, ``trim-topic``, ``truncate`` and ``delete``, spelled as upstream spells them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from commands.topics.moving import read_lines
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.ending import (
+    check_deletable,
+    partitions_to_delete,
+    plan_delete,
+    plan_terminate,
+    plan_trim,
+    plan_truncate,
+    terminal_position,
+)
+from store.changes.intent import asked_again
+from store.changes.topic_policies import forget_policies
+from store.db.environment import Txn
+from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
+from store.model.ledgers import EntryReader, open_reader
+from store.model.partitions import check_partitioned, existing_partitions
+from store.model.topics import expand_topic, iter_topics, read_topic
+from store.names import TopicName, parse_topic
+
+_NOTHING = "Nothing, as pulsar-admin; the change, what a broker then destroys, and the undo command are on stderr."
+_DELETES = {
+    "force": "Taken and ignored: nobody is connected to a store.",
+    "delete_schema": "Taken and ignored: the schema always goes, as with a broker.",
+}
+
+
+@mirrored(
+    "topics terminate",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics terminate public/default/plain"],
+    output="The position of the last entry, in a sentence.",
+    errors=[TopicNotFound, Refused, StalePlan],
+)
+def terminate(app: App, topic: TopicName) -> None:
+    """End a topic: nothing can be added to it any more."""
+    with open_reader(app.store) as reader:
+        end = terminal_position(read_topic(reader.txn, topic))
+        plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+    app.answer(f"Topic successfully terminated at {end}:-1")
+
+
+@mirrored(
+    "topics partitioned-terminate",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics partitioned-terminate acme/orders/parts"],
+    output="A sentence a partition, with the position of its last entry.",
+    errors=[TopicNotFound, Refused, StalePlan],
+)
+def partitioned_terminate(app: App, topic: TopicName) -> None:
+    """End all partitions of a topic: nothing can be added to them any more."""
+    with open_reader(app.store) as reader:
+        names = existing_partitions(reader.txn, check_partitioned(reader.txn, topic))
+        ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
+        plan = plan_terminate(reader, "topics partitioned-terminate", names, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+    app.answer([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends.items()])
+
+
+@mirrored(
+    "topics trim-topic",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics trim-topic public/default/plain"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+)
+def trim(app: App, topic: TopicName) -> None:
+    """Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one."""
+    with open_reader(app.store) as reader:
+        plan = plan_trim(reader, expand_topic(reader.txn, topic), app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics truncate",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics truncate public/default/plain"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+)
+def truncate(app: App, topic: TopicName) -> None:
+    """Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays."""
+    with open_reader(app.store) as reader:
+        plan = plan_truncate(reader, expand_topic(reader.txn, topic), app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics delete",
+    changes=True,
+    writes_first=True,
+    texts=["topic"],
+    examples=["pulsar-admin topics delete public/default/plain", "pulsar-admin topics delete -r 'public/default/.*'"],
+    output=_NOTHING,
+    errors=[TopicNotFound, Refused, InvalidValue, StalePlan],
+    helps={
+        **_DELETES,
+        "r": "TOPIC is an expression that full names in its namespace match.",
+        "from_file": "TOPIC is a file of names, one a line.",
+    },
+)
+def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from_file: bool) -> None:
+    """Delete a topic: its subscriptions, ledgers, schema and policies go, too.
+
+    Undo brings all of it back until it is exported. Several topics are one change.
+    """
+    if r and from_file:
+        raise InvalidValue("Could not apply regex when read topics from file.")
+    with open_reader(app.store) as reader:
+        names = read_lines(Path(topic)) if from_file else _matching(reader.txn, topic) if r else [topic]
+        found = list(app.each(names, lambda name: check_deletable(reader.txn, parse_topic(name))))
+        _delete(app, reader, "topics delete", found, [name for name in found if name.partition_index < 0])
+
+
+@mirrored(
+    "topics delete-partitioned-topic",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics delete-partitioned-topic acme/orders/parts"],
+    output=_NOTHING,
+    errors=[TopicNotFound, Refused, StalePlan],
+    helps=_DELETES,
+)
+def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: bool) -> None:
+    """Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.
+
+    Undo brings all of it back until it is exported.
+    """
+    with open_reader(app.store) as reader:
+        names = partitions_to_delete(reader.txn, topic)
+        _delete(app, reader, "topics delete-partitioned-topic", names, [topic])
+
+
+def _matching(txn: Txn, expression: str) -> list[str]:
+    """Return the topics in the namespace of EXPRESSION that it matches whole, as upstream's ``topics list`` names them."""
+    base = parse_topic(expression)
+    found = (str(name) for name in iter_topics(txn, base.namespace) if not name.is_system)
+    return [name for name in found if re.fullmatch(str(base), name)]
+
+
+def _delete(app: App, reader: EntryReader, command: str, names: Iterable[TopicName], bases: list[TopicName]) -> None:
+    plan = plan_delete(reader, command, names, bases, app.now_ms)
+    app.change(forget_policies(reader.txn, plan, bases, app.now_ms, app.settings.interceptors))

@@ -1,0 +1,138 @@
+"""``topics create``, ``create-partitioned-topic``, ``update-partitioned-topic`` and their kind, spelled as upstream spells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.intent import asked_again
+from store.changes.topics import (
+    SHADOW_SOURCE,
+    plan_missing_partitions,
+    plan_partitioned,
+    plan_partitions,
+    plan_shadow,
+    plan_topic,
+    read_properties,
+)
+from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, StalePlan, TopicNotFound
+from store.model.ledgers import open_reader
+from store.names import TopicName, parse_topic
+
+_METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
+_NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
+
+
+def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a map (upstream ``CmdBase.parseListKeyValueMap``); raises InvalidValue."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.", value=pair)
+        found[key] = value
+    return found
+
+
+@mirrored(
+    "topics create",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics create public/default/made -m owner=billing"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
+    helps=_METADATA,
+)
+def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
+    """Make a topic without partitions.
+
+    It has no ledger until a broker loads it.
+    """
+    with app.store.read() as txn:
+        plan = plan_topic(txn, "topics create", topic, parse_pairs(metadata), app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics create-partitioned-topic",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics create-partitioned-topic public/default/made -p 4"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
+    helps={**_METADATA, "partitions": "How many partitions."},
+)
+def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
+    """Make a partitioned topic and its partitions."""
+    command = "topics create-partitioned-topic"
+    with app.store.read() as txn:
+        plan = plan_partitioned(txn, command, topic, partitions, parse_pairs(metadata), app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics create-missed-partitions",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics create-missed-partitions acme/orders/parts"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+)
+def create_missed(app: App, topic: TopicName) -> None:
+    """Make the partitions of a partitioned topic that are not there."""
+    with app.store.read() as txn:
+        plan = plan_missing_partitions(txn, topic, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics update-partitioned-topic",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics update-partitioned-topic acme/orders/parts -p 8"],
+    output=_NOTHING,
+    errors=[InvalidValue, Refused, StalePlan],
+    helps={
+        "partitions": "How many partitions it is to have; never fewer than now.",
+        "update_local_only": "Taken and ignored: a store is of one cluster.",
+        "force": "Taken and ignored: partitions that are there already are kept in any case.",
+    },
+)
+def update_partitioned(app: App, topic: TopicName, partitions: int, update_local_only: bool, force: bool) -> None:
+    """Give a partitioned topic more partitions.
+
+    The new ones get the subscriptions of the first partition, at their end. Keys go to other partitions from then on.
+    """
+    with open_reader(app.store) as reader:
+        plan = plan_partitions(reader, topic, partitions, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics create-shadow-topic",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics create-shadow-topic public/default/shadow -s public/default/plain"],
+    output=_NOTHING,
+    errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],
+    helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
+)
+def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
+    """Make a shadow topic: it shows the entries of another one and has subscriptions of its own."""
+    with app.store.read() as txn:
+        plan = plan_shadow(txn, topic, parse_topic(source), properties, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics get-shadow-source",
+    examples=(),
+    elsewhere=["pulsar-admin topics get-shadow-source public/default/shadow"],
+    output="The topic's name, or `null`.",
+    errors=[TopicNotFound],
+)
+def get_shadow_source(app: App, topic: TopicName) -> None:
+    """Show the topic that a shadow topic shows."""
+    with app.store.read() as txn:
+        app.answer(read_properties(txn, topic).get(SHADOW_SOURCE))

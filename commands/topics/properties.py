@@ -1,0 +1,139 @@
+"""Properties of topics and of subscriptions, and whether clusters share a subscription, spelled as upstream spells it."""
+
+from __future__ import annotations
+
+from commands.topics.moving import iter_cursors
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import dump_json
+from pulsar_admin.options import TopicSelection
+from pulsar_admin.upstream import mirrored
+from store.changes.intent import asked_again
+from store.changes.subscriptions import is_replicated, plan_replicated, plan_subscription_properties, shown_properties
+from store.changes.topics import plan_properties, read_properties
+from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
+from store.model.ledgers import open_reader
+from store.names import TopicName
+
+_NOTHING = "Nothing, as pulsar-admin; the change and its undo command are on stderr."
+_PAIR = {"property": "A property, KEY=VALUE; repeat it."}
+_SUBSCRIPTION = {"subscription": "Its name."}
+
+
+@mirrored(
+    "topics get-properties",
+    examples=["pulsar-admin topics get-properties acme/orders/parts-partition-0"],
+    output="`key    value`, one a line, as pulsar-admin prints them; nothing without properties.",
+    errors=[TopicNotFound],
+)
+def get(app: App, topic: TopicName) -> None:
+    """Show the properties of a topic."""
+    with app.store.read() as txn:
+        app.answer_map(read_properties(txn, topic))
+
+
+@mirrored(
+    "topics update-properties",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics update-properties public/default/plain -p owner=billing"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+    helps=_PAIR,
+)
+def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
+    """Set properties of a topic; the others stay."""
+    command = "topics update-properties"
+    with app.store.read() as txn:
+        plan = plan_properties(txn, command, topic, lambda found: {**found, **property}, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics remove-properties",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics remove-properties public/default/plain -k owner"],
+    output=_NOTHING,
+    errors=[TopicNotFound, StalePlan],
+    helps={"key": "The property's key; without it nothing is removed."},
+)
+def remove(app: App, topic: TopicName, key: str | None) -> None:
+    """Remove one property of a topic."""
+    command = "topics remove-properties"
+    with app.store.read() as txn:
+        plan = plan_properties(
+            txn, command, topic, lambda found: {k: v for k, v in found.items() if k != key}, app.now_ms
+        )
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics get-subscription-properties",
+    examples=(),
+    elsewhere=["pulsar-admin topics get-subscription-properties public/default/plain -s half"],
+    output="One line of JSON; of a partitioned topic what its partitions have, together.",
+    errors=[TopicNotFound, SubscriptionNotFound],
+    helps=_SUBSCRIPTION,
+)
+def get_of_subscription(app: App, topic: TopicName, subscription: str) -> None:
+    """Show the properties of a subscription."""
+    found: dict[str, str] = {}
+    with open_reader(app.store) as reader:
+        for _, cursor in iter_cursors(reader, TopicSelection((topic,)), subscription):
+            found |= shown_properties(cursor.info.cursor_properties)
+    app.emit(found, plain=dump_json(found, pretty=False) + "\n")
+
+
+@mirrored(
+    "topics update-subscription-properties",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics update-subscription-properties public/default/plain -s half -p owner=billing"],
+    output=_NOTHING,
+    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],
+    helps={**_SUBSCRIPTION, **_PAIR, "clear": "Remove all properties."},
+)
+def update_of_subscription(
+    app: App, topic: TopicName, subscription: str, property: dict[str, str], clear: bool
+) -> None:
+    """Set the properties of a subscription in place of those that it has."""
+    if not property and not clear:
+        raise InvalidValue("If you want to clear the properties you have to use --clear")
+    if property and clear:
+        raise InvalidValue("If you set --clear then you should not pass any properties")
+    with open_reader(app.store) as reader:
+        cursors = iter_cursors(reader, TopicSelection((topic,)), subscription)
+        plan = plan_subscription_properties(reader, cursors, property, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))
+
+
+@mirrored(
+    "topics get-replicated-subscription-status",
+    examples=["pulsar-admin topics get-replicated-subscription-status public/default/plain -s half"],
+    output="`topic    true` or `false`, one line a partition.",
+    errors=[TopicNotFound, SubscriptionNotFound],
+    helps=_SUBSCRIPTION,
+)
+def get_replicated(app: App, topic: TopicName, subscription: str) -> None:
+    """Show whether clusters share the position of a subscription."""
+    with open_reader(app.store) as reader:
+        cursors = list(iter_cursors(reader, TopicSelection((topic,)), subscription))
+    app.answer_map({str(found.name): str(is_replicated(cursor)).lower() for found, cursor in cursors})
+
+
+@mirrored(
+    "topics set-replicated-subscription-status",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics set-replicated-subscription-status public/default/plain -s half --enable"],
+    output=_NOTHING,
+    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, StalePlan],
+    helps={**_SUBSCRIPTION, "enable": "Clusters share its position.", "disable": "They do not."},
+)
+def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, disable: bool) -> None:
+    """Let clusters share the position of a subscription, or not."""
+    if enable == disable:
+        raise InvalidValue("Need to specify either --enable or --disable")
+    with open_reader(app.store) as reader:
+        plan = plan_replicated(reader, iter_cursors(reader, TopicSelection((topic,)), subscription), enable, app.now_ms)
+    app.change(asked_again(plan, app.now_ms))

@@ -1,0 +1,221 @@
+"""Ending topics: terminate, trim, truncate and delete, with what a broker removes beside the node itself (pulsar.md §1.9).
+
+Upstream: ``ManagedLedgerImpl.asyncTerminate``, ``internalTrimLedgers``, ``asyncTruncate``, ``PersistentTopic.delete``,
+``PersistentTopicsBase.internalDeletePartitionedTopic`` (Pulsar 4.0.8). A ledger that goes loses its metadata; its entries stay in
+the bookies' files until these collect their garbage, so that undo brings everything back as long as nothing was exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from store.changes.appending import last_broker_entry
+from store.changes.cursors import CursorMove, cleared, plan_moves
+from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.report import ChangePart
+from store.changes.subscriptions import own_ledgers
+from store.changes.trim import trimmable
+from store.codec.ledgermetadata import ledger_path
+from store.codec.managedledger import encode_managed_ledger
+from store.codec.schema import decode_schema_locator
+from store.db.environment import Txn
+from store.db.owners import find_owners
+from store.db.tree import find_node, read_node
+from store.errors import Corrupt, Refused, TopicNotFound, Unsupported
+from store.model.cursors import iter_cursor_names, read_cursor, read_cursors
+from store.model.extent import Extent, extent_of
+from store.model.ledgers import EntryReader
+from store.model.partitions import existing_partitions, read_partitioned
+from store.model.topics import Topic, TopicLedger, read_topic
+from store.names import Position, TopicName, shell_word
+
+_INDEX = "index"
+
+
+# -- terminate --------------------------------------------------------------------------------------------------------
+
+
+def plan_terminate(reader: EntryReader, command: str, names: Iterable[TopicName], now_ms: int) -> Plan:
+    """Plan that nothing can be added to the topics NAMES any more, all or none; raises TopicNotFound, Refused."""
+    steps, parts = [], []
+    for name in names:
+        topic = read_topic(reader.txn, name)
+        end = terminal_position(topic)
+        before = topic.managed.terminated
+        if before is None:
+            managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
+            steps.append(
+                _managed_step(reader.txn, topic, encode_managed_ledger(managed, _value(reader, topic)), now_ms)
+            )
+        parts.append(
+            ChangePart(
+                topic=str(name),
+                before={"terminatedPosition": None if before is None else str(before)},
+                after={"terminatedPosition": str(end)},
+            )
+        )
+    return Plan(command, reader.txn.id, tuple(steps), tuple(parts))
+
+
+def terminal_position(topic: Topic) -> Position:
+    """Return where TOPIC ends, or would end when terminated; raises Refused for one that no broker has opened."""
+    if not topic.ledgers:
+        raise Refused(
+            f"{topic.name} has no ledger yet: there is no position that it could end at",
+            hint=f"delete it with: pulsar-admin topics delete {shell_word(topic.name)}",
+            topic=str(topic.name),
+        )
+    return topic.last_confirmed
+
+
+def _value(reader: EntryReader, topic: Topic) -> bytes:
+    return read_node(reader.txn, topic.name.path).value
+
+
+def _managed_step(txn: Txn, topic: Topic, value: bytes, now_ms: int) -> Step:
+    return put_value_step(txn, topic.name.path, value, now_ms)
+
+
+def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
+    """Return the properties of TOPIC as a broker writes them now: its index interceptor adds the last index."""
+    properties = dict(topic.managed.properties)
+    broker = last_broker_entry(reader, topic) if _INDEX in properties else None
+    return properties if broker is None or broker.index is None else {**properties, _INDEX: str(broker.index)}
+
+
+# -- trim and truncate ------------------------------------------------------------------------------------------------
+
+
+def plan_trim(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
+    """Plan deleting the ledgers of NAMES that every subscription has consumed and retention lets go; raises TopicNotFound."""
+    topics = [read_topic(reader.txn, name) for name in names]
+    cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
+    steps = tuple(step for cut, _ in cuts for step in cut)
+    return Plan("topics trim-topic", reader.txn.id, steps, tuple(part for _, part in cuts))
+
+
+def plan_truncate(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Plan:
+    """Plan clearing every cursor of NAMES and deleting all ledgers but the last, whatever retention says; raises TopicNotFound."""
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    for name in names:
+        topic = read_topic(reader.txn, name)
+        cursors = read_cursors(reader.txn, reader, topic).values()
+        moves = [CursorMove(topic, cursor, cleared(topic, cursor.state)) for cursor in cursors]
+        moved = plan_moves(reader, "", moves, now_ms)
+        cut, part = _cut(reader, topic, topic.ledgers[:-1], now_ms)
+        steps += [*moved.steps, *cut]
+        parts += [part, *(replace(one, deletable=None) for one in moved.parts)]
+    return Plan("topics truncate", reader.txn.id, tuple(steps), tuple(parts))
+
+
+def _cut(
+    reader: EntryReader, topic: Topic, gone: tuple[TopicLedger, ...], now_ms: int
+) -> tuple[tuple[Step, ...], ChangePart]:
+    """Return the steps and the report of deleting GONE, the first ledgers of TOPIC."""
+    ids = [ledger.ledger_id for ledger in gone]
+    kept = topic.ids[len(ids) :]
+    extent = extent_of(reader.txn, topic, ((0, topic.ranks[len(ids)]),)) if ids else Extent()
+    part = ChangePart(
+        topic=str(topic.name),
+        before={"ledgers": topic.ids},
+        after={"ledgers": kept},
+        extent=extent,
+        unreferenced_ledgers=tuple(ids),
+    )
+    if not ids:
+        return (), part
+    infos = topic.managed.ledgers[len(ids) :]
+    managed = replace(topic.managed, ledgers=infos, properties=_properties_now(reader, topic))
+    value = encode_managed_ledger(managed, _value(reader, topic))
+    return (_managed_step(reader.txn, topic, value, now_ms), *_ledger_steps(reader.txn, ids, {str(topic.name)})), part
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+def check_deletable(txn: Txn, name: TopicName) -> TopicName:
+    """Return NAME; raises TopicNotFound, and Refused for a partitioned topic."""
+    if find_node(txn, name.path) is None and read_partitioned(txn, name).partitions:
+        raise Refused(
+            f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic.",
+            hint=f"type: pulsar-admin topics delete-partitioned-topic {shell_word(name)}",
+            topic=str(name),
+        )
+    return read_topic(txn, name).name
+
+
+def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
+    """Return the partitions of NAME that are there; raises TopicNotFound, and Refused for a topic without partitions."""
+    if not read_partitioned(txn, name).partitions:
+        if find_node(txn, name.path) is None:
+            raise TopicNotFound(f"Topic {name} not found.", topic=str(name))
+        raise Refused(
+            f"{name} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.",
+            hint=f"type: pulsar-admin topics delete {shell_word(name)}",
+            topic=str(name),
+        )
+    return existing_partitions(txn, name)
+
+
+def plan_delete(
+    reader: EntryReader, command: str, names: Iterable[TopicName], bases: Iterable[TopicName], now_ms: int
+) -> Plan:
+    """Plan deleting the topics NAMES, and of BASES (topics without partition number) the record of partitions and the schema."""
+    txn = reader.txn
+    listed = list(dict.fromkeys(names))
+    owners = {str(name) for name in (*listed, *bases)}
+    steps: list[Step] = []
+    ledgers: list[int] = []
+    parts = []
+    for name in listed:
+        own, removed, part = _deleted(reader, name)
+        steps += removed
+        ledgers += own
+        parts.append(part)
+    for base in bases:
+        schema = _schema_ledgers(txn, base)
+        ledgers += schema
+        paths = [path for path in (base.partitioned_path, base.schema_path) if find_node(txn, path) is not None]
+        steps += [delete_step(txn, path) for path in paths]
+        before = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": list(schema)}
+        if base in listed:
+            place = listed.index(base)
+            parts[place] = replace(parts[place], before={**(parts[place].before or {}), "schemaLedgers": list(schema)})
+        else:
+            parts.insert(0, ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
+    steps += _ledger_steps(txn, ledgers, owners)
+    return Plan(command, txn.id, tuple(steps), tuple(parts))
+
+
+def _deleted(reader: EntryReader, name: TopicName) -> tuple[list[int], list[Step], ChangePart]:
+    """Return the ledgers, the steps and the report of deleting the node of NAME and its cursors'."""
+    txn = reader.txn
+    topic = read_topic(txn, name)
+    ledgers, cursors = list(topic.ids), sorted(iter_cursor_names(txn, name))
+    for cursor in cursors:
+        try:
+            ledgers += own_ledgers(read_cursor(txn, reader, topic, cursor))
+        except (Corrupt, Unsupported):
+            continue  # what it names is unknown and stays; `ledgers orphans` lists it
+    part = ChangePart(
+        topic=str(name),
+        before={"subscriptions": cursors, "ledgers": topic.ids},
+        extent=extent_of(txn, topic, ((0, topic.number_of_entries),)),
+        unreferenced_ledgers=tuple(ledgers),
+    )
+    return ledgers, [delete_step(txn, path) for path in (name.path, *map(name.cursor_path, cursors))], part
+
+
+def _schema_ledgers(txn: Txn, base: TopicName) -> tuple[int, ...]:
+    node = find_node(txn, base.schema_path)
+    return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
+
+
+def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iterator[Step]:
+    """Yield the steps that delete the metadata of LEDGER_IDS, but of those that others refer to: the source of a shadow topic."""
+    for ledger_id in dict.fromkeys(ledger_ids):
+        others = [one for one in find_owners(txn, ledger_id) if one.kind != "schema" and one.topic not in owners]
+        if not others and find_node(txn, ledger_path(ledger_id)) is not None:
+            yield delete_step(txn, ledger_path(ledger_id))

@@ -1,0 +1,195 @@
+"""Making topics and partitions, and their properties, as a broker's metadata has them (Pulsar 4.0.8).
+
+Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic made here has no ledger yet: a broker
+makes one when it loads the topic, as it does with partitions of its own that nobody has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from store.changes.cursors import info_of_state
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
+from store.changes.subscriptions import REPLICATED_PROPERTY, shown_properties
+from store.codec.cursor import CursorState, encode_cursor_info
+from store.codec.javamap import in_hash_map_order
+from store.codec.managedledger import ManagedLedger, decode_managed_ledger, encode_managed_ledger
+from store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused, TopicNotFound
+from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.partitions import read_partitioned
+from store.model.topics import check_namespace, read_topic
+from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
+
+SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
+Properties = Mapping[str, str]
+
+
+# -- making -----------------------------------------------------------------------------------------------------------
+
+
+def plan_topic(txn: Txn, command: str, name: TopicName, properties: Properties, now_ms: int) -> Plan:
+    """Plan making NAME without partitions; raises AlreadyExists, NamespaceNotFound, and InvalidValue for a partition of nothing."""
+    _check_new(txn, name)
+    base = name.base
+    if base != name:
+        count = read_partitioned(txn, base).partitions
+        if not 0 <= name.partition_index < count:
+            raise InvalidValue(
+                f'Can\'t create topic {name.local_name} with "-partition-" followed by '
+                + (
+                    f"a number smaller than number of partition of partitioned topic {base.local_name}"
+                    if count
+                    else f"numeric value if there isn't a partitioned topic {base.local_name} created."
+                ),
+                value=str(name),
+            )
+    kept = in_hash_map_order(properties)
+    part = ChangePart(topic=str(name), after={"properties": kept})
+    return Plan(command, txn.id, (_topic_step(txn, name, kept, now_ms),), (part,))
+
+
+def plan_partitioned(
+    txn: Txn, command: str, name: TopicName, partitions: int, properties: Properties, now_ms: int
+) -> Plan:
+    """Plan making NAME with PARTITIONS; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
+    if partitions <= 0:
+        raise InvalidValue("Number of partitions should be more than 0", value=partitions)
+    if PARTITION_SUFFIX in name.local_name:
+        raise InvalidValue(f"Partitioned Topic Name should not contain '{PARTITION_SUFFIX}'", value=str(name))
+    _check_new(txn, name)
+    kept = in_hash_map_order(properties)
+    record = encode_partitioned_topic(PartitionedTopic(partitions, False, kept))
+    steps = [put_value_step(txn, name.partitioned_path, record, now_ms), *_missing(txn, name, partitions, now_ms)]
+    part = ChangePart(topic=str(name), after={"partitions": partitions, "properties": kept})
+    return Plan(command, txn.id, tuple(steps), (part,))
+
+
+def plan_missing_partitions(txn: Txn, name: TopicName, now_ms: int) -> Plan:
+    """Plan making the partitions of NAME that have no node; raises TopicNotFound unless it is partitioned."""
+    count = read_partitioned(txn, name).partitions
+    if not count:
+        raise TopicNotFound(f"Topic {name} does not exist", hint="it is no partitioned topic", topic=str(name))
+    steps = tuple(_missing(txn, name, count, now_ms))
+    part = ChangePart(topic=str(name), before={"partitions": count - len(steps)}, after={"partitions": count})
+    return Plan("topics create-missed-partitions", txn.id, steps, (part,))
+
+
+def plan_partitions(reader: EntryReader, name: TopicName, partitions: int, now_ms: int) -> Plan:
+    """Plan giving NAME more PARTITIONS, which get the subscriptions of the first one; raises InvalidValue, Refused, AlreadyExists."""
+    txn = reader.txn
+    if partitions <= 0:
+        raise InvalidValue("Number of partitions must be more than 0", value=partitions)
+    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    if node is None:
+        raise Refused(f"Topic {name} is not the partitioned topic.", hint="name a partitioned one", topic=str(name))
+    before = decode_partitioned_topic(node.value, node.path)
+    if partitions < before.partitions:
+        raise Refused(
+            f"Desired partitions {partitions} can't be less than the current partitions {before.partitions}.",
+            hint="keys would go to other partitions, and what lies in the last ones would be lost",
+            topic=str(name),
+        )
+    steps: list[Step] = []
+    if partitions > before.partitions:
+        record = encode_partitioned_topic(replace(before, partitions=partitions), node.value)
+        steps = [put_value_step(txn, node.path, record, now_ms), *_missing(txn, name, partitions, now_ms)]
+        new = [name.partition(index) for index in range(before.partitions, partitions)]
+        steps += _copied_subscriptions(reader, name.partition(0), new, now_ms)
+    part = ChangePart(topic=str(name), before={"partitions": before.partitions}, after={"partitions": partitions})
+    return Plan("topics update-partitioned-topic", txn.id, tuple(steps), (part,))
+
+
+def plan_shadow(txn: Txn, name: TopicName, source: TopicName, properties: Properties, now_ms: int) -> Plan:
+    """Plan making NAME a shadow of SOURCE, with as many partitions; raises TopicNotFound, AlreadyExists (PIP-180)."""
+    command = "topics create-shadow-topic"
+    partitions = read_partitioned(txn, source).partitions
+    if not partitions:
+        read_topic(txn, source)
+    kept = {SHADOW_SOURCE: str(source), **properties}
+    if partitions:
+        return plan_partitioned(txn, command, name, partitions, kept, now_ms)
+    return plan_topic(txn, command, name, kept, now_ms)
+
+
+def _check_new(txn: Txn, name: TopicName) -> None:
+    try:
+        check_namespace(txn, name.namespace)
+    except NamespaceNotFound as error:
+        raise NamespaceNotFound(f"Namespace not found: {error.message}", hint=error.hint, **error.context) from error
+    if find_node(txn, name.path) is not None or read_partitioned(txn, name).partitions:
+        raise AlreadyExists(
+            f"This topic already exists: {name}",
+            hint=f"see it with: pulsar-admin topics stats {shell_word(name)}",
+            topic=str(name),
+        )
+
+
+def _topic_step(txn: Txn, name: TopicName, properties: Properties, now_ms: int) -> Step:
+    value = encode_managed_ledger(ManagedLedger(properties=properties)) if properties else b""
+    return put_value_step(txn, name.path, value, now_ms)
+
+
+def _missing(txn: Txn, name: TopicName, partitions: int, now_ms: int) -> Iterable[Step]:
+    for part in map(name.partition, range(partitions)):
+        if find_node(txn, part.path) is None:
+            yield _topic_step(txn, part, {}, now_ms)
+
+
+def _copied_subscriptions(
+    reader: EntryReader, source: TopicName, targets: Iterable[TopicName], now_ms: int
+) -> list[Step]:
+    """Return the steps that give TARGETS the subscriptions of SOURCE, at their end, ``__compaction`` among them."""
+    if find_node(reader.txn, source.path) is None:
+        return []
+    topic = read_topic(reader.txn, source)
+    steps = []
+    for cursor_name in sorted(filter(is_subscription, iter_cursor_names(reader.txn, source))):
+        cursor = read_cursor(reader.txn, reader, topic, cursor_name)
+        properties = {key: 1 for key in cursor.state.properties if key == REPLICATED_PROPERTY}
+        shown = shown_properties(cursor.info.cursor_properties)
+        for target in targets:
+            if next(iter_children(reader.txn, target.path), None) is None:  # one that was there already keeps its own
+                state = CursorState(Position(-1, -1), properties=properties)
+                value = encode_cursor_info(info_of_state(state, shown, now_ms))
+                steps.append(put_value_step(reader.txn, target.cursor_path(cursor_name), value, now_ms))
+    return steps
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+
+def read_properties(txn: Txn, name: TopicName) -> Properties:
+    """Return the properties of a topic or partitioned topic in a broker's order; raises TopicNotFound."""
+    partitioned = read_partitioned(txn, name)
+    if partitioned.partitions:
+        return partitioned.properties or {}
+    return in_hash_map_order(read_topic(txn, name).managed.properties)
+
+
+def plan_properties(
+    txn: Txn, command: str, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]], now_ms: int
+) -> Plan:
+    """Plan CHANGE on the properties of NAME; raises TopicNotFound, MetadataCorrupt."""
+    node = find_node(txn, name.partitioned_path) if name.partition_index < 0 else None
+    if node is None:
+        read_topic(txn, name)
+        node = find_node(txn, name.path)
+        assert node is not None
+        managed = decode_managed_ledger(node.value, node.path)
+        before = dict(managed.properties)
+        after = in_hash_map_order(change(dict(before)))
+        value = encode_managed_ledger(replace(managed, properties=after), node.value)
+    else:
+        record = decode_partitioned_topic(node.value, node.path)
+        before = dict(record.properties or {})
+        after = change(dict(before))
+        value = encode_partitioned_topic(replace(record, properties=after), node.value)
+    steps = () if after == before else (put_value_step(txn, node.path, value, now_ms),)
+    part = ChangePart(topic=str(name), before={"properties": before}, after={"properties": after})
+    return Plan(command, txn.id, steps, (part,))

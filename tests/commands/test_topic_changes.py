@@ -1,0 +1,136 @@
+"""Making, changing and deleting topics: every line of a recorded session with a real broker, then what it says and leaves behind here."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import decode_cursor_info
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import open_store
+from store.db.tree import Node, encode_node, find_node, iter_nodes, tree_key
+from store.names import parse_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.live.topic_changes import NAMESPACE, RECORDING
+from tests.stores import copied
+
+PLAIN = "public/default/plain"
+SYSTEM = ("__change_events", "__transaction_buffer_snapshot")
+INDEX = "index"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    made = copied("small", "clean", tmp_path)
+    path = f"/admin/policies/{NAMESPACE}"
+    with open_store(made, writable=True) as opened:
+        row = encode_node(Node(path, NodeStat(0, 0, 0, 0, False), b"{}"))
+        opened.write(lambda txn: txn.put("tree", tree_key(path), row))
+    return made
+
+
+def known(path: str, value: bytes) -> Any:
+    """What of a node does not depend on a running broker: its interceptors, ledgers and positions do."""
+    if path.startswith("/admin/"):
+        return value
+    if path.count("/") == 5:
+        return [pair for pair in decode_managed_ledger(value, path).properties.items() if pair[0] != INDEX]
+    return decode_cursor_info(value, path).cursor_properties
+
+
+def nodes_of(store: Path) -> dict[str, Any]:
+    with open_store(store) as opened, opened.read() as txn:
+        nodes = [node for node in iter_nodes(txn, "/") if f"/{NAMESPACE}/" in node.path]
+    return {node.path: known(node.path, node.value) for node in nodes}
+
+
+def test_recorded_session(cli: Cli, store: Path) -> None:
+    expected: dict[str, Any] = {}
+    for number, step in enumerate(json.loads(RECORDING.read_text())):
+        words = step["words"]
+        ran = cli("--store", store, *words)
+        failed = step["exit"] != 0 or step["stdout"].startswith("Failed to delete")  # there it exits with 0
+        assert (ran.exit_code != 0) == failed, (words, ran.stderr)
+        if not failed and words[1] != "create-subscription":  # which has a form of its own
+            said = [line for line in step["stdout"].splitlines() if line != f"{INDEX}    -1"]
+            assert ran.stdout.splitlines() == (sorted(said) if words[1].startswith("list") else said), words
+        for path in step["deleted"]:
+            expected.pop(path, None)
+        for path, value in step["put"].items():
+            if not any(name in path for name in SYSTEM):
+                expected[path] = known(path, b64decode(value))
+        assert nodes_of(store) == expected, (number, words)
+
+
+# -- topics with entries ----------------------------------------------------------------------------------------------
+
+
+def managed_of(store: Path, topic: str) -> Any:
+    path = parse_topic(topic).path
+    with open_store(store) as opened, opened.read() as txn:
+        node = find_node(txn, path)
+        return None if node is None else decode_managed_ledger(node.value, path)
+
+
+def test_terminate(cli: Cli, store: Path) -> None:
+    """As the recorded broker did: the position, the index of the last entry, the ledger list as it was."""
+    before, rows = managed_of(store, PLAIN), rows_of(store)
+    said = cli("--store", store, "topics", "terminate", PLAIN)
+    after = managed_of(store, PLAIN)
+    assert said.stdout == f"Topic successfully terminated at {after.terminated}:-1\n"
+    assert after.ledgers == before.ledgers
+    assert after.properties == {**before.properties, INDEX: "299"}
+    again = cli("--store", store, "topics", "terminate", PLAIN)
+    assert (again.stdout, again.stderr.splitlines()[0][:9]) == (said.stdout, "no change")
+    check_undo(cli, store, 1, rows)
+
+
+def test_truncate(cli: Cli, store: Path) -> None:
+    before, rows = managed_of(store, PLAIN), rows_of(store)
+    said = cli("--store", store, "topics", "truncate", PLAIN)
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert "once exported, a broker and its bookies destroy" in said.stderr
+    assert managed_of(store, PLAIN).ledgers == before.ledgers[-1:]
+    backlog = cli("--store", store, "topics", "get-backlog-size", PLAIN).stdout
+    assert int(backlog) < 20_000
+    gone = [ledger.ledger_id for ledger in before.ledgers[:-1]]
+    deleted = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
+    assert deleted >= {b"/ledgers/00/0000/L%04d" % ledger_id for ledger_id in gone}
+    check_undo(cli, store, 1, rows)
+
+
+def test_delete(cli: Cli, store: Path) -> None:
+    before, rows = managed_of(store, PLAIN), rows_of(store)
+    report = cli("--store", store, "topics", "delete", PLAIN, "-o", "json").json
+    assert report["entries"] == 300
+    assert set(report["unreferencedLedgers"]) >= {ledger.ledger_id for ledger in before.ledgers}
+    gone = {key for key in rows["tree"] if key not in rows_of(store)["tree"]}
+    assert tree_key(parse_topic(PLAIN).path) in gone
+    assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 5
+    check_undo(cli, store, 1, rows)
+
+
+def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "names").write_text(f"{PLAIN}\npublic/default/missing\npublic/default/batched\n")
+    ran = cli("--store", store, "topics", "delete", "--from-file", tmp_path / "names")
+    assert ran.exit_code == 1
+    assert "public/default/missing" in ran.stderr
+    assert managed_of(store, PLAIN) is None
+    assert managed_of(store, "public/default/batched") is None
+    both = cli("--store", store, "topics", "delete", "-r", "--from-file", tmp_path / "names")
+    assert "Could not apply regex when read topics from file." in both.stderr
+
+
+def test_plan_file(cli: Cli, store: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan"
+    assert cli("--store", store, "topics", "delete", PLAIN, "--plan", plan).exit_code == 0
+    assert managed_of(store, PLAIN) is not None
+    applied = cli("--store", store, "apply", plan)
+    assert applied.exit_code == 0, applied.stderr
+    assert managed_of(store, PLAIN) is None
