@@ -43,6 +43,14 @@ class Line(NamedTuple):
 
 _SAME_DEFAULT = "A default is written here that upstream's command or broker puts where nothing is given."
 DIFFERENCES: Mapping[str, str] = {
+    "bookkeeper clusterinfo": "Same; no auditor is known.",
+    "bookkeeper ledgermetadata": "Same; `-restorefromfile` and `-update` end with exit code 7.",
+    "bookkeeper listfilesondisc": "Sorted by path; upstream's are sorted by the time they were made.",
+    "bookkeeper readjournal": "Same; `-m` shows control characters as escapes.",
+    "bookkeeper readledger": "Same, without a bookie; `-m` shows control characters as escapes.",
+    "bookkeeper readlog": "Same; `-m` shows control characters as escapes.",
+    "bookkeeper readlogmetadata": "Sorted by ledger; upstream's order is that of a hash map.",
+    "bookkeeper whatisinstanceid": "Same, with the store's source in the place of the metadata service.",
     "documents generate": "Prints upstream's own documentation; ours is `--help` and [docs/cli](cli/pulsar-admin.md).",
     "namespaces set-backlog-quota": _SAME_DEFAULT,
     "namespaces set-delayed-delivery": _SAME_DEFAULT,
@@ -53,7 +61,10 @@ DIFFERENCES: Mapping[str, str] = {
     "topics set-backlog-quota": _SAME_DEFAULT,
     "topics set-delayed-delivery": _SAME_DEFAULT,
 }
-"""Why an option here is another than upstream's, by command."""
+"""Why an option here is another than upstream's, by command, or what it prints."""
+
+PROGRAMS = {"bookkeeper": "bookkeeper shell (BookKeeper 4.17.2)", "managed-ledger": "pulsar-managed-ledger-admin"}
+"""Upstream's other programs, by the group that they are here."""
 
 
 def lines() -> Iterator[Line]:
@@ -155,9 +166,21 @@ or proxy and ends with exit code 7. `open`: not here. Values that differ: [what-
 | group | {" | ".join(STATUSES)} | all |
 |---|{"---|" * len(STATUSES)}---|
 """
-    text += "".join(_count_row(f"[`{name}`](#{name.lower()})", rows) for name, rows in groups.items())
-    text += _count_row("all", found)
-    return text + "".join(_group(name, rows) for name, rows in groups.items())
+    admin = {name: rows for name, rows in groups.items() if name not in PROGRAMS}
+    text += "".join(_count_row(f"[`{name}`](#{name.lower()})", rows) for name, rows in admin.items())
+    text += _count_row("all", [line for rows in admin.values() for line in rows])
+    text += "".join(_group(name, rows) for name, rows in admin.items())
+    return text + "".join(_program(name, groups[name]) for name in PROGRAMS)
+
+
+def _program(name: str, rows: Sequence[Line]) -> str:
+    """Return the table of a program that is a group here."""
+    counts = ", ".join(f"{sum(line.status is status for line in rows)} {status}" for status in STATUSES)
+    here = [line for line in rows if line.status is Status.SAME]
+    text = f"\n## {PROGRAMS[name]}\n\nAs `pulsar-admin {name} …`. Of {len(rows)} commands: {counts}.\n"
+    text += "\n| command | here |\n|---|---|\n"
+    text += "".join(f"| `{_short(line)}` | {line.note or 'same'} |\n" for line in here)
+    return text + _group(f"Not in {name}", [line for line in rows if line.status is not Status.SAME])
 
 
 def _count_row(name: str, rows: Sequence[Line]) -> str:

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 
 class Need(NamedTuple):
-    """Why the commands of some patterns are not answered from files, and what is: a sentence."""
+    """Why the commands of some patterns are not answered from files, what they need, and what to ask instead: sentences."""
 
     patterns: tuple[str, ...]
     reason: str
     instead: str = ""
+    needed: str = "a running broker"
 
 
 NEEDS: tuple[Need, ...] = (
@@ -66,6 +67,71 @@ NEEDS: tuple[Need, ...] = (
         "running workers keep, run and count functions, sinks and sources",
     ),
     Need(("packages *",), "a running broker keeps packages in a storage of its own"),
+    Need(
+        (
+            "bookkeeper bookieinfo",
+            "bookkeeper bookiesanity",
+            "bookkeeper endpointinfo",
+            "bookkeeper simpletest",
+        ),
+        "it asks bookies, or writes to them, to see whether they answer",
+        "what bookies left on disk: pulsar-admin store usage",
+        "a running bookie",
+    ),
+    Need(
+        (
+            "bookkeeper autorecovery",
+            "bookkeeper decommissionbookie",
+            "bookkeeper forceauditchecks",
+            "bookkeeper lostbookierecoverydelay",
+            "bookkeeper queryautorecoverystatus",
+            "bookkeeper recover",
+            "bookkeeper triggeraudit",
+            "bookkeeper whoisauditor",
+        ),
+        "an auditor and its workers replicate ledgers while bookies run",
+        "what is marked: pulsar-admin bookkeeper listunderreplicated",
+        "running bookies",
+    ),
+    Need(
+        (
+            "bookkeeper bookieformat",
+            "bookkeeper cookie_create",
+            "bookkeeper cookie_delete",
+            "bookkeeper cookie_generate",
+            "bookkeeper cookie_update",
+            "bookkeeper initbookie",
+            "bookkeeper initnewcluster",
+            "bookkeeper metaformat",
+            "bookkeeper nukeexistingcluster",
+            "bookkeeper updateBookieInLedger",
+            "bookkeeper updatecookie",
+            "bookkeeper updateledgers",
+        ),
+        "it makes, moves or deletes bookies and clusters",
+        "what there is: pulsar-admin bookkeeper listbookies -a",
+        "BookKeeper's own shell",
+    ),
+    Need(
+        ("bookkeeper deleteledger",),
+        "whose ledger it is, a running cluster must be asked",
+        "ledgers that nothing references: pulsar-admin ledgers orphans",
+        "BookKeeper's own shell",
+    ),
+    Need(
+        (
+            "bookkeeper check-db-ledgers-index",
+            "bookkeeper convert-to-db-storage",
+            "bookkeeper convert-to-interleaved-storage",
+            "bookkeeper localconsistencycheck",
+            "bookkeeper rebuild-db-ledger-locations-index",
+            "bookkeeper rebuild-db-ledgers-index",
+            "bookkeeper regenerate-interleaved-storage-index-file",
+        ),
+        "it works on a bookie's own index, which is not read here: a store has one of its own",
+        "ours against the files: pulsar-admin store check --deep",
+        "BookKeeper's own shell",
+    ),
 )
 
 
@@ -90,4 +156,4 @@ def refusing_command(path: str, name: str) -> Command | None:
     need = need_of(found)
     if need is None:
         return None
-    return refusing(found, need.reason, need.instead)
+    return refusing(found, need)

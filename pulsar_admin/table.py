@@ -33,6 +33,7 @@ GROUPS: dict[str, str] = {
     "nacks": "Negative acknowledgements: plan, track and simulate.",
     "ledgers": "Ledgers: metadata, entries, orphans and losses.",
     "logs": "One entry log file, without a store.",
+    "bookkeeper": "Commands of `bookkeeper shell` that files answer.",
 }
 
 ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", "source": "sources"}
@@ -439,6 +440,37 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "verify": Row(
             "commands.logs:verify", "Read entry logs and journals whole: framing, every digest, the ledgers map."
         ),
+    },
+    "bookkeeper": {
+        "listledgers": Row("commands.bookkeeper:listledgers", "List the ledgers of the metadata."),
+        "ledgermetadata": Row(
+            "commands.bookkeeper:ledgermetadata", "Show the metadata of a ledger, or write it to a file."
+        ),
+        "ledger": Row("commands.bookkeeper:ledger", "Show where the entries of a ledger lie."),
+        "readledger": Row(
+            "commands.bookkeeper:readledger", "Show the entries of a ledger, each read and its digest verified."
+        ),
+        "readlog": Row("commands.bookkeeper:readlog", "Show the records of an entry log."),
+        "readlogmetadata": Row(
+            "commands.bookkeeper:readlogmetadata",
+            "Show how many bytes of each ledger an entry log has.",
+        ),
+        "readjournal": Row("commands.bookkeeper:readjournal", "Show the records of a journal."),
+        "activeledgers": Row(
+            "commands.bookkeeper:activeledgers", "List the ledgers of an entry log that the metadata still has."
+        ),
+        "lastmark": Row("commands.bookkeeper:lastmark", "Show how far a bookie's entry logs have all of its journal."),
+        "listfilesondisc": Row(
+            "commands.bookkeeper:listfilesondisc",
+            "List the files of the bookies that the store came from.",
+        ),
+        "listbookies": Row("commands.bookkeeper:listbookies", "List bookies."),
+        "cookie_get": Row("commands.bookkeeper:cookie_get", "Show the cookie of a bookie."),
+        "listunderreplicated": Row(
+            "commands.bookkeeper:listunderreplicated", "List the ledgers that are marked as under-replicated."
+        ),
+        "whatisinstanceid": Row("commands.bookkeeper:whatisinstanceid", "Show the instance id of the cluster."),
+        "clusterinfo": Row("commands.bookkeeper:clusterinfo", "Count the bookies of the cluster."),
     },
 }
 

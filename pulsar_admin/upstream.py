@@ -2,7 +2,9 @@
 
 The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest that Maven Central has;
 ``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
-options of the program. A type is Java's; an arity of 1 is left out.
+options of the program. A type is Java's; an arity of 1 is left out. ``shell.json`` has ``bookkeeper shell`` and
+``pulsar-managed-ledger-admin`` in the same form, as the groups ``bookkeeper`` and ``managed-ledger``
+(``python -m tests.live.shell``).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +31,9 @@ from pulsar_admin.options import (
 from store.codec.java import java_split
 from store.errors import NeedsBroker
 from store.names import INT_MAX
+
+if TYPE_CHECKING:
+    from pulsar_admin.needs_broker import Need
 
 Json = dict[str, Any]  # Any: JSON
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click calls commands with whatever was declared
@@ -68,8 +73,8 @@ _HELPS = {
 @functools.cache
 def upstream_commands() -> Mapping[str, Json]:
     """Return upstream's commands by path (``topics create``)."""
-    found: dict[str, Json] = json.loads(Path(__file__).with_name("upstream.json").read_bytes())
-    return found
+    files = (Path(__file__).with_name(name).read_bytes() for name in ("upstream.json", "shell.json"))
+    return {path: row for file in files for path, row in json.loads(file).items()}
 
 
 def mirrored(
@@ -105,22 +110,22 @@ def mirrored(
     return decorate
 
 
-def refusing(path: str, reason: str, instead: str) -> Command:
-    """Return a command with the options of upstream's PATH that does nothing but raise NeedsBroker with REASON.
+def refusing(path: str, need: Need) -> Command:
+    """Return a command with the options of upstream's PATH that does nothing but raise NeedsBroker with the reason of NEED.
 
     Every option is text and none is required, so that what is missing hides no reason.
     """
     row = upstream_commands()[path]
 
     def refuse(app: Any, **_: object) -> None:  # Any: the App, imported for types alone
-        raise NeedsBroker(f"pulsar-admin {path} needs a running broker: {reason}", hint=instead)
+        raise NeedsBroker(f"pulsar-admin {path} needs {need.needed}: {need.reason}", hint=need.instead)
 
     declared: Callable[..., Any] = pass_app(refuse)
     for option in reversed(row.get("options", ())):
         kept = {key: value for key, value in option.items() if key in ("names", "hidden", "arity")}
         declared = _option({**kept, "type": "List"}, {})(declared)
     declared = click.argument("parameters", nargs=-1)(declared)
-    text = f"Needs a running broker: {reason}."
+    text = f"Needs {need.needed}: {need.reason}."
     return command(path.rpartition(" ")[2], examples=(), help=text, errors=[NeedsBroker])(declared)
 
 

@@ -53,7 +53,11 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "namespaces unsubscribe",
         "compaction last-id",
     ),
-    "it reads as many messages as it shows, one after the other": ("topics peek-messages", "ledgers entries"),
+    "it reads as many messages as it shows, one after the other": (
+        "topics peek-messages",
+        "ledgers entries",
+        "bookkeeper *",
+    ),
     "it changes metadata": (
         "apply",
         "store init",

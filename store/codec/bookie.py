@@ -101,6 +101,13 @@ def encode_last_mark(mark: LogMark) -> bytes:
     return _MARK.pack(mark.journal_id, mark.offset)
 
 
+def decode_last_mark(data: bytes, where: str) -> LogMark:
+    """Return the mark of a ``lastMark`` file; raises MetadataCorrupt."""
+    if len(data) != _MARK.size:
+        raise _corrupt(where, "last log mark", f"{_MARK.size} bytes", len(data))
+    return LogMark(*_MARK.unpack(data))
+
+
 def decode_last_id(data: bytes, where: str) -> int:
     """Return the newest allocated entry-log id, which may name a log of 0 bytes; raises MetadataCorrupt."""
     line = data.partition(b"\n")[0].strip()

@@ -1,0 +1,318 @@
+"""``bookkeeper``: commands of ``bookkeeper shell`` that a store answers, in the words of BookKeeper 4.17.2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.errors import (
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NotFound,
+    SourceNotFound,
+    StoreNotFound,
+    Unsupported,
+)
+from store.files import write_new_file
+from store.model.ledgers import open_reader
+from store.reports import shell
+
+_FORMATTED = "Lines as the shell logs them, without time, thread and class."
+
+
+def _print(app: App, lines: Iterable[str]) -> None:
+    """Write LINES as they are; with ``-o`` as names."""
+    if app.settings.output is not None:
+        app.emit_lines(lines, "LINE")
+        return
+    for line in lines:
+        app.writer.write(f"{line}\n")
+
+
+def _ledger_id(value: int | None) -> int:
+    if value is None or value < 0:
+        raise InvalidValue("-ledgerid is missing", hint="list ledgers with: pulsar-admin bookkeeper listledgers")
+    return value
+
+
+@mirrored(
+    "bookkeeper listledgers",
+    examples=["pulsar-admin bookkeeper listledgers", "pulsar-admin bookkeeper listledgers -m"],
+    helps={"meta": "Also the metadata.", "bookieid": "Only ledgers that this bookie is to have entries of."},
+    output=_FORMATTED,
+    errors=[StoreNotFound, MetadataCorrupt],
+)
+def listledgers(app: App, meta: bool, bookieid: str | None) -> None:
+    """List the ledgers of the metadata."""
+    with app.store.read() as txn:
+        _print(app, shell.ledger_lines(txn, bookieid, meta))
+
+
+@mirrored(
+    "bookkeeper ledgermetadata",
+    examples=["pulsar-admin bookkeeper ledgermetadata -ledgerid 9"],
+    helps={
+        "ledgerid": "The ledger.",
+        "dumptofile": "Write the metadata to this file, which is not there yet, as it is stored.",
+        "restorefromfile": "Not here: it changes a running cluster's metadata.",
+        "update": "Not here.",
+    },
+    output=_FORMATTED,
+    errors=[LedgerNotFound, MetadataCorrupt, Unsupported],
+)
+def ledgermetadata(
+    app: App, ledgerid: int | None, dumptofile: str | None, restorefromfile: str | None, update: bool
+) -> None:
+    """Show the metadata of a ledger, or write it to a file."""
+    if restorefromfile is not None or update:
+        raise Unsupported("ledgers are not put back into the metadata here", hint="the node is in: store cat PATH")
+    with app.store.read() as txn:
+        if dumptofile is not None:
+            write_new_file(Path(dumptofile), shell.metadata_bytes(txn, _ledger_id(ledgerid)))
+        else:
+            _print(app, shell.metadata_lines(txn, _ledger_id(ledgerid)))
+
+
+@mirrored(
+    "bookkeeper ledger",
+    examples=["pulsar-admin bookkeeper ledger 9"],
+    helps={"meta": "Prints nothing more, as upstream's does of DbLedgerStorage."},
+    output="A line for each entry in an entry log: the log's number, and where in it the entry begins.",
+    errors=[StoreNotFound, InvalidValue],
+)
+def ledger(app: App, ledger_id: str, meta: bool) -> None:
+    """Show where the entries of a ledger lie."""
+    if not ledger_id.isascii() or not ledger_id.isdigit():
+        raise InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
+    with app.store.read() as txn:
+        _print(app, shell.index_lines(txn, int(ledger_id)))
+
+
+@mirrored(
+    "bookkeeper readledger",
+    examples=["pulsar-admin bookkeeper readledger -l 9 -fe 0 -le 2"],
+    helps={
+        "msg": "Also the entries, as text.",
+        "ledgerid": "The ledger.",
+        "firstentryid": "First entry [0].",
+        "lastentryid": "Last entry [the last there is].",
+        "force_recovery": "Nothing is recovered here: a ledger ends where its recovery would close it.",
+        "bookie": "Of no effect: an entry comes from the file that has it.",
+    },
+    output=f"{_FORMATTED} EntrySize is the payload of the ledger up to and with the entry.",
+    errors=[LedgerNotFound],
+)
+def readledger(
+    app: App,
+    msg: bool,
+    ledgerid: int | None,
+    firstentryid: int | None,
+    lastentryid: int | None,
+    **_ignored: object,
+) -> None:
+    """Show the entries of a ledger, each read and its digest verified."""
+    last = -1 if lastentryid is None else lastentryid
+    first = max(firstentryid or 0, 0)
+    with open_reader(app.store) as reader:
+        shell.metadata_bytes(reader.txn, _ledger_id(ledgerid))
+        _print(app, shell.read_lines(reader, _ledger_id(ledgerid), first, last, msg))
+
+
+@mirrored(
+    "bookkeeper readlog",
+    examples=["pulsar-admin bookkeeper readlog 0 -l 9 -e 3", "pulsar-admin bookkeeper readlog 1.log -sp 1024 -ep 2048"],
+    helps={
+        "msg": "Also the bytes behind the header, digest and all, as text.",
+        "ledgerid": "Only this ledger.",
+        "entryid": "Only this entry of the ledger.",
+        "startpos": "Only records that end at this offset or behind it.",
+        "endpos": "Only records that begin at this offset or before it.",
+    },
+    output=_FORMATTED,
+    errors=[SourceNotFound],
+)
+def readlog(
+    app: App,
+    log: str,
+    msg: bool,
+    ledgerid: int | None,
+    entryid: int | None,
+    startpos: int | None,
+    endpos: int | None,
+) -> None:
+    """Show the records of an entry log.
+
+    LOG is its number, or its name, such as 1f.log, or the end of its path.
+    """
+    given = (-1 if value is None else value for value in (ledgerid, entryid, startpos, endpos))
+    selection = shell.Selection(*given)
+    if 0 <= selection.end < selection.start:
+        raise InvalidValue("-startpos lies behind -endpos", hint="exchange them")
+    with app.store.read() as txn:
+        file = shell.find_file(txn, log, "entry-log", 10)
+        _print(app, shell.log_lines(app.store, file, selection, msg))
+
+
+@mirrored(
+    "bookkeeper readlogmetadata",
+    examples=["pulsar-admin bookkeeper readlogmetadata 0"],
+    output=f"{_FORMATTED} Ledgers are sorted, which upstream's are not.",
+    errors=[SourceNotFound],
+)
+def readlogmetadata(app: App, log: str) -> None:
+    """Show how many bytes of each ledger an entry log has.
+
+    LOG is its number in hexadecimal, as upstream reads it here alone, or its name.
+    """
+    with app.store.read() as txn:
+        file = shell.find_file(txn, log, "entry-log", 16)
+        _print(app, shell.log_metadata_lines(app.store, file))
+
+
+@mirrored(
+    "bookkeeper readjournal",
+    examples=["pulsar-admin bookkeeper readjournal 1a1fd6a8c5d.txn"],
+    helps={
+        "dir": "Of no effect: a journal of several bookies is named by its path.",
+        "msg": "Also the bytes, as text.",
+    },
+    output=_FORMATTED,
+    errors=[SourceNotFound],
+)
+def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> None:
+    """Show the records of a journal.
+
+    JOURNAL is its number, or its name, such as 18f.txn, or the end of its path.
+    """
+    with app.store.read() as txn:
+        file = shell.find_file(txn, journal, "journal", 10)
+        _print(app, shell.journal_lines(app.store, file, msg))
+
+
+@mirrored(
+    "bookkeeper activeledgers",
+    examples=["pulsar-admin bookkeeper activeledgers -l 0"],
+    helps={"log_id": "The entry log's number.", "timeout": "Of no effect."},
+    output=_FORMATTED,
+    errors=[SourceNotFound, InvalidValue],
+)
+def activeledgers(app: App, log_id: int | None, timeout: int | None) -> None:
+    """List the ledgers of an entry log that the metadata still has."""
+    if log_id is None:
+        raise InvalidValue("-logId is missing", hint="give the number of an entry log")
+    with app.store.read() as txn:
+        file = shell.find_file(txn, str(log_id), "entry-log", 10)
+        _print(app, shell.active_lines(txn, app.store, file))
+
+
+@mirrored(
+    "bookkeeper lastmark",
+    examples=["pulsar-admin bookkeeper lastmark"],
+    output=_FORMATTED,
+    errors=[SourceNotFound, MetadataCorrupt],
+)
+def lastmark(app: App) -> None:
+    """Show how far a bookie's entry logs have all of its journal."""
+    _print(app, shell.last_mark_lines(shell.bookie_directories(app.store)))
+
+
+@mirrored(
+    "bookkeeper listfilesondisc",
+    examples=[],
+    elsewhere=["pulsar-admin bookkeeper listfilesondisc -log -txn"],
+    helps={"journal": "Journals.", "entrylog": "Entry logs, and RocksDB's logs.", "index": "Index files."},
+    output=f"{_FORMATTED} Files are sorted by path.",
+    errors=[SourceNotFound],
+)
+def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> None:
+    """List the files of the bookies that the store came from."""
+    _print(app, shell.file_lines(shell.bookie_directories(app.store), journal, entrylog, index))
+
+
+@mirrored(
+    "bookkeeper listbookies",
+    examples=["pulsar-admin bookkeeper listbookies -a"],
+    helps={
+        "hostnames": "Of no effect: hostnames are there always.",
+        "readwrite": "Those that ran and took entries when the metadata was copied.",
+        "readonly": "Those that ran and took none.",
+        "all": "All that have a cookie.",
+    },
+    output=_FORMATTED,
+    errors=[StoreNotFound, InvalidValue],
+)
+def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all: bool) -> None:
+    """List bookies."""
+    if readwrite + readonly + all != 1:
+        raise InvalidValue("One and only one of -readwrite, -readonly and -all must be specified", hint="give -a")
+    with app.store.read() as txn:
+        _print(app, shell.bookie_lines(txn, readwrite, readonly, all))
+
+
+@mirrored(
+    "bookkeeper cookie_get",
+    examples=["pulsar-admin bookkeeper cookie_get 127.0.0.1:34299"],
+    output="The cookie as it is stored.",
+    errors=[NotFound],
+)
+def cookie_get(app: App, bookie_id: str) -> None:
+    """Show the cookie of a bookie."""
+    with app.store.read() as txn:
+        _print(app, shell.cookie_lines(txn, bookie_id))
+
+
+@mirrored(
+    "bookkeeper listunderreplicated",
+    examples=["pulsar-admin bookkeeper listunderreplicated"],
+    helps={
+        "missingreplica": "Only ledgers that miss this bookie's replica.",
+        "excludingmissingreplica": "Only ledgers that do not miss this bookie's.",
+        "printmissingreplica": "Also whose replicas are missing.",
+        "printreplicationworkerid": "Of no effect: no worker replicates the ledgers of a store.",
+        "onlydisplayledgercount": "Only how many there are.",
+    },
+    output=_FORMATTED,
+    errors=[StoreNotFound],
+)
+def listunderreplicated(
+    app: App,
+    missingreplica: str | None,
+    excludingmissingreplica: str | None,
+    printmissingreplica: bool,
+    onlydisplayledgercount: bool,
+    **_ignored: object,
+) -> None:
+    """List the ledgers that are marked as under-replicated."""
+    with app.store.read() as txn:
+        wanted = (missingreplica, excludingmissingreplica)
+        _print(app, shell.under_replicated_lines(txn, *wanted, printmissingreplica, onlydisplayledgercount))
+
+
+@mirrored(
+    "bookkeeper whatisinstanceid",
+    examples=["pulsar-admin bookkeeper whatisinstanceid"],
+    output="The id of the cluster, and where the store came from in the place of the metadata service.",
+    errors=[StoreNotFound],
+)
+def whatisinstanceid(app: App) -> None:
+    """Show the instance id of the cluster."""
+    with app.store.read() as txn:
+        _print(app, shell.instance_lines(txn))
+
+
+@mirrored(
+    "bookkeeper clusterinfo",
+    examples=["pulsar-admin bookkeeper clusterinfo"],
+    output="One object: bookies with a cookie, those that were registered when the metadata was copied; no auditor.",
+    errors=[StoreNotFound],
+)
+def clusterinfo(app: App) -> None:
+    """Count the bookies of the cluster."""
+    with app.store.read() as txn:
+        info = shell.read_cluster_info(txn)
+    if app.settings.output is None:
+        _print(app, ("Starting fill cluster info.", "--------- Cluster Info ---------"))
+    app.answer(info)

@@ -1,0 +1,455 @@
+"""What ``bookkeeper shell`` (BookKeeper 4.17.2) prints of metadata, indexes, logs and journals, as lines of text.
+
+Its lines come from a logger: they are here without time, thread and class. The classes are those of
+``org.apache.bookkeeper.tools.cli.commands``; the order of ledgers, which hash maps leave to chance there, is by number here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, overload
+
+from store.codec.bookie import LAST_MARK_FILE, decode_last_mark
+from store.codec.buffer import Bytes
+from store.codec.entrylog import TornTail, log_id_of
+from store.codec.javamap import in_hash_map_order
+from store.codec.journal import (
+    FENCE_ENTRY_ID,
+    MASTER_KEY_ENTRY_ID,
+    Leftover,
+    Padding,
+    decode_header,
+    iter_records,
+    journal_id_of,
+)
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, decode_ledger_metadata, ledger_path
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, find_log, iter_logs
+from store.db.tree import find_node, iter_children, iter_nodes
+from store.errors import InvalidValue, LedgerNotFound, NotFound, Refused, SourceChanged, SourceNotFound
+from store.files import open_file
+from store.frozen import frozen
+from store.model.ledgers import EntryReader, find_metadata, iter_blocks, iter_ledger_ids
+from store.reports.log_files import LogRecord, iter_log_records, read_ledger_sizes
+from store.wording import counted
+
+COOKIES = "/ledgers/cookies"
+AVAILABLE = "/ledgers/available"
+INSTANCE = "/ledgers/INSTANCEID"
+READ_ONLY = "readonly"
+UNDERREPLICATED = "/ledgers/underreplication/ledgers/"
+REPLICATION_OFF = "/ledgers/underreplication/disable"
+_IDS = struct.Struct(">qq")
+_HEAD_BYTES = 40  # ids and what is shown behind them: the last add confirmed, or a key of 20 bytes with its size
+_DATA_FROM = 32  # behind ids, last add confirmed and length
+_REPLICA = re.compile(r'^\s*replica:\s*"([^"]*)"', re.MULTILINE)
+_CTIME = re.compile(r"^\s*ctime:\s*(\d+)", re.MULTILINE)
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def metadata_text(metadata: LedgerMetadata) -> str:
+    """Return METADATA as ``LedgerMetadataImpl.toString`` writes it, with the ledger's password."""
+    fields = {
+        "formatVersion": metadata.version,
+        "ensembleSize": metadata.ensemble_size,
+        "writeQuorumSize": metadata.write_quorum,
+        "ackQuorumSize": metadata.ack_quorum,
+        "state": metadata.state.name,
+    }
+    if metadata.state is LedgerState.CLOSED:
+        fields |= {"length": metadata.length, "lastEntryId": metadata.last_entry_id}
+    if metadata.password is not None and metadata.digest_type is not None:
+        fields |= {"digestType": metadata.digest_type.name, "password": _base64(metadata.password)}
+    ensembles = (f"{segment.first_entry_id}=[{', '.join(segment.members)}]" for segment in metadata.segments)
+    custom = (f"{key}={_base64(value)}" for key, value in in_hash_map_order(metadata.custom).items())
+    fields |= {"ensembles": f"{{{', '.join(ensembles)}}}", "customMetadata": f"{{{', '.join(custom)}}}"}
+    return f"LedgerMetadata{{{', '.join(f'{key}={value}' for key, value in fields.items())}}}"
+
+
+def _base64(value: bytes) -> str:
+    return f"base64:{b64encode(value).decode()}"
+
+
+def metadata_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
+    """Yield what ``ledgermetadata`` prints; raises LedgerNotFound."""
+    metadata = decode_ledger_metadata(metadata_bytes(txn, ledger_id), ledger_path(ledger_id))
+    yield f"ledgerID: {ledger_id}"
+    yield metadata_text(metadata)
+
+
+def metadata_bytes(txn: Txn, ledger_id: int) -> bytes:
+    """Return the stored metadata of a ledger; raises LedgerNotFound."""
+    node = find_node(txn, ledger_path(ledger_id))
+    if node is None:
+        raise LedgerNotFound(
+            f"the metadata has no ledger {ledger_id}",
+            hint="list ledgers with: pulsar-admin bookkeeper listledgers",
+            ledgerId=ledger_id,
+        )
+    return node.value
+
+
+def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
+    """Yield what ``listledgers`` prints: of all ledgers, or of those that BOOKIE is to hold entries of."""
+    for ledger_id in iter_ledger_ids(txn):
+        metadata = find_metadata(txn, ledger_id) if meta or bookie is not None else None
+        if bookie is None or (metadata is not None and _holds(metadata, bookie)):
+            yield f"ledgerID: {ledger_id}"
+            if meta and metadata is not None:
+                yield metadata_text(metadata)
+
+
+def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
+    """Whether BOOKIE is to hold an entry (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
+
+    That is no ledger without entries; of a striped ensemble only bookies that a written entry went to.
+    """
+    closed = metadata.state is LedgerState.CLOSED
+    if closed and metadata.last_entry_id < 0:
+        return False
+    for index, segment in enumerate(metadata.segments):
+        if bookie not in segment.members:
+            continue
+        last_segment = index + 1 == len(metadata.segments)
+        if last_segment and not closed:
+            return True
+        end = metadata.last_entry_id if last_segment else metadata.segments[index + 1].first_entry_id - 1
+        width, place = metadata.ensemble_size, segment.members.index(bookie)
+        first = segment.first_entry_id
+        if any((place - entry) % width < metadata.write_quorum for entry in range(first, min(end, first + width) + 1)):
+            return True
+    return False
+
+
+def under_replicated_lines(
+    txn: Txn, with_replica: str | None, without_replica: str | None, replicas: bool, only_count: bool
+) -> Iterator[str]:
+    """Yield what ``listunderreplicated`` prints: ledgers that miss WITH_REPLICA and not WITHOUT_REPLICA."""
+    count = 0
+    for node in iter_nodes(txn, UNDERREPLICATED):
+        name = node.path.rpartition("/urL")[2]
+        missing = _REPLICA.findall(text := node.value.decode(errors="replace"))
+        meant = (not with_replica or with_replica in missing) and (
+            not without_replica or without_replica not in missing
+        )
+        if not name.isdigit() or not meant:
+            continue
+        count += 1
+        if only_count:
+            continue
+        yield str(int(name))
+        yield from (f"\tCtime : {time}" for time in _CTIME.findall(text))
+        yield from (f"\tMissingReplica : {replica}" for replica in missing if replicas)
+    yield f"Under replicated ledger count: {count}"
+
+
+def bookie_lines(txn: Txn, readwrite: bool, readonly: bool, every: bool) -> Iterator[str]:
+    """Yield what ``listbookies`` prints: of those that run, which a stopped cluster has none of, and of all with a cookie."""
+    running = [name for name in iter_children(txn, AVAILABLE) if name != READ_ONLY]
+    only_read = list(iter_children(txn, f"{AVAILABLE}/{READ_ONLY}"))
+    shown = 0
+    for title, wanted, names in (
+        ("ReadWrite Bookies :", readwrite, running),
+        ("Readonly Bookies :", readonly, only_read),
+        ("All Bookies :", every, list(iter_children(txn, COOKIES))),
+    ):
+        if wanted and names:
+            shown += 1
+            yield title
+            yield from (_bookie_text(name, name in running or name in only_read) for name in names)
+    if not shown:
+        yield "No bookie exists!"
+
+
+def _bookie_text(bookie: str, resolved: bool) -> str:
+    host, _, port = bookie.rpartition(":") if resolved else ("UNKNOWN", "", "0")
+    address = host if re.fullmatch(r"[\d.]+|\[.*\]", host) else "UNKNOWN"
+    return f"BookieID:{bookie}, IP:{address}, Port:{port}, Hostname:{host}"
+
+
+def cookie_lines(txn: Txn, bookie: str) -> Iterator[str]:
+    """Yield what ``cookie_get`` prints; raises NotFound."""
+    node = find_node(txn, f"{COOKIES}/{bookie}")
+    if node is None:
+        raise NotFound(
+            f"Cookie not found for bookie {bookie!r}", hint="list bookies with: pulsar-admin bookkeeper listbookies -a"
+        )
+    yield f"Cookie for bookie '{bookie}' is:"
+    yield "---"
+    yield node.value.decode(errors="replace")
+    yield "---"
+
+
+@frozen
+class ClusterInfo:
+    """What ``clusterinfo`` tells; an auditor is elected among running bookies."""
+
+    auditor_elected: bool
+    auditor_id: str
+    cluster_under_replicated: bool
+    ledger_replication_enabled: bool
+    total_bookies_count: int
+    writable_bookies_count: int
+    readonly_bookies_count: int
+    unavailable_bookies_count: int
+
+
+def read_cluster_info(txn: Txn) -> ClusterInfo:
+    """Return what the metadata says of the cluster."""
+    every = sum(1 for _ in iter_children(txn, COOKIES))
+    readonly = sum(1 for _ in iter_children(txn, f"{AVAILABLE}/{READ_ONLY}"))
+    writable = sum(name != READ_ONLY for name in iter_children(txn, AVAILABLE))
+    marked = next(iter_nodes(txn, UNDERREPLICATED), None) is not None
+    enabled = find_node(txn, REPLICATION_OFF) is None
+    return ClusterInfo(False, "", marked, enabled, every, writable, readonly, every - writable - readonly)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def index_lines(txn: Txn, ledger_id: int) -> Iterator[str]:
+    """Yield what ``ledger`` prints of a ledger in DbLedgerStorage: where its entries lie, behind the size of their records.
+
+    Entries that are in a journal alone are in no bookie's index either.
+    """
+    logs: dict[int, LogFile | None] = {}
+    for block in iter_blocks(txn, ledger_id):
+        for index in range(len(block)):
+            file_id, offset, _ = block.place(index)
+            log = logs[file_id] if file_id in logs else logs.setdefault(file_id, find_log(txn, file_id))
+            if log is not None and log.kind == "entry-log":
+                yield f"entry {block.entry_id(index)}\t:\t(log: {log.log_id}, pos: {offset + 4})"
+
+
+def read_lines(reader: EntryReader, ledger_id: int, first: int, last: int, with_data: bool) -> Iterator[str]:
+    """Yield what ``readledger`` prints of the entries FIRST to LAST (−1: the last); the size is the ledger's up to there."""
+    for block in iter_blocks(reader.txn, ledger_id):
+        for entry_id in map(block.entry_id, range(len(block))):
+            if entry_id < first or 0 <= last < entry_id:
+                continue
+            entry = reader.read(ledger_id, entry_id)
+            yield f"--------- Lid={ledger_id}, Eid={entry_id}, EntrySize={entry.length} ---------"
+            if with_data:
+                yield bytes(entry.payload).decode(errors="replace")
+
+
+@frozen
+class Selection:
+    """Which records of a log ``readlog`` prints: −1 is any."""
+
+    ledger_id: int = -1
+    entry_id: int = -1
+    start: int = -1
+    end: int = -1
+
+    def takes(self, record: LogRecord) -> bool:
+        """Whether RECORD is one of them: positions go before ids, as upstream's command looks at them."""
+        if self.start >= 0:
+            begins_in_time = self.end < 0 or record.offset <= self.end
+            return begins_in_time and self.start <= record.offset + 4 + record.size_bytes - 1
+        return self.ledger_id in (-1, record.ledger_id) and (
+            self.ledger_id < 0 or self.entry_id in (-1, record.entry_id)
+        )
+
+    def title(self, log_id: int) -> str:
+        """Return the first line."""
+        name = f"{log_id} ({log_id:x}.log)"
+        if self.start >= 0:
+            return f"Scan entry log {name} for PositionRange: {self.start} - {self.end}"
+        if self.ledger_id >= 0:
+            entry = "" if self.entry_id < 0 else f" for EntryId {self.entry_id}"
+            return f"Scan entry log {name} for LedgerId {self.ledger_id} {entry}"
+        return f"Scan entry log {name}"
+
+    def nothing(self, log_id: int) -> str:
+        """Return the line in place of records."""
+        name = f"{log_id} ({log_id:x}.log)"
+        if self.start >= 0:
+            return (
+                f"Entry log {name} doesn't has any entry in the range {self.start} - {self.end}. Probably the position range,"
+                " you have provided is lesser than the LOGFILE_HEADER_SIZE (1024) or greater than the current log filesize."
+            )
+        entry = "" if self.entry_id < 0 else f" EntryId {self.entry_id}"
+        return f"LedgerId {self.ledger_id} {entry} is not available in the entry log {name}"
+
+
+class _FileReads:
+    """The bytes of a file, ``store.codec.buffer.Bytes``: read where they are asked for, and not kept."""
+
+    def __init__(self, file: BinaryIO, size_bytes: int) -> None:
+        self._file = file
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    @overload
+    def __getitem__(self, key: int) -> int: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> memoryview: ...
+
+    def __getitem__(self, key: int | slice) -> int | memoryview:
+        start, stop, _ = (slice(key, key + 1) if isinstance(key, int) else key).indices(self._size_bytes)
+        raw = os.pread(self._file.fileno(), max(stop - start, 0), start)
+        if len(raw) < stop - start:
+            raise SourceChanged(
+                f"{self._file.name} is cut", hint="bring the file back, or run: pulsar-admin store refresh"
+            )
+        return raw[0] if isinstance(key, int) else memoryview(raw)
+
+
+def log_lines(store: Store, log: LogFile, selection: Selection, with_data: bool) -> Iterator[str]:
+    """Yield what ``readlog`` prints of LOG."""
+    path = log.locate(store.path)
+    yield selection.title(log.log_id)
+    found = False
+    with open_file(path) as file:
+        data = _FileReads(file, log.size_bytes)
+        for record in iter_log_records(path, verify=False):
+            if record.ledger_id >= 0 and selection.takes(record):
+                found = True
+                yield from _record_lines(data, record.offset, record.size_bytes, with_data)
+    if not found and (selection.start >= 0 or selection.ledger_id >= 0):
+        yield selection.nothing(log.log_id)
+
+
+def journal_lines(store: Store, log: LogFile, with_data: bool) -> Iterator[str]:
+    """Yield what ``readjournal`` prints of the journal LOG: every record, those of keys and fences, too."""
+    path = log.locate(store.path)
+    yield f"Scan journal {log.log_id} ({log.log_id:x}.txn)"
+    with open_file(path) as file:
+        data = _FileReads(file, log.size_bytes)
+        told = False
+        for record in iter_records(data, str(path)):
+            if isinstance(record, (Padding, Leftover, TornTail)):
+                continue
+            if not told:
+                yield f"Journal Version : {decode_header(data, path.name).version}"
+                told = True
+            size = int.from_bytes(data[record.offset : record.offset + 4], "big")
+            yield from _record_lines(data, record.offset, size, with_data)
+
+
+def _record_lines(data: Bytes, offset: int, size: int, with_data: bool) -> Iterator[str]:
+    """Yield the record at OFFSET as ``FormatUtil.formatEntry`` writes it; what it calls data begins with the digest."""
+    body = data[offset + 4 : offset + 4 + (size if with_data else min(size, _HEAD_BYTES))]
+    ledger_id, entry_id = _IDS.unpack_from(body)
+    yield f"--------- Lid={ledger_id}, Eid={entry_id}, ByteOffset={offset}, EntrySize={size} ---------"
+    if entry_id == FENCE_ENTRY_ID:
+        yield from ("Type:           META", "Fenced")
+    elif entry_id == MASTER_KEY_ENTRY_ID:
+        yield from ("Type:           META", f"MasterKey:      {body[20:40].hex()}")
+    else:
+        yield from ("Type:           DATA", f"LastConfirmed:  {int.from_bytes(body[16:24], 'big', signed=True)}")
+        if with_data:
+            yield from ("Data:", "", bytes(body[_DATA_FROM:]).decode(errors="replace"))
+    yield ""
+
+
+def log_metadata_lines(store: Store, log: LogFile) -> Iterator[str]:
+    """Yield what ``readlogmetadata`` prints: the bytes of each ledger in LOG. None are dead to a fresh reader: usage is 1.0."""
+    sizes = read_ledger_sizes(log.locate(store.path))
+    total = sum(sizes.values())
+    yield f"Print entryLogMetadata of entrylog {log.log_id} ({log.log_id:x}.log)"
+    yield f"entryLogId: {log.log_id}, remaining size: {total}, total size: {total}, usage: {1.0 if total else 0.0}"
+    for ledger_id in sorted(sizes):
+        yield f"--------- Lid={ledger_id}, TotalSizeOfEntriesOfLedger={sizes[ledger_id]}  ---------"
+
+
+def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
+    """Yield what ``activeledgers`` prints: the ledgers in LOG that the metadata has."""
+    found = sorted(read_ledger_sizes(log.locate(store.path)))
+    if not found:
+        yield f"Ledgers on log file {log.log_id} is empty"
+    active = [ledger_id for ledger_id in found if find_node(txn, ledger_path(ledger_id)) is not None]
+    title = f"Active ledgers on entry log {log.log_id} as follow:"
+    yield title if active else f"No active ledgers on log file {log.log_id}"
+    yield from (f"{ledger_id} " for ledger_id in active)
+
+
+def find_file(txn: Txn, word: str, kind: str, base: int) -> LogFile:
+    """Return the catalogued file of KIND that WORD names: its number in BASE, its name, or the end of its path.
+
+    Raises InvalidValue, SourceNotFound, and Refused where several bookies have one of that number.
+    """
+    number = _number_of(word, kind, base)
+    logs = [log for log in iter_logs(txn) if log.kind == kind and log.log_id == number]
+    if "/" in word:
+        logs = [log for log in logs if f"/{log.origin or log.path}".endswith(f"/{word.lstrip('/')}")]
+    if not logs:
+        raise SourceNotFound(
+            f"the store has no {kind.replace('-', ' ')} {word}",
+            hint="see its files with: pulsar-admin bookkeeper listfilesondisc -log -txn",
+        )
+    if len(logs) > 1:
+        paths = ", ".join(log.origin or log.path for log in logs)
+        raise Refused(f"{counted(len(logs), 'file is', 'files are')} meant: {paths}", hint="name one by its path")
+    return logs[0]
+
+
+def _number_of(word: str, kind: str, base: int) -> int:
+    name = word.rpartition("/")[2]
+    try:
+        number: int | None = int(word, base) if re.fullmatch(r"[0-9a-fA-F]{1,16}", word) else None
+    except ValueError:
+        number = None
+    if number is None:
+        number = log_id_of(name) if kind == "entry-log" else journal_id_of(name)
+    if number is None:
+        suffix = ".log" if kind == "entry-log" else ".txn"
+        raise InvalidValue(
+            f"invalid {kind.replace('-', ' ')} {word!r}", hint=f"give its number, or its name: 1f{suffix}"
+        )
+    return number
+
+
+def bookie_directories(store: Store) -> tuple[Path, ...]:
+    """Return the ``current`` directories of the bookies that the store was imported from; raises SourceNotFound."""
+    found = tuple(Path(path) for source in store.info.sources for path in source.get("bookies", ()))
+    gone = [path for path in found if not path.is_dir()]
+    if gone or not found:
+        text = f"{gone[0]} is gone" if gone else "the store was not imported from a bookie's directory"
+        raise SourceNotFound(text, hint="what the store itself has: pulsar-admin store info")
+    return found
+
+
+def last_mark_lines(directories: Sequence[Path]) -> Iterator[str]:
+    """Yield what ``lastmark`` prints: how far entry logs have all of a journal."""
+    for directory in directories:
+        path = directory / LAST_MARK_FILE
+        if not path.is_file():
+            raise SourceNotFound(f"{path} is gone", hint="a bookie writes it when it flushes its entry logs")
+        with open_file(path) as file:
+            mark = decode_last_mark(file.read(), str(path))
+        yield f"LastLogMark : Journal Id - {mark.journal_id}({mark.journal_id:x}.txn), Pos - {mark.offset}"
+
+
+def file_lines(directories: Sequence[Path], journals: bool, logs: bool, indexes: bool) -> Iterator[str]:
+    """Yield what ``listfilesondisc`` prints; files by path, where upstream sorts by the time they were made."""
+    for wanted, title, suffix, end in (
+        (journals, "Journal", "txn", True),
+        (logs, "EntryLog/Ledger", "log", True),
+        (indexes, "Index", "idx", False),
+    ):
+        if wanted:
+            yield f"--------- Printing the list of {title} Files ---------"
+            yield from (str(path.resolve()) for one in directories for path in sorted(one.rglob(f"*.{suffix}")))
+            if end:
+                yield ""
+
+
+def instance_lines(txn: Txn) -> Iterator[str]:
+    """Yield what ``whatisinstanceid`` prints; raises NotFound."""
+    node = find_node(txn, INSTANCE)
+    if node is None:
+        raise NotFound(f"the metadata has no node {INSTANCE}", hint="see: pulsar-admin store ls /ledgers")
+    where = ", ".join(str(source["path"]) for source in txn.store.info.sources)
+    yield f"Metadata Service Uri: {where} InstanceId: {node.value.decode(errors='replace')}"
