@@ -29,7 +29,7 @@ public final class UpstreamAdmin {
     public static void main(String[] words) throws Exception {
         PrintStream out = System.out;
         if (words[0].equals("tree")) {
-            CommandLine root = commander(new Properties());
+            CommandLine root = commander(tool(new Properties()));
             out.println(JSON.writeValueAsString(tree(root)));
             out.flush();
             Runtime.getRuntime().halt(0);
@@ -49,10 +49,12 @@ public final class UpstreamAdmin {
             System.setOut(new PrintStream(printed, true, "UTF-8"));
             System.setErr(new PrintStream(errors, true, "UTF-8"));
             int code;
+            Object tool = null;
             try {
                 Properties settings = new Properties();
                 settings.setProperty("webServiceUrl", url);
-                CommandLine commander = commander(settings);
+                tool = tool(settings);
+                CommandLine commander = commander(tool);
                 PrintWriter stdout = new PrintWriter(System.out, true);
                 commander.setOut(stdout);
                 commander.setErr(new PrintWriter(System.err, true));
@@ -63,6 +65,7 @@ public final class UpstreamAdmin {
                 System.err.flush();
                 System.setOut(out);
                 System.setErr(oldErr);
+                closeClient(tool);
             }
             Map<String, Object> said = new LinkedHashMap<>();
             said.put("exit", code);
@@ -73,14 +76,28 @@ public final class UpstreamAdmin {
         }
     }
 
-    private static CommandLine commander(Properties settings) throws Exception {
-        Class<?> type = Class.forName("org.apache.pulsar.admin.cli.PulsarAdminTool");
-        var make = type.getDeclaredConstructor(Properties.class);
+    private static Object tool(Properties settings) throws Exception {
+        var make = Class.forName("org.apache.pulsar.admin.cli.PulsarAdminTool").getDeclaredConstructor(Properties.class);
         make.setAccessible(true);
-        Object tool = make.newInstance(settings);
-        var field = type.getDeclaredField("commander");
+        return make.newInstance(settings);
+    }
+
+    private static CommandLine commander(Object tool) throws Exception {
+        return (CommandLine) field(tool, "commander");
+    }
+
+    /** The client of a command has threads of its own, which nobody ends: a command usually ends its process. */
+    private static void closeClient(Object tool) throws Exception {
+        Object client = tool == null ? null : field(field(tool, "pulsarAdminSupplier"), "admin");
+        if (client != null) {
+            ((AutoCloseable) client).close();
+        }
+    }
+
+    private static Object field(Object owner, String name) throws Exception {
+        var field = owner.getClass().getDeclaredField(name);
         field.setAccessible(true);
-        return (CommandLine) field.get(tool);
+        return field.get(owner);
     }
 
     private static Map<String, Object> tree(CommandLine command) {
