@@ -35,6 +35,11 @@ NEEDS: tuple[Need, ...] = (
         "which ledgers are offloaded: pulsar-admin topics stats-internal",
     ),
     Need(
+        ("schemas extract",),
+        "it loads a class from a jar, which takes a Java machine with Pulsar's client",
+        "hand a definition over with: pulsar-admin schemas upload TOPIC -f FILE",
+    ),
+    Need(
         (
             "non-persistent list",
             "non-persistent list-in-bundle",

@@ -28,6 +28,7 @@ GROUPS: dict[str, str] = {
     "namespaces": "Namespaces: their topics and policies.",
     "tenants": "Tenants: who administers them, and the clusters they may use.",
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
+    "schemas": "Schemas: the versions of a topic's schema.",
     "compaction": "Compacted topics: run, read and verify compaction.",
     "delayed": "Delayed messages: what is due, when, and its index.",
     "nacks": "Negative acknowledgements: plan, track and simulate.",
@@ -41,8 +42,6 @@ ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", 
 
 INSTEAD = {
     "documents": "--help",
-    "topics compact": "compaction run",
-    "topics compaction-status": "compaction status",
 }
 """What a live broker's pulsar-admin has under another name."""
 
@@ -199,6 +198,18 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "set-replicated-subscription-status": Row(
             "commands.topics.properties:set_replicated", "Let clusters share the position of a subscription, or not."
+        ),
+        "bundle-range": Row(
+            "commands.topics.status:bundle", "Show the bundle of its namespace that a topic's name falls into."
+        ),
+        "compact": Row(
+            "commands.topics.status:compact", "Compact a topic by the rules of 4.0, as a broker of that version would."
+        ),
+        "compaction-status": Row(
+            "commands.topics.status:compaction_status", "Tell whether a compaction of a topic is running."
+        ),
+        "offload-status": Row(
+            "commands.topics.status:offload_status", "Tell whether ledgers of a topic are being offloaded."
         ),
         "terminate": Row("commands.topics.ending:terminate", "End a topic: nothing can be added to it any more."),
         "partitioned-terminate": Row(
@@ -358,6 +369,18 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.clusters:update_domain", "Replace the brokers of a failure domain; one that is not there is made."
         ),
         "delete-failure-domain": Row("commands.clusters:delete_domain", "Delete a failure domain of a cluster."),
+    },
+    "schemas": {
+        "get": Row("commands.schemas:get", "Show the schema of a topic."),
+        "metadata": Row("commands.schemas:metadata", "Show where the versions of a topic's schema lie."),
+        "upload": Row(
+            "commands.schemas:upload",
+            "Register a new version of a topic's schema, if the versions so far allow it.",
+        ),
+        "compatibility": Row(
+            "commands.schemas:compatibility", "Tell whether a schema may follow the versions of a topic's schema."
+        ),
+        "delete": Row("commands.schemas:delete", "Delete the schema of a topic."),
     },
     "compaction": {
         "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),

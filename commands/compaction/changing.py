@@ -102,7 +102,7 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
         from_start=options.from_start,
         skip_damaged=options.skip_damaged,
     )
-    _each_topic(app, selection, job)
+    compact_topics(app, selection, job)
 
 
 @command(
@@ -117,10 +117,11 @@ def run(app: App, selection: TopicSelection, options: RunOptions) -> None:
 @pass_app
 def upgrade(app: App, selection: TopicSelection) -> None:
     """Rewrite compacted ledgers as Pulsar 4.2 writes them: the indexes of what stays are in the metadata of every batch."""
-    _each_topic(app, selection, CompactionJob("compaction upgrade", everything=True))
+    compact_topics(app, selection, CompactionJob("compaction upgrade", everything=True))
 
 
-def _each_topic(app: App, selection: TopicSelection, job: CompactionJob) -> None:
+def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> None:
+    """Do JOB to the topics meant, a change each."""
     from store.changes.compacting import Compactor
     from store.changes.intent import WritingPlan
 

@@ -25,6 +25,8 @@ _TYPE_NAMES = dict(
         start=1,
     )
 )
+TYPE_NUMBERS = {name: number for number, name in _TYPE_NAMES.items()} | {"BYTES": 1}
+"""The stored number of each of upstream's names; a schema of bytes is stored as none."""
 
 
 @dataclass(frozen=True, slots=True)

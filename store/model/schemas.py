@@ -101,6 +101,19 @@ def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> S
         return None
 
 
+def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, SchemaEntry]]:
+    """Return (version, schema) of TOPIC oldest first, from behind the last one that deletes (upstream ``trimDeletedSchemaAndGetList``).
+
+    Raises MetadataCorrupt, EntryCorrupt, EntryNotFound, LedgerNotFound.
+    """
+    locator = find_locator(reader.txn, topic)
+    found: list[tuple[int, SchemaEntry]] = []
+    for item in () if locator is None else locator.index:
+        entry = _read_version(reader, item)
+        found = [] if entry.deleted else [*found, (item.version, entry)]
+    return found
+
+
 def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
     """Return the schemas of TOPIC (of its base topic for a partition), none when it has no schema; raises MetadataCorrupt."""
     locator = find_locator(reader.txn, topic)

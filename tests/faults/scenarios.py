@@ -72,6 +72,8 @@ SCENARIOS = (
         "delete with policies", f"topics delete {PLAIN}", before=(f"topics set-message-ttl {PLAIN} -t 9",), repeats=True
     ),
     Scenario("delete partitioned", "topics delete-partitioned-topic acme/orders/parts", repeats=True),
+    Scenario("topics compact", f"topics compact {COMPACTED}"),
+    Scenario("delete schema", "schemas delete public/default/avro", repeats=True),
     Scenario("clear namespace", "namespaces clear-backlog public/default --yes"),
     Scenario("unsubscribe namespace", "namespaces unsubscribe public/default -s half --yes", repeats=True),
     Scenario("set-message-ttl", f"topics set-message-ttl {PLAIN} -t 100"),

@@ -1,0 +1,78 @@
+"""``topics bundle-range``, ``compact``, ``compaction-status`` and ``offload-status``, spelled as upstream spells them."""
+
+from __future__ import annotations
+
+from commands.compaction.changing import compact_topics
+from pulsar_admin.context import App
+from pulsar_admin.options import TopicSelection
+from pulsar_admin.upstream import mirrored
+from store.compaction.forms import LEGACY, RULE_4_0, CompactionJob
+from store.errors import EntryCorrupt, MetadataCorrupt, StalePlan, TopicNotFound
+from store.model.bundles import bundle_range
+from store.model.topics import read_topic
+from store.names import TopicName
+
+
+@mirrored(
+    "topics bundle-range",
+    examples=["pulsar-admin topics bundle-range public/default/plain"],
+    output="`0x40000000_0x80000000`; the topic need not be there.",
+    errors=[MetadataCorrupt],
+)
+def bundle(app: App, topic: TopicName) -> None:
+    """Show the bundle of its namespace that a topic's name falls into."""
+    with app.store.read() as txn:
+        app.answer(bundle_range(txn, topic))
+
+
+@mirrored(
+    "topics compact",
+    changes=True,
+    writes_first=True,
+    examples=["pulsar-admin topics compact acme/orders/compacted-single"],
+    output="The sentence of pulsar-admin; the compaction is done when the command ends, and its report is on stderr.",
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, StalePlan],
+)
+def compact(app: App, topic: TopicName) -> None:
+    """Compact a topic by the rules of 4.0, as a broker of that version would.
+
+    ``compaction run`` has options for other rules and formats.
+    """
+    with app.store.read() as txn:
+        read_topic(txn, topic)
+    compact_topics(app, TopicSelection((topic,)), CompactionJob("topics compact", LEGACY, RULE_4_0, by_key=True))
+    app.answer(f"Topic compaction requested for {topic}")
+
+
+@mirrored(
+    "topics compaction-status",
+    examples=["pulsar-admin topics compaction-status public/default/plain"],
+    output="The sentence of a broker that has just started: no compaction runs in a store.",
+    errors=[TopicNotFound],
+    helps={"wait_complete": "Taken: there is nothing to wait for."},
+)
+def compaction_status(app: App, topic: TopicName, wait_complete: bool) -> None:
+    """Tell whether a compaction of a topic is running.
+
+    How far it is compacted, ``compaction status`` shows.
+    """
+    with app.store.read() as txn:
+        name = read_topic(txn, topic).name
+    app.answer(f"Compaction has not been run for {name} since broker startup")
+
+
+@mirrored(
+    "topics offload-status",
+    examples=["pulsar-admin topics offload-status public/default/plain"],
+    output="The sentence of a broker that has just started: nothing is offloaded in a store.",
+    errors=[TopicNotFound],
+    helps={"wait_complete": "Taken: there is nothing to wait for."},
+)
+def offload_status(app: App, topic: TopicName, wait_complete: bool) -> None:
+    """Tell whether ledgers of a topic are being offloaded.
+
+    Which ones are, ``topics stats-internal`` shows.
+    """
+    with app.store.read() as txn:
+        name = read_topic(txn, topic).name
+    app.answer(f"Offload has not been run for {name} since broker startup")

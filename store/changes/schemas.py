@@ -1,0 +1,180 @@
+"""Registering and deleting schemas as a broker does: an entry in a ledger of its own, and the locator that lists it.
+
+Upstream: ``SchemaRegistryServiceImpl``, ``BookkeeperSchemaStorage``, ``SchemaCompatibilityStrategy`` (Pulsar 4.0.8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.changes.intent import WritingPlan, check_transaction
+from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
+from store.changes.plan import Plan, delete_step, put_value_step
+from store.changes.report import ChangePart, ChangeReport
+from store.codec.avro import parse_definition
+from store.codec.avrocompat import can_read
+from store.codec.ledgermetadata import ledger_path
+from store.codec.policies import decode_json_object
+from store.codec.schema import (
+    TYPE_NUMBERS,
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
+from store.db.environment import Store, Txn
+from store.db.tree import find_node
+from store.errors import EntryCorrupt, InvalidValue, Refused
+from store.model.ledgers import EntryReader
+from store.model.schemas import find_locator, live_versions
+from store.model.topics import check_namespace
+from store.names import Position, TopicName
+
+_STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
+_UNDEFINED = "UNDEFINED"
+BROKER_DEFAULT = "FULL"
+"""``schemaCompatibilityStrategy`` of a broker that sets nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema to register: upstream's ``PostSchemaPayload``."""
+
+    type: str
+    definition: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The number that the type is stored as."""
+        return TYPE_NUMBERS[self.type]
+
+
+def parse_schema(data: bytes, where: str) -> NewSchema:
+    """Return the schema in a file for ``schemas upload``; raises InvalidValue."""
+    try:
+        found = json.loads(data)
+        kind, definition = found["type"], found.get("schema") or ""
+        properties = {str(key): str(value) for key, value in (found.get("properties") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidValue(f"{where} is no schema: {error}", hint="see the example in --help", path=where) from error
+    if kind not in TYPE_NUMBERS or not isinstance(definition, str):
+        raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=str(kind))
+    new = NewSchema(kind, definition, properties)
+    if kind in _STRUCTURED:
+        _parsed(new.definition.encode(), kind)
+    elif definition and kind not in ("KEY_VALUE", "PROTOBUF_NATIVE", "NONE", "BYTES"):
+        raise InvalidValue(f"Invalid schema definition data for {kind.lower()} schema : '{definition}'", value=kind)
+    return new
+
+
+def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
+    try:
+        parse_definition(definition)
+    except EntryCorrupt as error:
+        raise InvalidValue(f"Invalid schema definition data for {kind} schema: {error.message}", value=kind) from error
+    return json.loads(definition)
+
+
+def compatibility_strategy(txn: Txn, name: TopicName) -> str:
+    """Return what the namespace of NAME asks of a new version; UNDEFINED is a broker's default."""
+    node = find_node(txn, name.namespace.policies_path)
+    policies = {} if node is None else decode_json_object(node.value, node.path)
+    found = str(policies.get("schema_compatibility_strategy") or _UNDEFINED)
+    return BROKER_DEFAULT if found == _UNDEFINED else found
+
+
+def check_compatible(reader: EntryReader, name: TopicName, new: NewSchema) -> None:
+    """Raise Refused unless NEW may follow the schemas of NAME."""
+    strategy = compatibility_strategy(reader.txn, name)
+    entries = [entry for _, entry in live_versions(reader, name)]
+    if not entries or strategy == "ALWAYS_COMPATIBLE":
+        return
+    if strategy == "ALWAYS_INCOMPATIBLE":
+        raise Refused(f"no schema may follow that of {name}: the strategy is {strategy}", topic=str(name))
+    for entry in entries if strategy.endswith("_TRANSITIVE") else entries[-1:]:
+        if entry.type != new.number:
+            raise Refused(
+                f"Incompatible schema: exists schema type {entry.type_name}, new schema type {new.type}",
+                topic=str(name),
+            )
+        if new.type in _STRUCTURED:
+            _check_pair(name, strategy, entry, new)
+
+
+def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSchema) -> None:
+    old, added = json.loads(entry.definition), json.loads(new.definition)
+    pairs = {"BACKWARD": [(added, old)], "FORWARD": [(old, added)]}
+    for reading, writing in pairs.get(strategy.removesuffix("_TRANSITIVE"), [(added, old), (old, added)]):
+        if not can_read(reading, writing):
+            raise Refused(
+                f"Error during schema compatibility check with strategy {strategy}: Unable to read schema: "
+                f"{json.dumps(writing)} using schema: {json.dumps(reading)}",
+                hint=f"the namespace of {name} decides: pulsar-admin namespaces get-schema-compatibility-strategy",
+                topic=str(name),
+            )
+
+
+def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: int) -> Plan | WritingPlan:
+    """Plan registering NEW for NAME; nothing when it is there already. Raises NamespaceNotFound, Refused."""
+    check_namespace(reader.txn, name.namespace)
+    for version, entry in live_versions(reader, name):
+        if entry.type == new.number and _same_definition(entry, new):
+            shown = {"version": version, "type": new.type}
+            return Plan("schemas upload", reader.txn.id, (), (ChangePart(topic=str(name), before=shown, after=shown),))
+    check_compatible(reader, name, new)
+    entry = SchemaEntry("", "", new.number, new.definition.encode(), now_ms, False, new.properties)
+    return _plan_version(reader.txn, "schemas upload", name, entry, now_ms)
+
+
+def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
+    if new.type not in _STRUCTURED:
+        return entry.definition == new.definition.encode()
+    return bool(json.loads(entry.definition) == json.loads(new.definition))
+
+
+def plan_delete_schema(txn: Txn, name: TopicName, *, force: bool, now_ms: int) -> Plan | WritingPlan:
+    """Plan a version that deletes the schema of NAME; FORCE: all versions go, with their ledgers."""
+    locator = find_locator(txn, name)
+    if not force:
+        gone = SchemaEntry("", "", TYPE_NUMBERS["NONE"], b"", now_ms, True)
+        return _plan_version(txn, "schemas delete", name, gone, now_ms)
+    ledgers = () if locator is None else locator.ledger_ids
+    paths = [name.schema_path, *map(ledger_path, ledgers)]
+    steps = tuple(delete_step(txn, path) for path in paths if find_node(txn, path) is not None)
+    before = {"versions": 0 if locator is None else len(locator.index)}
+    part = ChangePart(topic=str(name), before=before, after={"versions": 0}, unreferenced_ledgers=ledgers)
+    return Plan("schemas delete", txn.id, steps, (part,))
+
+
+def _plan_version(txn: Txn, command: str, name: TopicName, entry: SchemaEntry, now_ms: int) -> WritingPlan:
+    """Plan ENTRY as the newest version of the schema of NAME, in a ledger of its own."""
+    locator = find_locator(txn, name)
+    index = () if locator is None else locator.index
+    version = 0 if locator is None else locator.newest.version + 1
+    digest = b"" if entry.deleted else hashlib.sha256(entry.definition).digest()
+    schema_id = name.schema_path.removeprefix("/schemas/")
+    entry = replace(entry, schema_id=schema_id, index=index or (IndexEntry(version, Position(-1, -1), digest),))
+    before = None if locator is None else {"version": locator.newest.version}
+    after = {"version": version, **({"deleted": True} if entry.deleted else {"type": entry.type_name})}
+    part = ChangePart(topic=str(name), before=before, after=after)
+    plan = Plan(command, txn.id, (), (part,))
+
+    def make(store: Store) -> tuple[ChangeReport, ...]:
+        with store.read() as current:
+            check_transaction(plan.txn_id, current.id)
+        spec = LedgerSpec("schema", {"pulsar/schemaId": schema_id.encode()})
+        written = write_ledgers(store, [(spec, [encode_schema_entry(entry)])])
+        item = IndexEntry(version, Position(written.ledgers[0].ledger_id, 0), digest)
+        with store.read() as current:
+            node = find_node(current, name.schema_path)
+            value = encode_schema_locator(SchemaLocator(item, (*index, item)), b"" if node is None else node.value)
+            steps = (*written.steps(current, now_ms), put_value_step(current, name.schema_path, value, now_ms))
+        return (apply_written(written, replace(plan, steps=steps), now_ms),)
+
+    return WritingPlan(command, txn.id, lambda: (plan.preview(),), make)

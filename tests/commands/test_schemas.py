@@ -1,0 +1,194 @@
+"""``schemas``: what a real broker 4.0.8 printed and stored for the same commands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from store.codec.avrocompat import can_read
+from store.codec.schema import SchemaEntry, decode_schema_entry
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.model.schemas import find_locator
+from store.names import Position, parse_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.stores import copied
+
+TOPIC = "tdo/sch/pq"
+DEFINITION = (
+    '{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": "int"}, "doc": '
+    '"<\\u00e9>&=\'\\" x"}, {"name": "f", "type": "double", "default": 1.0}, {"name": "g", "type": "double", "default": 1e+30}]}'
+)
+PROPERTIES = {"zeta": "1", "aaa": "5", "b": "4", "alpha": "2", "mid": "3", "Zed": "6"}
+UPLOADED = "2026-11-22T21:26:38.495Z"
+"""When the broker was asked."""
+ENTRIES = (
+    "12bc020a0a74646f2f7363682f70711200180522e3017b2274797065223a20227265636f7264222c20226e616d65223a202252222c20226669656c6473223a20"
+    "5b7b226e616d65223a202261222c202274797065223a207b2274797065223a20226172726179222c20226974656d73223a2022696e74227d2c2022646f63223a"
+    "20223c5c75303065393e263d275c222078227d2c207b226e616d65223a202266222c202274797065223a2022646f75626c65222c202264656661756c74223a20"
+    "312e307d2c207b226e616d65223a202267222c202274797065223a2022646f75626c65222c202264656661756c74223a2031652b33307d5d7d289fd19da9a034"
+    "30003a090a047a6574611201313a080a036161611201353a060a01621201343a0a0a05616c7068611201323a080a036d69641201333a080a035a65641201362a"
+    "3c0800121608ffffffffffffffffff0110ffffffffffffffffff011a2001003a7f8f76a8c9bd3cb24515afa5cac52dd1c36c0c4c754995a57221392840",
+    "121b0a0a74646f2f7363682f7071120018012200288bd69da9a03430012a2b0800120508e70110001a2001003a7f8f76a8c9bd3cb24515afa5cac52dd1c36c0c"
+    "4c754995a57221392840",
+)
+"""The payloads of two versions: an upload, and the deletion that followed at 21:26:39.115."""
+DELETED_FIRST = (
+    "121e0a0d74646f2f7363682f6e6576657212001801220028d0ce9da9a03430012a1c"
+    "0800121608ffffffffffffffffff0110ffffffffffffffffff011a00"
+)
+"""Of a topic that had no schema, at 21:26:38.160."""
+SHOWN = """{
+  "version": 0,
+  "schemaInfo": {
+    "name": "pq",
+    "schema": {
+      "type": "record",
+      "name": "R",
+      "fields": [
+        {
+          "name": "a",
+          "type": {
+            "type": "array",
+            "items": "int"
+          },
+          "doc": "\\u003cé\\u003e\\u0026\\u003d\\u0027\\" x"
+        },
+        {
+          "name": "f",
+          "type": "double",
+          "default": 1.0
+        },
+        {
+          "name": "g",
+          "type": "double",
+          "default": 1e+30
+        }
+      ]
+    },
+    "type": "AVRO",
+    "timestamp": 1795382798495,
+    "properties": {
+      "Zed": "6",
+      "aaa": "5",
+      "alpha": "2",
+      "b": "4",
+      "mid": "3",
+      "zeta": "1"
+    }
+  }
+}
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    made = copied("small", "clean", tmp_path)
+    with open_store(made, writable=True) as opened:
+        from store.changes.plan import Plan, apply_plan, put_value_step
+
+        with opened.read() as txn:
+            step = put_value_step(txn, "/admin/policies/tdo/sch", b"{}", 0)
+            plan = Plan("test", txn.id, (step,), ())
+        apply_plan(opened, plan, 0)
+    return made
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"type": "AVRO", "schema": DEFINITION, "properties": PROPERTIES}))
+    return path
+
+
+def payloads_of(store: Path, topic: str) -> list[bytes]:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        locator = find_locator(reader.txn, parse_topic(topic))
+        assert locator is not None
+        return [bytes(reader.read(one.position.ledger_id, 0).payload) for one in locator.index]
+
+
+def without_ledgers(payload: bytes) -> SchemaEntry:
+    entry = decode_schema_entry(payload, "entry")
+    return replace(entry, index=tuple(replace(one, position=Position(-1, -1)) for one in entry.index))
+
+
+def test_upload_and_delete(cli: Cli, store: Path, given: Path) -> None:
+    rows = rows_of(store)
+    done = cli("--store", store, "schemas", "upload", TOPIC, "-f", given, "--now", UPLOADED)
+    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
+    assert payloads_of(store, TOPIC) == [bytes.fromhex(ENTRIES[0])]
+    assert cli("--store", store, "schemas", "get", TOPIC).stdout == SHOWN
+    again = cli("--store", store, "schemas", "upload", TOPIC, "-f", given)
+    assert again.stderr.startswith("no change")
+    assert cli("--store", store, "schemas", "delete", TOPIC, "--now", "2026-11-22T21:26:39.115Z").stdout == ""
+    assert list(map(without_ledgers, payloads_of(store, TOPIC))) == [
+        without_ledgers(bytes.fromhex(one)) for one in ENTRIES
+    ]
+    assert cli("--store", store, "schemas", "get", TOPIC).exit_code == 5
+    assert cli("--store", store, "schemas", "get", TOPIC, "-a").stdout == ""
+    cli("--store", store, "schemas", "delete", TOPIC, "-f")
+    assert cli("--store", store, "schemas", "metadata", TOPIC).stdout == "null\n"
+    for change in (4, 3):
+        assert cli("--store", store, "store", "undo", change).exit_code == 0
+    check_undo(cli, store, 2, rows)
+
+
+def test_delete_of_nothing_is_a_version(cli: Cli, store: Path) -> None:
+    cli("--store", store, "schemas", "delete", "tdo/sch/never", "--now", "2026-11-22T21:26:38.160Z")
+    assert payloads_of(store, "tdo/sch/never") == [bytes.fromhex(DELETED_FIRST)]
+
+
+def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
+    def upload(kind: str, definition: object, topic: str = TOPIC) -> str:
+        path = tmp_path / "other.json"
+        path.write_text(json.dumps({"type": kind, "schema": definition, "properties": {}}))
+        return cli("--store", store, "schemas", "upload", topic, "-f", path).stderr
+
+    cli("--store", store, "schemas", "upload", TOPIC, "-f", given)
+    empty = json.dumps({"type": "record", "name": "R", "fields": []})
+    more = json.dumps({"type": "record", "name": "R", "fields": [{"name": "new", "type": "int"}]})
+    assert "Incompatible schema: exists schema type AVRO, new schema type JSON" in upload("JSON", empty)
+    assert "Error during schema compatibility check with strategy FULL" in upload("AVRO", more)
+    assert "No enum constant org.apache.pulsar.common.schema.SchemaType.FOO" in upload("FOO", "")
+    assert "Invalid schema definition data for AVRO schema" in upload("AVRO", '{"type":"nonsense"}')
+    assert "namespace" in upload("AVRO", empty, "tdo/none/x")
+    missing = cli("--store", store, "schemas", "upload", TOPIC, "-f", tmp_path / "none.json")
+    assert "none.json is not found." in missing.stderr
+
+
+INT, TEXT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}, "string"
+WIDER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+MORE = {
+    "type": "record",
+    "name": "x.R",
+    "fields": [*INT["fields"], {"name": "b", "type": ["null", "int"], "default": None}],
+}
+RECURSIVE = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "expected"),
+    [
+        (INT, INT, True),
+        (WIDER, INT, True),
+        (INT, WIDER, False),
+        (MORE, INT, True),
+        (INT, MORE, True),
+        (["null", "int"], "int", True),
+        ("int", ["null", "int"], False),
+        (RECURSIVE, RECURSIVE, True),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "enum", "name": "E", "symbols": ["A", "B"]}, False),
+        ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}, False),
+        ({"type": "map", "values": "double"}, {"type": "map", "values": "float"}, True),
+        ({"type": "array", "items": "int"}, {"type": "array", "items": "string"}, False),
+        ("bytes", TEXT, True),
+    ],
+)
+def test_can_read(reader: object, writer: object, expected: bool) -> None:
+    """Rules of AVRO's specification, "Schema Resolution"."""
+    assert can_read(reader, writer) is expected
