@@ -39,6 +39,7 @@ LARGER: dict[str, str] = {
     "store/generate/kernel.py:write_entries": _KERNEL,
     "store/kernels/messages.py:explode": _KERNEL,
     "store/kernels/write_records.py:write_records": _KERNEL,
+    "pulsar_admin/table.py": "a row a command",
 }
 """What may exceed a budget: ``path`` or ``path:function`` → why."""
 
