@@ -78,7 +78,7 @@ def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli
     _seed_form(path, START_MS + 7, START_MS + 8)
     shown = cli("--store", path, "topics", "stats-internal", "t/n/x", "--explain", "-o", "json").json["ledgers"][0]
     assert (shown[BEGIN], shown[END]) == (START_MS + 7, START_MS + 8)
-    info = cli("--store", path, "topics", "info-internal", "t/n/x", "-o", "json").json["ledgers"][0]
+    info = cli("--store", path, "topics", "info-internal", "t/n/x", "--explain", "-o", "json").json["ledgers"][0]
     assert (info[BEGIN], info[END]) == (START_MS + 7, START_MS + 8)
     assert _codes(path) == []  # nothing to compare with
 
