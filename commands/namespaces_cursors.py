@@ -61,6 +61,7 @@ def _cursors(
 @command(
     "clear-backlog",
     changes=True,
+    mirrors=True,
     examples=[
         "pulsar-admin namespaces clear-backlog public/default --dry-run",
         "pulsar-admin namespaces clear-backlog public/default -s expire-me",
@@ -88,6 +89,7 @@ def clear_backlog(app: App, namespace: NamespaceName, subscription: str | None, 
 @command(
     "unsubscribe",
     changes=True,
+    mirrors=True,
     examples=["pulsar-admin namespaces unsubscribe public/default -s expire-me"],
     output="One change: where the subscription stood in every topic, its backlog, and the undo command.",
     errors=[NamespaceNotFound, SubscriptionNotFound, Refused, StalePlan],

@@ -112,7 +112,7 @@ def _find(path: str) -> tuple[click.Command | None, str]:
 
 
 def _difference(command: click.Command, row: Mapping[str, Any]) -> str | None:  # Any: JSON
-    names = row["names"]
+    names = [name for name in row["names"] if name.startswith("-")]  # "regex" of topics delete has no dashes
     ours = [param for param in command.params if isinstance(param, click.Option) and set(names) & _names(param)]
     if len(ours) != 1 or not set(names) <= _names(ours[0]):
         return f"{names[0]}: names"

@@ -356,8 +356,12 @@ class App:
 
     def _speaks_as_upstream(self) -> bool:
         """Whether stdout is to be what upstream's command of this name prints."""
-        mirrors: bool = getattr(click.get_current_context().command, "mirrors", False)
-        return mirrors and self.settings.output is None
+        ctx = click.get_current_context()
+        if self.settings.output is not None or not getattr(ctx.command, "mirrors", False):
+            return False
+        from pulsar_admin.upstream import upstream_commands
+
+        return ctx.command_path.partition(" ")[2] in upstream_commands()
 
     def _say_report(self, text: str) -> None:
         if not self.settings.quiet:

@@ -274,7 +274,8 @@ class Command(click.Command):
         self.uses = tuple(uses)
         self.aliases: tuple[str, ...] = ()
         self.mirrors = False
-        """Whether upstream has this command: what it prints by default is upstream's, a change's report goes to stderr."""
+        """Whether upstream has this command, by its name or an alias: by that, what it prints by default is upstream's, and a
+        change's report goes to stderr."""
         taken = {flag for param in self.params for flag in param.opts}
         changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
         shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
@@ -376,13 +377,15 @@ def command(
     examples: Sequence[str],
     changes: bool = False,
     uses: Sequence[str] = (),
+    mirrors: bool = False,
     **more: Any,  # Any: output=, errors=, elsewhere=, no_plan=, and what click.command takes
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare a command: EXAMPLES run on the demo store, CHANGES shows --dry-run, --plan and --yes.
 
     USES names global options that matter here and are shown in help (``clock``, ``now``, ``tz``; ``spark`` shows
-    --jobs and --memory too and allows --spark). MORE: ``output`` (text), ``errors`` (classes), ``elsewhere`` (examples not
-    run), ``no_plan`` (why --plan is refused, and not offered), ``writes_first`` (its plan file keeps what was asked for).
+    --jobs and --memory too and allows --spark). MIRRORS: see ``Command.mirrors``. MORE: ``output`` (text), ``errors``
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused, and not offered), ``writes_first`` (its
+    plan file keeps what was asked for).
     """
     details = Help(
         examples=tuple(examples),
@@ -392,7 +395,14 @@ def command(
         no_plan=more.pop("no_plan", ""),
         writes_first=more.pop("writes_first", False),
     )
-    return click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
+    declare = click.command(name, cls=Command, details=details, changes=changes, uses=uses, **more)
+
+    def decorate(function: Callable[..., Any]) -> Command:  # Any: click calls commands with whatever was declared
+        made = declare(function)
+        made.mirrors = mirrors
+        return made
+
+    return decorate
 
 
 @frozen

@@ -31,6 +31,7 @@ _FORCE = click.option("--force", is_flag=True, help="Also move the cursors of co
 @command(
     "skip",
     changes=True,
+    mirrors=True,
     examples=["pulsar-admin topics skip public/default/plain -s half -n 7"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
@@ -58,6 +59,7 @@ def skip(app: App, selection: TopicSelection, subscription: str, count: int, for
 @command(
     "clear-backlog",
     changes=True,
+    mirrors=True,
     examples=["pulsar-admin topics clear-backlog public/default/plain -s holes"],
     output=_MOVED,
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],
@@ -95,6 +97,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @command(
     "create-subscription",
     changes=True,
+    mirrors=True,
     examples=[
         "pulsar-admin topics create-subscription public/default/plain -s audit -m earliest",
         "pulsar-admin topics create-subscription acme/orders/parts -s audit -p owner=billing --dry-run",
@@ -133,6 +136,7 @@ def create_subscription(
 @command(
     "unsubscribe",
     changes=True,
+    mirrors=True,
     examples=["pulsar-admin topics unsubscribe public/default/plain -s never"],
     output="The change: where it stood, its backlog, what a broker may then delete, and the undo command.",
     errors=[TopicNotFound, SubscriptionNotFound, Refused, StalePlan],

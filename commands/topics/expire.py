@@ -120,6 +120,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @command(
     "expire",
     changes=True,
+    mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
         "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-20T00:00:00Z --dry-run",
@@ -162,6 +163,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
 @command(
     "expire-all-subscriptions",
     changes=True,
+    mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
         "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-20T00:00:00Z --dry-run",

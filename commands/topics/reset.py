@@ -80,6 +80,7 @@ class ResetOptions:
 @command(
     "reset-cursor",
     changes=True,
+    mirrors=True,
     uses=["clock", "now"],
     examples=[
         "pulsar-admin topics reset-cursor public/default/plain -s half -m 9:3 --dry-run",

@@ -1,13 +1,199 @@
-"""What the real pulsar-admin has and says, against ours."""
+"""What the real pulsar-admin has and says, against ours: every reading command on every object of a world, every change once.
+
+The broker answers, is stopped, and its files answer the same questions. What changes is asked of the broker, and made here on
+a copy taken before; then the metadata is compared value by value.
+"""
 
 from __future__ import annotations
 
-import pytest
+import json
+import shlex
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
+import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import pytest
+from click import Context
+
+from pulsar_admin.cli import TableGroup, root
+from store.db.environment import open_store
+from store.db.tree import find_node, iter_children
+from tests.conftest import Cli
 from tests.live import upstream
+from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
+from tests.live.conftest import run_toolkit
+from tests.live.distribution import find_distribution
+from tests.live.mirroring import BASE, REASONS, UNKNOWN, changes, questions, reading_commands
+from tests.live.producing import open_client
+from tests.live.upstream import Said, UpstreamAdmin
 
 pytestmark = pytest.mark.live
+
+SETTINGS = {
+    **BASE_SETTINGS,
+    **BROKER_METADATA,
+    "managedLedgerMaxEntriesPerLedger": "10",
+    "transactionCoordinatorEnabled": "true",
+    "dbStorage_writeCacheMaxSizeMb": "32",
+    "dbStorage_readAheadCacheMaxSizeMb": "32",
+    "managedLedgerCacheSizeMB": "64",
+}
+
+
+@dataclass
+class World:
+    """What the real pulsar-admin said: of changes in order, of questions by line; stores of the files before and after."""
+
+    before: Path
+    after: Path
+    changed: dict[str, Said] = field(default_factory=dict)
+    said: dict[str, Said] = field(default_factory=dict)
+
+
+def exists(path: str) -> bool:
+    """Whether the command PATH of upstream is here."""
+    context = Context(root(), info_name="pulsar-admin")
+    for name in path.split():
+        command = context.command.get_command(context, name) if isinstance(context.command, TableGroup) else None
+        if command is None:
+            return False
+        context = Context(command, info_name=name, parent=context)
+    return True
+
+
+READING = [path for path in reading_commands() if exists(path)]
+CHANGES = [line for line in dict.fromkeys(changes()) if exists(" ".join(line.split()[:2]))]
 
 
 def test_upstreams_commands_are_those_of_the_checked_in_file() -> None:
     assert upstream.render(upstream.commands()) == upstream.FILE.read_text(), "python -m tests.live.upstream"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("mirror")
+    broker = Broker(find_distribution(), folder / "pulsar", SETTINGS)
+    broker.start()
+    admin = UpstreamAdmin(broker.web_url)
+    try:
+        for line in filter(None, BASE.split("\n")):
+            said = admin.ask(*shlex.split(line))
+            assert said.exit == 0, (line, said.stderr)
+        fill(broker.service_url)
+        shutil.copytree(broker.data, folder / "copy")
+        found = World(folder / "before", folder / "after")
+        found.changed = {line: admin.ask(*shlex.split(line)) for line in CHANGES}
+        time.sleep(1)  # topic policies are read from a topic
+        lines = [line for path in READING for line in questions(path)]
+        found.said = {line: admin.ask(*shlex.split(line)) for line in lines}
+    finally:
+        admin.close()
+        broker.stop()
+    run_toolkit(found.before, "store", "import", "standalone", folder / "copy")
+    run_toolkit(found.after, "store", "import", "standalone", broker.data)
+    return found
+
+
+def fill(service_url: str) -> None:
+    client = open_client(service_url)
+    for topic in ("mirror/one/plain", "mirror/one/parts", "mirror/one/ended"):
+        producer = client.create_producer(topic)
+        for number in range(25):
+            producer.send(f"hello {number}".encode(), properties={"number": str(number)})
+    producer = client.create_producer("mirror/one/delayed")
+    for _ in range(3):
+        producer.send(b"later", deliver_at=int(time.time() * 1000) + 86_400_000)
+    producer = client.create_producer("mirror/one/batch", batching_enabled=True, batching_max_messages=5)
+    for number in range(12):
+        producer.send_async(
+            b"in a batch", lambda *_: None, properties={"n": str(number)}, partition_key=f"k{number % 3}"
+        )
+    producer.flush()
+    consumer = client.subscribe("mirror/one/batch", "sub", consumer_type=pulsar.ConsumerType.Shared)
+    for message in [consumer.receive(10_000) for _ in range(10)]:
+        consumer.acknowledge(message)
+    time.sleep(0.5)
+    client.close()
+
+
+COUNTS: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize("path", READING)
+def test_a_question_has_the_same_answer(path: str, world: World, cli: Cli) -> None:
+    """Bytes are counted as the same; JSON may differ in the keys that a store cannot know."""
+    offences = []
+    for line in questions(path):
+        ours = cli("--store", world.after, *shlex.split(line))
+        verdict = compare(line, world.said[line], Said(*ours))
+        COUNTS[verdict.partition(":")[0]] += 1
+        if verdict.startswith("differs"):
+            offences.append(f"{line}: {verdict}")
+    assert not offences, "\n".join(offences)
+
+
+def compare(line: str, theirs: Said, ours: Said) -> str:
+    """Return ``same``, ``values`` (JSON without the keys of UNKNOWN), ``refused`` (both refuse), ``reason: …`` or ``differs: …``."""
+    if theirs.exit and ours.exit:
+        return "refused"
+    if theirs.exit == ours.exit == 0:
+        if theirs.stdout == ours.stdout:
+            return "same"
+        if known(theirs.stdout) == known(ours.stdout):
+            return "values"
+    reason = next((reason for glob, reason in REASONS.items() if fnmatchcase(line, glob)), None)
+    return f"reason: {reason}" if reason else f"differs: {theirs}\n  ours {ours}"
+
+
+def known(text: str) -> Any:  # Any: JSON, or lines
+    try:
+        return _without_unknown(json.loads(text))
+    except ValueError:
+        return sorted(text.splitlines())
+
+
+def _without_unknown(value: Any) -> Any:  # Any: JSON
+    if isinstance(value, dict):
+        return {key: _without_unknown(item) for key, item in value.items() if key not in UNKNOWN}
+    return [_without_unknown(item) for item in value] if isinstance(value, list) else value
+
+
+def test_counts(world: World) -> None:
+    print("\nreading commands", len(READING), dict(COUNTS))
+    assert COUNTS["same"] > COUNTS["values"]
+
+
+def test_changes_print_the_same_and_leave_the_same_metadata(world: World, cli: Cli) -> None:
+    offences = []
+    for line in CHANGES:
+        theirs, ours = world.changed[line], cli("--store", world.before, *shlex.split(line), "-y")
+        if (theirs.exit == 0) != (ours.exit_code == 0) or (theirs.exit == 0 and theirs.stdout != ours.stdout):
+            offences.append(f"{line}: {theirs}\n  ours {ours}")
+    print(f"\nchanges {len(CHANGES)}, not the same {len(offences)}")
+    nodes, expected = tree(world.before), tree(world.after)
+    for path in sorted(nodes.keys() | expected.keys()):
+        if nodes.get(path) != expected.get(path) and not path.startswith("/admin/partitioned-topics/mirror/set"):
+            offences.append(f"{path}:\n  theirs {expected.get(path)}\n  ours   {nodes.get(path)}")
+    assert not offences, "\n".join(offences)
+
+
+def tree(store: Path) -> dict[str, Any]:  # Any: JSON of metadata nodes
+    """Return the values of the nodes below /admin and /bookies, by path."""
+    found: dict[str, Any] = {}
+
+    def add(txn: Any, path: str) -> None:
+        node = find_node(txn, path)
+        if node is not None and node.value:
+            found[path] = json.loads(node.value)
+        for child in iter_children(txn, path):
+            add(txn, f"{path}/{child}")
+
+    with open_store(store) as opened, opened.read() as txn:
+        for path in ("/admin", "/bookies", "/loadbalance/resource-quota"):
+            add(txn, path)
+    return found
