@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
-from pulsar_admin.config import completion_instruction
+from pulsar_admin.completing import SCRIPTS, script
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import MissingComponent
+from store.errors import InvalidValue
 
 
 @command(
@@ -16,16 +15,14 @@ from store.errors import MissingComponent
     examples=["pulsar-admin completion bash"],
     elsewhere=["pulsar-admin completion zsh > ~/.zfunc/_pulsar-admin"],
     output='The script for the shell to read: `eval "$(pulsar-admin completion bash)"`.',
-    errors=[MissingComponent],
+    errors=[InvalidValue],
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice([*SCRIPTS]))
 @pass_app
 def completion(app: App, shell: str) -> None:
-    """Print the script that completes commands and options in a shell."""
-    ctx = click.get_current_context()
-    program = ctx.find_root().info_name or "pulsar-admin"
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise MissingComponent(f"this click knows no completion for {shell}", hint="bash, zsh and fish are built in")
-    variable, _ = completion_instruction(program)
-    app.emit(kind(ctx.find_root().command, {}, program, variable).source().strip())
+    """Print the script that completes commands, options and names in a shell.
+
+    Names of topics, subscriptions, namespaces, tenants and ledgers are those of the store that the command line names, or the
+    settings. A topic is completed by and by: its tenant, its namespace, its name.
+    """
+    app.emit(script(shell, click.get_current_context().find_root().info_name or "pulsar-admin").strip())

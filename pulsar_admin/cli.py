@@ -27,6 +27,8 @@ from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
 from pulsar_admin.options import Command, app_of, global_options, ignored_options  # noqa: E402
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from pulsar_admin.context import App
 
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
@@ -86,6 +88,14 @@ class TableGroup(click.Group):
         need = group_need(path)
         return need and TableGroup(path, text=f"Needs a running broker: {need.reason}.")
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        lines = [*table.subgroups_of(self.path).items()]
+        lines += [(name, row.help) for name, row in table.rows_of(self.path).items()]
+        found = [CompletionItem(name, help=text) for name, text in lines if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, lines in (
             ("Groups", table.subgroups_of(self.path)),
@@ -122,11 +132,13 @@ def root() -> TableGroup:
 def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int:
     """Run one command line and return its exit code; results are on stdout, everything else on stderr."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
-    variable, instruction = completion_instruction(program)
+    _, instruction = completion_instruction(program)
     if instruction:
-        from click.shell_completion import shell_complete
+        from pulsar_admin.completing import complete
 
-        return shell_complete(root(), {}, program, variable, instruction)
+        code = complete(root(), program, instruction)
+        sys.stdout.flush()
+        return code
     try:
         code = _invoke(arguments, program)
         sys.stdout.flush()

@@ -245,6 +245,11 @@ def completion_instruction(program: str) -> tuple[str, str]:
     return variable, os.environ.get(variable, "")
 
 
+def completion_line() -> tuple[str, str]:
+    """Return the command line up to the cursor that a shell asks about, and the characters that part words in bash."""
+    return os.environ.get("COMP_LINE", ""), os.environ.get("COMP_WORDBREAKS", "")
+
+
 def java_home() -> str | None:
     """Return where the environment says that Java is."""
     return os.environ.get("JAVA_HOME")

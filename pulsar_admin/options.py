@@ -263,6 +263,17 @@ class Help(NamedTuple):
     writes_first: bool = False
 
 
+_IN_STORE = frozenset(
+    ["topic", "topics", "namespace", "tenant", "subscription", "sub", "ledger", "ledgers", "ledger_id", "ledgerid"]
+)
+
+
+def _complete_from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:  # Any: imported when used
+    from pulsar_admin.completing import from_store
+
+    return from_store(ctx, param, incomplete)
+
+
 class Command(click.Command):
     """A click command with global options, examples, and a list of the errors it meets."""
 
@@ -280,6 +291,9 @@ class Command(click.Command):
         changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
         shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
         self.globals = [option for option in global_options(shown) if not taken.intersection(option.opts)]
+        for param in self.params:
+            if param.name in _IN_STORE and param._custom_shell_complete is None:
+                param._custom_shell_complete = _complete_from_store
         self.params += self.globals
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

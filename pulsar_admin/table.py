@@ -51,7 +51,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
         ),
         "completion": Row(
-            "commands.completion:completion", "Print the script that completes commands and options in a shell."
+            "commands.completion:completion", "Print the script that completes commands, options and names in a shell."
         ),
     },
     "store": {

@@ -528,24 +528,11 @@ def test_shadowed_package_is_explained(tmp_path: Path) -> None:
 # -- completion -------------------------------------------------------------------------------------------------------
 
 
-def _completed(monkeypatch: pytest.MonkeyPatch, cli: Cli, words: str) -> list[str]:
-    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-    return cli().stdout.splitlines()
-
-
 def test_completion_of_groups_commands_and_options(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _completed(monkeypatch, cli, "pulsar-admin sam") == ["plain,sample"]
-    assert _completed(monkeypatch, cli, "pulsar-admin sample do") == ["plain,document"]
-    assert _completed(monkeypatch, cli, "pulsar-admin sample change --dr") == ["plain,--dry-run"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script(cli: Cli, shell: str) -> None:
-    result = cli("completion", shell)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert f"_PULSAR_ADMIN_COMPLETE={shell}_complete" in result.stdout
+    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", "bash_complete")
+    for line, word in (("sam", "sample"), ("sample do", "document"), ("sample change --dr", "--dry-run")):
+        monkeypatch.setenv("COMP_LINE", f"pulsar-admin {line}")
+        assert [row.split("\t")[:2] for row in cli().stdout.splitlines()] == [["plain", word]]
 
 
 def test_numpy_starts_no_threads_for_linear_algebra() -> None:

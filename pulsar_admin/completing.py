@@ -1,0 +1,264 @@
+"""Completion in bash, zsh and fish: the scripts, what they ask, and names from the store.
+
+A script hands over the command line up to the cursor (``COMP_LINE``) and gets a line for each word that may stand there: its kind
+(``plain``, ``dir``, ``file``), the word as it is typed, and what it is, with tabs between. A name with a line break in it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+
+from pulsar_admin.config import build_settings, completion_instruction, completion_line
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from store.db.environment import Txn
+
+    Item = CompletionItem[str]
+    Names = Callable[[Txn, click.Context, str], Iterator[Item]]
+
+WORDS_MAX = 1_000
+_LOOKED_AT_MAX = 5_000
+_DOMAIN = "persistent://"
+_TO_QUOTE = re.compile(r"([^\w@%+=:,./~^-])")
+_DIGITS_MAX = 19
+_MARK = "\0"
+
+# `read` with a tab as its separator drops none of the fields: kind and word are never empty, and help comes last.
+_BASH = """\
+%(function)s() {
+    local kind word help
+    COMPREPLY=()
+    while IFS=$'\\t' read -r kind word help; do
+        case $kind in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain) COMPREPLY+=("$word") ;;
+        esac
+    done < <(COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" %(variable)s=bash_complete "$1")
+    if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]]; then
+        compopt -o nospace
+    fi
+}
+complete -o nosort -F %(function)s %(program)s
+"""
+_ZSH = """\
+#compdef %(program)s
+%(function)s() {
+    local kind word help
+    local -a words_found shown opened
+    local line="${(j: :)words[1,CURRENT-1]} ${PREFIX}"
+    while IFS=$'\\t' read -r kind word help; do
+        case $kind in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            plain)
+                if [[ $word == */ ]]; then
+                    opened+=("$word")
+                else
+                    words_found+=("$word")
+                    shown+=("${word}${help:+ -- $help}")
+                fi ;;
+        esac
+    done < <(COMP_LINE="$line" %(variable)s=zsh_complete ${words[1]})
+    (( ${#opened} )) && compadd -U -Q -S '' -V opened -a opened
+    (( ${#words_found} )) && compadd -U -Q -l -d shown -V unsorted -a words_found
+    return 0
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    %(function)s "$@"
+else
+    compdef %(function)s %(program)s
+fi
+"""
+_FISH = """\
+function %(function)s
+    for line in (COMP_LINE=(commandline -cp) %(variable)s=fish_complete %(program)s)
+        set -l parts (string split -m 2 \\t -- $line)
+        switch $parts[1]
+            case dir
+                __fish_complete_directories (commandline -ct)
+            case file
+                __fish_complete_path (commandline -ct)
+            case plain
+                printf '%%s\\t%%s\\n' $parts[2] "$parts[3]"
+        end
+    end
+end
+complete --no-files --keep-order --command %(program)s --arguments "(%(function)s)"
+"""
+SCRIPTS: Mapping[str, str] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def script(shell: str, program: str) -> str:
+    """Return the script that SHELL reads to complete PROGRAM."""
+    variable, _ = completion_instruction(program)
+    function = f"_{program.replace('-', '_')}_completion"
+    return SCRIPTS[shell] % {"function": function, "variable": variable, "program": program}
+
+
+def complete(group: click.Command, program: str, instruction: str) -> int:
+    """Write the words that may stand at the cursor; INSTRUCTION is ``SHELL_complete``, or ``SHELL_source`` for its script."""
+    shell, _, wanted = instruction.partition("_")
+    if shell not in SCRIPTS or wanted not in ("complete", "source"):
+        return 1
+    if wanted == "source":
+        sys.stdout.write(script(shell, program))
+        return 0
+    line, breaks = completion_line()
+    # The mark makes a word of what is at the cursor, be it nothing or a blank that is quoted.
+    *words, last = split_arg_string(f"{line}{_MARK}")
+    incomplete = last.removesuffix(_MARK)
+    for item in _items(group, program, words[1:], incomplete):
+        word = _as_typed(shell, item.value, incomplete, breaks)
+        help_text = " ".join((item.help or "").split())
+        sys.stdout.write(f"{item.type}\t{word}\t{help_text}\n")
+    return 0
+
+
+def _items(group: click.Command, program: str, words: list[str], incomplete: str) -> Iterator[Item]:
+    asked = ShellComplete(group, {}, program, "")
+    option, equals, _ = incomplete.partition("=") if incomplete.startswith("-") else ("", "", "")
+    head = option + equals if equals else ""
+    for item in islice(asked.get_completions(words, incomplete), WORDS_MAX):
+        if item.value.isprintable():
+            yield CompletionItem(head + item.value, item.type, item.help)
+
+
+def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
+    """Return WORD as it stands on a command line; bash wants what comes behind the last of its own breaks between words."""
+    if shell == "fish":
+        return word  # it quotes by itself
+    ends = [incomplete.rfind(mark) + 1 for mark in ":=" if shell == "bash" and mark in breaks]
+    return _TO_QUOTE.sub(r"\\\1", word[max(ends, default=0) :])
+
+
+# -- names of the store -----------------------------------------------------------------------------------------------
+
+
+def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Item]:
+    """Return what PARAM may be of the store that the words so far name; nothing where there is none."""
+    from store.db.environment import open_store
+
+    found: list[Item] = []
+    with suppress(StoreError, OSError, click.ClickException):
+        settings = build_settings(ctx.meta.get("pulsar_admin.given", {}))
+        with open_store(settings.store) as store, store.read() as txn:
+            found += islice(NAMES[param.name or ""](txn, ctx, incomplete), WORDS_MAX)
+    return found
+
+
+def _below(txn: Txn, path: str, start: str) -> Iterator[str]:
+    """Yield names below PATH, in clear, that begin with START."""
+    from store.db.tree import iter_children
+    from store.names import decode_name, encode_name
+
+    stored = encode_name(start)
+    names = takewhile(lambda name: name.startswith(stored), iter_children(txn, path, stored))
+    yield from map(decode_name, islice(names, _LOOKED_AT_MAX))
+
+
+def _tenants(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
+    for name in sorted({*_below(txn, "/admin/policies", start), *_below(txn, "/managed-ledgers", start)}):
+        yield CompletionItem(name)
+
+
+def _namespaces(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
+    tenant, slash, local = start.partition("/")
+    if not slash:
+        yield from (CompletionItem(f"{item.value}/") for item in _tenants(txn, ctx, tenant))
+        return
+    paths = (f"/admin/policies/{tenant}", f"/managed-ledgers/{tenant}")
+    for found in sorted({name for path in paths for name in _below(txn, path, local)}):
+        yield CompletionItem(f"{tenant}/{found}")
+
+
+def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
+    """Yield tenants, then namespaces, then topics, as a path is typed; a topic without a slash is one of public/default."""
+    domain = _DOMAIN if start.startswith(_DOMAIN) else ""
+    rest = start[len(domain) :]
+    if rest.count("/") < 2:
+        ends = "" if "/" not in rest else "/"
+        yield from (CompletionItem(f"{domain}{item.value}{ends}") for item in _namespaces(txn, ctx, rest))
+        if rest and not domain and "/" not in rest:
+            yield from (CompletionItem(name) for name in _locals(txn, "public/default", rest))
+            yield from [CompletionItem(_DOMAIN)] * _DOMAIN.startswith(rest)
+        return
+    tenant, namespace, local = rest.split("/", 2)
+    for name in _locals(txn, f"{tenant}/{namespace}", local):
+        yield CompletionItem(f"{domain}{tenant}/{namespace}/{name}")
+
+
+def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
+    """Yield names of topics in NAMESPACE that begin with START; partitions as their topic until START has one's suffix."""
+    from store.names import PARTITION_SUFFIX, TopicName, parse_namespace
+
+    parsed = parse_namespace(namespace)
+    names = (TopicName(parsed, name) for name in _below(txn, parsed.managed_ledgers_path, start))
+    shown = (name for name in names if start.startswith("__") or not name.is_system)
+    whole = PARTITION_SUFFIX in start
+    yield from dict.fromkeys(name.local_name if whole else name.base.local_name for name in shown)
+
+
+def _subscriptions(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
+    from store.model.topics import expand_topic, iter_topics
+
+    params = _given(ctx)
+    topics = next((params[key] for key in ("topic", "topics") if params.get(key)), ())
+    namespace = params.get("namespace")
+    if namespace is not None and not topics:
+        topics = tuple(islice(iter_topics(txn, namespace), WORDS_MAX))
+    parts = [
+        part for topic in (topics if isinstance(topics, tuple) else (topics,)) for part in expand_topic(txn, topic)
+    ]
+    for name in sorted({name for part in parts for name in _below(txn, part.path, start)}):
+        yield CompletionItem(name)
+
+
+def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
+    """Return what the words so far give; an option that lacks its value, as the last one may, hides arguments from click."""
+    words = list(ctx.meta.get("pulsar_admin.words", ()))
+    if not words or not words[-1].startswith("-"):
+        return ctx.params
+    context = ctx.command.make_context(ctx.info_name, words[:-1], parent=ctx.parent, resilient_parsing=True)
+    return context.params
+
+
+def _ledgers(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
+    """Yield ledgers whose number begins with START, with what references them."""
+    from store.db.blocks import ledger_key, ledger_of_key
+    from store.db.owners import find_owners
+
+    if start and not (start.isascii() and start.isdigit()):
+        return
+    for more in range(_DIGITS_MAX - len(start)) if start else (_DIGITS_MAX - 1,):
+        first, last = (int(start) * 10**more, (int(start) + 1) * 10**more - 1) if start else (0, 10**more)
+        for key, _ in txn.items("times", start=ledger_key(first)):
+            ledger_id = ledger_of_key(key)
+            if ledger_id > last:
+                break
+            owners = ", ".join(f"{owner.kind} {owner.topic}" for owner in find_owners(txn, ledger_id))
+            yield CompletionItem(str(ledger_id), help=owners)
+
+
+NAMES: Mapping[str, Names] = {
+    "topic": _topics,
+    "topics": _topics,
+    "namespace": _namespaces,
+    "tenant": _tenants,
+    "subscription": _subscriptions,
+    "sub": _subscriptions,
+    "ledger": _ledgers,
+    "ledgers": _ledgers,
+    "ledger_id": _ledgers,
+    "ledgerid": _ledgers,
+}
+"""What completes a parameter, by its name."""

@@ -1,0 +1,207 @@
+"""Completion: what it answers, and what bash, zsh and fish make of it where they are installed (bash always is)."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import open_store
+from store.db.tree import Node, put_nodes
+from store.names import parse_topic
+from tests.conftest import Cli
+from tests.stores import copied
+
+PROGRAM = Path(sys.executable).parent
+BREAKS = " \t\n\"'><=;|&(:"
+SECONDS = 60
+
+
+def _asked(cli: Cli, monkeypatch: pytest.MonkeyPatch, line: str, shell: str = "fish") -> list[str]:
+    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_LINE", line)
+    monkeypatch.setenv("COMP_WORDBREAKS", BREAKS)
+    result = cli()
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [row.split("\t")[1] for row in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with names that shells split, and that alone would be too many."""
+    path = copied("small", "clean", tmp_path)
+    names = ["public/default/a b,c", "public/default/d:e", *(f"public/many/t{number:05}" for number in range(6_000))]
+    nodes = [Node(parse_topic(name).path, NodeStat(0, 0, 0, 0, False), b"") for name in names]
+    with open_store(path, writable=True) as opened:
+        opened.write(lambda txn: put_nodes(txn, nodes))
+    monkeypatch.setenv("PULSAR_ADMIN_STORE", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("topi", ["topics"]),
+        ("topics stats-i", ["stats-internal"]),
+        ("topics list --dr", []),
+        ("topics list --output=js", ["--output=json", "--output=jsonl"]),
+        ("topics stats-internal ac", ["acme/"]),
+        ("topics stats-internal acme/o", ["acme/orders/"]),
+        ("topics stats-internal acme/orders/par", ["acme/orders/parts"]),
+        ("topics stats-internal acme/orders/parts-partition-", [f"acme/orders/parts-partition-{n}" for n in range(3)]),
+        ("topics stats-internal persistent://acme/o", ["persistent://acme/orders/"]),
+        ("topics stats-internal pla", ["plain"]),
+        ("topics stats-internal public/default/__c", ["public/default/__change_events"]),
+        ("topics stats-internal public/default/a\\ b", ["public/default/a b,c"]),
+        ("topics list acme/o", ["acme/orders"]),
+        ("topics peek-messages public/default/plain -s h", ["half", "holes"]),
+        ("topics peek-messages public/default/plain --subscription h", ["half", "holes"]),
+        ("topics peek-messages -s h", []),
+        ("topics peek-messages nowhere/at/all -s h", []),
+        ("namespaces list ac", ["acme"]),
+        ("ledgers info 17", ["17", "170", "171", "172", "173", "174", "175"]),
+        ("ledgers info x", []),
+        ("--store /nowhere topics stats-internal ac", []),
+        ("--store /nowhere topi", ["topics"]),
+        ("completion ", ["bash", "zsh", "fish"]),
+    ],
+)
+def test_words_that_may_stand_there(
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
+) -> None:
+    assert _asked(cli, monkeypatch, f"pulsar-admin {line}") == words
+
+
+def test_many_names_are_cut_off(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(_asked(cli, monkeypatch, "pulsar-admin topics stats-internal public/many/")) == 1_000
+    assert len(_asked(cli, monkeypatch, "pulsar-admin topics stats-internal public/many/t0599")) == 10
+
+
+def test_bash_gets_what_comes_behind_its_own_breaks(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "pulsar-admin topics stats-internal persistent://public/default/pl"
+    assert _asked(cli, monkeypatch, line, "bash") == ["//public/default/plain"]
+    assert _asked(cli, monkeypatch, line, "zsh") == ["persistent://public/default/plain"]
+    spaced = "pulsar-admin topics stats-internal public/default/a"
+    assert "public/default/a\\ b,c" in _asked(cli, monkeypatch, spaced, "bash")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_the_one_that_the_command_prints(cli: Cli, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    printed = cli("completion", shell).stdout
+    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", f"{shell}_source")
+    assert cli().stdout == printed
+    assert f"_PULSAR_ADMIN_COMPLETE={shell}_complete" in printed
+
+
+# -- in the shells ----------------------------------------------------------------------------------------------------
+
+SHELLS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(pulsar-admin completion bash)"'),
+    "zsh": (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -u -D; eval "$(pulsar-admin completion zsh)"'),
+    "fish": (["fish", "--no-config", "-i"], "pulsar-admin completion fish | source"),
+}
+INSTALLED = [shell for shell in SHELLS if shutil.which(shell)]
+TYPED = (
+    ("topics stats-int\tX", "topics stats-internal X"),
+    ("topics stats-internal acme/ord\tpar\tX", "topics stats-internal acme/orders/parts X"),
+    ("topics stats-internal public/default/pla\tX", "topics stats-internal public/default/plain X"),
+    (
+        "topics stats-internal persistent://public/default/pla\tX",
+        "topics stats-internal persistent://public/default/plain X",
+    ),
+    ("topics stats-internal public/default/d\tX", "topics stats-internal public/default/d:e X"),
+    ("topics peek-messages public/default/plain -s ha\tX", "topics peek-messages public/default/plain -s half X"),
+    ("ledgers info 17\x7f\x7f174\tX", "ledgers info 174 X"),
+    ("completion zs\tX", "completion zsh X"),
+)
+"""What is typed, and the words of the line then: X stands apart behind a word that is complete."""
+
+
+class _Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, shell: str, home: Path) -> None:
+        words, setup = SHELLS[shell]
+        path = f"{PROGRAM}{os.pathsep}{os.environ['PATH']}"
+        kept = {"PULSAR_ADMIN_STORE": os.environ["PULSAR_ADMIN_STORE"], "PATH": path, "HOME": str(home), "TERM": "dumb"}
+        self._child, self._terminal = pty.fork()
+        if self._child == 0:
+            os.execvpe(words[0], words, {**kept, "LC_ALL": "C.UTF-8", "PS1": "> "})
+        self._said = b""
+        self.type(f"{setup}\n")
+        self.type("echo re''ady\n")
+        self.wait_for("\nready")
+
+    def type(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Return what the shell wrote up to now, once TEXT is in it."""
+        end = time.monotonic() + SECONDS
+        while text.encode() not in self._said.replace(b"\r", b""):
+            left = end - time.monotonic()
+            assert left > 0, self._said.decode(errors="replace")
+            if select.select([self._terminal], [], [], left)[0]:
+                self._said += os.read(self._terminal, 65536)
+        said, self._said = self._said.decode(errors="replace"), b""
+        return said
+
+    def close(self) -> None:
+        os.close(self._terminal)
+        os.kill(self._child, 9)
+        os.waitpid(self._child, 0)
+
+
+@pytest.mark.parametrize("shell", INSTALLED)
+def test_a_tab_completes_in_the_real_shell(shell: str, store: Path, tmp_path: Path) -> None:
+    terminal = _Terminal(shell, tmp_path)
+    try:
+        for number, (typed, words) in enumerate(TYPED):
+            # Ctrl-A, and a command in front that prints the words of the line as the shell reads them.
+            terminal.type(f"pulsar-admin {typed}\x01printf '<%s>' {number} \n")
+            terminal.wait_for("".join(f"<{word}>" for word in (str(number), "pulsar-admin", *words.split())))
+        terminal.type("pulsar-admin topics stats-internal public/default/a\\ \tX\x01printf '<%s>' \n")
+        terminal.wait_for("<public/default/a b,c><X>")
+    finally:
+        terminal.close()
+
+
+def test_a_description_with_commas_is_shown_as_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", "fish_complete")
+    monkeypatch.setenv("COMP_LINE", "pulsar-admin topics ")
+    rows = [row.split("\t") for row in cli().stdout.splitlines()]
+    assert all(len(row) == 3 for row in rows)
+    assert any(row[2].count(",") > 1 for row in rows)
+
+
+@pytest.mark.parametrize("shell", [shell for shell in INSTALLED if shell == "fish"])
+def test_fish_shows_words_and_descriptions(shell: str, store: Path) -> None:
+    asked = 'pulsar-admin completion fish | source; complete -C "pulsar-admin store che"'
+    path = f"{PROGRAM}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [shell, "--no-config", "-c", asked],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    text = "Check the store: files, index, owners, audit log, and whether metadata, ledgers and cursors agree."
+    assert done.stdout == f"check\t{text}\n"
+
+
+def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> None:
+    code = "import sys\nfrom pulsar_admin.cli import run\nrun([])\nprint('\\0'.join(sys.modules), file=sys.stderr)"
+    asked = {"_PULSAR_ADMIN_COMPLETE": "fish_complete", "COMP_LINE": "pulsar-admin topics "}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stderr.splitlines()[-1].split("\0"))
+    assert not {"numpy", "pyarrow", "rich", "lmdb", "commands.topics"} & loaded
