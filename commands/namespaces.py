@@ -6,29 +6,28 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
+from pulsar_admin.upstream import mirrored
 from store.changes.policies import read_policies_json
-from store.db.tree import find_node, iter_children
+from store.db.tree import find_node
 from store.errors import MetadataCorrupt, NamespaceNotFound
+from store.model.resources import list_tenants, tenant_path
 from store.model.topics import check_namespace, iter_namespaces, iter_topics
 from store.names import NamespaceName
 
 
-@command(
-    "list",
+@mirrored(
+    "namespaces list",
     examples=["pulsar-admin namespaces list acme", "pulsar-admin namespaces list public -o json"],
     output="Names, one a line.",
     errors=[NamespaceNotFound],
 )
-@click.argument("tenant")
-@pass_app
 def list_namespaces(app: App, tenant: str) -> None:
     """List the namespaces of a tenant."""
     with app.store.read() as txn:
         names = [str(name) for name in iter_namespaces(txn, tenant)]
-        if not names and find_node(txn, f"/admin/policies/{tenant}") is None:
-            tenants = ", ".join(iter_children(txn, "/admin/policies"))
-            raise NamespaceNotFound(f"no tenant {tenant!r}", hint=f"tenants: {tenants}", tenant=tenant)
-    app.emit_lines(names, "NAMESPACE")
+        if not names and find_node(txn, tenant_path(tenant)) is None:
+            raise NamespaceNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
+    app.answer(names)
 
 
 @command(

@@ -36,6 +36,8 @@ _ACTIONS = {
     "topics expire-all-subscriptions": "expire messages of {subscription} on {place}",
     "topics create-subscription": "create subscription {subscription} on {place}",
     "topics unsubscribe": "remove subscription {subscription} from {place}",
+    "namespaces create": "create namespace {place}",
+    "namespaces delete": "delete namespace {place}",
     "namespaces unsubscribe": "remove subscription {subscription} from {place}",
     "topics load": "load entries into {place}",
     "store annotate": "annotate the ledgers of {place}",

@@ -59,6 +59,7 @@ NEEDS: tuple[Need, ...] = (
             "brokers namespaces",
             "brokers shutdown",
             "brokers version",
+            "ns-isolation-policy brokers",
         ),
         "it asks a running broker about itself, or tells it what to do",
         "where a store came from: pulsar-admin store info",

@@ -29,6 +29,11 @@ GROUPS: dict[str, str] = {
     "tenants": "Tenants: who administers them, and the clusters they may use.",
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
     "schemas": "Schemas: the versions of a topic's schema.",
+    "brokers": "Brokers: their dynamic settings.",
+    "bookies": "Bookies: which there are, and their racks.",
+    "resourcegroups": "Resource groups: rates that namespaces share.",
+    "resource-quotas": "Quotas of bundles, which balance the load of brokers.",
+    "ns-isolation-policy": "Isolation policies: which namespaces only some brokers serve.",
     "compaction": "Compacted topics: run, read and verify compaction.",
     "delayed": "Delayed messages: what is due, when, and its index.",
     "nacks": "Negative acknowledgements: plan, track and simulate.",
@@ -328,6 +333,82 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.namespaces_policies:remove_quota",
             "Remove a backlog quota of a namespace: the broker's configuration counts again.",
         ),
+        "create": Row("commands.namespaces_resources:create", "Make a namespace."),
+        "bundles": Row("commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."),
+        "split-bundle": Row("commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."),
+        "get-topic-positions": Row(
+            "commands.namespaces_resources:topic_positions", "Show the hashes of the persistent topics in a bundle."
+        ),
+        "get-properties": Row("commands.namespaces_resources:get_properties", "Show the properties of a namespace."),
+        "get-property": Row(
+            "commands.namespaces_resources:get_property",
+            "Show a property of a namespace, null where it has none by the name.",
+        ),
+        "set-property": Row("commands.namespaces_resources:set_property", "Set a property of a namespace."),
+        "set-properties": Row(
+            "commands.namespaces_resources:set_properties", "Set properties of a namespace; others stay."
+        ),
+        "remove-property": Row("commands.namespaces_resources:remove_property", "Remove a property of a namespace."),
+        "clear-properties": Row(
+            "commands.namespaces_resources:clear_properties", "Remove all properties of a namespace."
+        ),
+        "permissions": Row("commands.namespaces_resources:permissions", "Show what roles may do in a namespace."),
+        "grant-permission": Row(
+            "commands.namespaces_resources:grant",
+            "Let a role do something in a namespace, in place of what it might do before.",
+        ),
+        "revoke-permission": Row(
+            "commands.namespaces_resources:revoke", "Take from a role what it may do in a namespace."
+        ),
+        "subscription-permission": Row(
+            "commands.namespaces_resources:subscription_permissions",
+            "Show the roles of each subscription that not all may use.",
+        ),
+        "grant-subscription-permission": Row(
+            "commands.namespaces_resources:grant_subscription",
+            "Let only some roles use a subscription by its name in a namespace.",
+        ),
+        "revoke-subscription-permission": Row(
+            "commands.namespaces_resources:revoke_subscription",
+            "Take a subscription from a role; where none is left, all may use it again.",
+        ),
+        "get-allowed-clusters": Row(
+            "commands.namespaces_resources:allowed_clusters",
+            "List the clusters that a namespace may replicate to; none: those of its tenant.",
+        ),
+        "set-allowed-clusters": Row(
+            "commands.namespaces_resources:set_allowed_clusters", "Set the clusters that a namespace may replicate to."
+        ),
+        "get-anti-affinity-group": Row(
+            "commands.namespaces_resources:anti_affinity",
+            "Show the anti-affinity group of a namespace, an empty line where it has none.",
+        ),
+        "set-anti-affinity-group": Row(
+            "commands.namespaces_resources:set_anti_affinity",
+            "Put a namespace into a group whose members brokers keep apart.",
+        ),
+        "delete-anti-affinity-group": Row(
+            "commands.namespaces_resources:delete_anti_affinity", "Take a namespace out of its anti-affinity group."
+        ),
+        "get-anti-affinity-namespaces": Row(
+            "commands.namespaces_resources:anti_affinity_namespaces",
+            "List the namespaces of a tenant in an anti-affinity group.",
+        ),
+        "get-bookie-affinity-group": Row(
+            "commands.namespaces_resources:bookie_affinity",
+            "Show the groups of bookies that keep a namespace's data, null where all do.",
+        ),
+        "set-bookie-affinity-group": Row(
+            "commands.namespaces_resources:set_bookie_affinity",
+            "Let only some groups of bookies keep a namespace's data.",
+        ),
+        "delete-bookie-affinity-group": Row(
+            "commands.namespaces_resources:delete_bookie_affinity", "Let all bookies keep a namespace's data."
+        ),
+        "update-migration-state": Row(
+            "commands.namespaces_resources:update_migration",
+            "Say whether a namespace is migrated to where its cluster is.",
+        ),
     },
     "tenants": {
         "list": Row("commands.tenants:list_all", "List the tenants."),
@@ -381,6 +462,46 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.schemas:compatibility", "Tell whether a schema may follow the versions of a topic's schema."
         ),
         "delete": Row("commands.schemas:delete", "Delete the schema of a topic."),
+    },
+    "brokers": {
+        "list-dynamic-config": Row(
+            "commands.brokers:list_settings", "List the settings that may change while brokers run."
+        ),
+        "get-all-dynamic-config": Row("commands.brokers:get_all", "Show the dynamic settings that were changed."),
+        "update-dynamic-config": Row("commands.brokers:update", "Set a dynamic setting of all brokers."),
+        "delete-dynamic-config": Row(
+            "commands.brokers:delete", "Forget a dynamic setting: what each broker's file says counts again."
+        ),
+    },
+    "bookies": {
+        "list-bookies": Row(
+            "commands.bookies:list_all", "List the bookies that have a cookie, whether they run or not."
+        ),
+        "racks-placement": Row("commands.bookies:racks", "Show the racks of all bookies by group."),
+        "get-bookie-rack": Row("commands.bookies:get", "Show the rack of a bookie."),
+        "set-bookie-rack": Row("commands.bookies:set_rack", "Put a bookie into a rack."),
+        "delete-bookie-rack": Row("commands.bookies:delete", "Take a bookie out of its rack."),
+    },
+    "resourcegroups": {
+        "list": Row("commands.limits:list_all", "List the resource groups."),
+        "get": Row("commands.limits:get", "Show the rates of a resource group."),
+        "create": Row("commands.limits:create", "Make a resource group; of one that is there, change the rates given."),
+        "update": Row("commands.limits:update", "Change rates of a resource group; one that is not there is made."),
+        "delete": Row("commands.limits:delete", "Delete a resource group that no namespace is in."),
+    },
+    "resource-quotas": {
+        "get": Row("commands.limits:get_quota", "Show the quota in force for a bundle, or the default one."),
+        "set": Row("commands.limits:set_quota", "Set the quota of a bundle, or the default one."),
+        "reset-namespace-bundle-quota": Row(
+            "commands.limits:reset_quota", "Forget the quota of a bundle: the default one counts again."
+        ),
+    },
+    "ns-isolation-policy": {
+        "list": Row("commands.isolation:list_all", "List the isolation policies of a cluster."),
+        "get": Row("commands.isolation:get", "Show an isolation policy."),
+        "broker": Row("commands.isolation:broker", "Show what isolation policies say of a broker."),
+        "set": Row("commands.isolation:set_policy", "Let only some brokers serve some namespaces."),
+        "delete": Row("commands.isolation:delete", "Delete an isolation policy."),
     },
     "compaction": {
         "last-id": Row("commands.compaction.last_id:last_id", "Show the last message of a topic's compacted view."),

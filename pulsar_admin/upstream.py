@@ -30,7 +30,7 @@ from pulsar_admin.options import (
 )
 from store.codec.java import java_split
 from store.errors import NeedsBroker
-from store.names import INT_MAX
+from store.names import INT_MAX, LONG_MIN
 
 if TYPE_CHECKING:
     from pulsar_admin.needs_broker import Need
@@ -41,7 +41,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # Any: click cal
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: Mapping[str, click.ParamType[Any]] = {
     "Integer": whole(-INT_MAX - 1, INT_MAX),
-    "Long": whole(),
+    "Long": whole(LONG_MIN),
     "Double": Number(),
     "Boolean": click.BOOL,
 }

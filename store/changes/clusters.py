@@ -15,6 +15,7 @@ from store.codec.policies import JsonObject
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import AlreadyExists, InvalidValue, Refused, ResourceNotFound
+from store.model.isolation import isolation_path
 from store.model.resources import (
     CLUSTER,
     CLUSTER_URL,
@@ -80,7 +81,7 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
 def plan_delete(txn: Txn, cluster: str, now_ms: int) -> Plan:
     """Plan deleting CLUSTER and an empty list of isolation policies; raises ResourceNotFound, Refused."""
     read_cluster(txn, cluster)
-    isolation = f"{cluster_path(cluster)}/namespaceIsolationPolicies"
+    isolation = isolation_path(cluster)
     policies = find_json(txn, isolation)
     if policies or _has_legacy_namespaces(txn, cluster):
         raise Refused("Cluster not empty", cluster=cluster)

@@ -21,6 +21,11 @@ class NodeChange:
     after: JsonObject | None
 
 
+def plan_node(txn: Txn, command: str, change: NodeChange, now_ms: int) -> Plan:
+    """Plan one CHANGE; raises MetadataCorrupt."""
+    return plan_nodes(txn, command, [change], now_ms)
+
+
 def plan_nodes(
     txn: Txn, command: str, changes: Sequence[NodeChange], now_ms: int, warnings: Sequence[str] = ()
 ) -> Plan:

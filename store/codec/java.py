@@ -1,32 +1,16 @@
-"""What pulsar-admin prints as Java does: the order in which ``HashMap`` and ``HashSet`` go over texts, parts of a text, values as text.
-
-Java 17. A text's hash is spread over a table of a power of two, at least 16, filled to three quarters; who shares a place
-comes in the order of arrival.
-"""
+"""What pulsar-admin prints as Java does: texts in the order of a ``HashSet``, parts of a text, values as text (Java 17)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-_TABLE = 16
-_INT = 0xFFFFFFFF
+from store.codec.javamap import in_hash_map_order
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
     """Return NAMES, each once, in the order of a HashSet to which they were added one by one."""
-    distinct = list(dict.fromkeys(names))
-    table = _TABLE
-    while len(distinct) > table * 3 // 4:
-        table *= 2
-    return sorted(distinct, key=lambda name: _spread(name) & (table - 1))
-
-
-def _spread(name: str) -> int:
-    units, found = name.encode("utf-16-be", "surrogatepass"), 0
-    for place in range(0, len(units), 2):
-        found = (31 * found + int.from_bytes(units[place : place + 2])) & _INT
-    return found ^ (found >> 16)
+    return list(in_hash_map_order(dict.fromkeys(names)))
 
 
 def java_split(text: str, separator: str = ",") -> list[str]:

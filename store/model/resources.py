@@ -92,9 +92,9 @@ MIGRATION = Fields({"migrated": False, "migratedClusterUrl": None}, {"migratedCl
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
-    """Return the JSON object of the node at PATH, None where there is none; raises MetadataCorrupt."""
+    """Return the JSON object of the node at PATH, None where there is none, or one that only holds others. Raises MetadataCorrupt."""
     node = find_node(txn, path)
-    return None if node is None else decode_json_object(node.value, path)
+    return decode_json_object(node.value, path) if node and node.value else None
 
 
 # -- tenants ----------------------------------------------------------------------------------------------------------

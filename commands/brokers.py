@@ -1,0 +1,61 @@
+"""``brokers``: their dynamic settings; what else upstream has there needs a running one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.dynamic_config import plan_delete, plan_set
+from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
+from store.model.dynamic_config import DYNAMIC_SETTINGS, read_configuration
+
+_HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
+_SETS: Any = {"changes": True, "helps": _HELPS, "errors": [Refused, InvalidValue]}  # Any: keywords of click
+
+
+@mirrored(
+    "brokers list-dynamic-config",
+    examples=["pulsar-admin brokers list-dynamic-config"],
+    output="Names, one a line: those of Pulsar 4.0.8.",
+    errors=[StoreNotFound],
+)
+def list_settings(app: App) -> None:
+    """List the settings that may change while brokers run."""
+    app.answer(DYNAMIC_SETTINGS)
+
+
+@mirrored(
+    "brokers get-all-dynamic-config",
+    examples=[],
+    elsewhere=["pulsar-admin brokers get-all-dynamic-config"],
+    errors=[MetadataCorrupt],
+)
+def get_all(app: App) -> None:
+    """Show the dynamic settings that were changed."""
+    with app.store.read() as txn:
+        app.answer_map(read_configuration(txn))
+
+
+@mirrored(
+    "brokers update-dynamic-config",
+    examples=["pulsar-admin brokers update-dynamic-config -c maxTenants -v 10 --dry-run"],
+    **_SETS,
+)
+def update(app: App, config: str, value: str) -> None:
+    """Set a dynamic setting of all brokers."""
+    with app.store.read() as txn:
+        plan = plan_set(txn, config, value, app.now_ms)
+    app.change(plan)
+
+
+@mirrored(
+    "brokers delete-dynamic-config",
+    examples=["pulsar-admin brokers delete-dynamic-config -c maxTenants --dry-run"],
+    **_SETS,
+)
+def delete(app: App, config: str) -> None:
+    """Forget a dynamic setting: what each broker's file says counts again."""
+    with app.store.read() as txn:
+        plan = plan_delete(txn, config, app.now_ms)
+    app.change(plan)

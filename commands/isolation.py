@@ -1,0 +1,88 @@
+"""``ns-isolation-policy``: which namespaces only some brokers serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.isolation import isolation_of, plan_delete, plan_set
+from store.errors import InvalidValue, MetadataCorrupt, ResourceNotFound
+from store.model.isolation import POLICY, broker_isolation, isolation_text, read_isolation, read_isolation_policy
+
+_HELPS = {
+    "namespaces": "Regular expressions of namespaces, separated by commas.",
+    "primary": "Regular expressions of brokers that serve them, separated by commas.",
+    "secondary": "Regular expressions of brokers that serve them where too few of the primary ones run.",
+    "auto_failover_policy_type": "min_available, the only one there is.",
+    "auto_failover_policy_params": "min_limit=N,usage_threshold=PERCENT.",
+    "unload_scope": "Which namespaces brokers unload for it.",
+    "broker": "The broker, HOST:PORT.",
+}
+_READS: Any = {"examples": [], "errors": [ResourceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_SETS: Any = {"changes": True, "helps": _HELPS}
+
+
+@mirrored("ns-isolation-policy list", elsewhere=["pulsar-admin ns-isolation-policy list standalone"], **_READS)
+def list_all(app: App, cluster: str) -> None:
+    """List the isolation policies of a cluster."""
+    with app.store.read() as txn:
+        policies = {name: POLICY.show(policy) for name, policy in read_isolation(txn, cluster).items()}
+    app.answer_map(policies, isolation_text)
+
+
+@mirrored("ns-isolation-policy get", elsewhere=["pulsar-admin ns-isolation-policy get standalone payments"], **_READS)
+def get(app: App, cluster: str, name: str) -> None:
+    """Show an isolation policy."""
+    with app.store.read() as txn:
+        app.answer(POLICY.show(read_isolation_policy(txn, cluster, name)))
+
+
+@mirrored(
+    "ns-isolation-policy broker",
+    helps=_HELPS,
+    elsewhere=["pulsar-admin ns-isolation-policy broker standalone --broker broker-1:8080"],
+    **_READS,
+)
+def broker(app: App, cluster: str, broker: str) -> None:
+    """Show what isolation policies say of a broker."""
+    with app.store.read() as txn:
+        app.answer(broker_isolation(txn, cluster, broker))
+
+
+@mirrored(
+    "ns-isolation-policy set",
+    examples=[
+        "pulsar-admin ns-isolation-policy set standalone payments --namespaces acme/secure --primary broker-1.*"
+        " --auto-failover-policy-type min_available --auto-failover-policy-params min_limit=1,usage_threshold=80 --dry-run"
+    ],
+    errors=[ResourceNotFound, InvalidValue],
+    **_SETS,
+)
+def set_policy(
+    app: App,
+    cluster: str,
+    name: str,
+    auto_failover_policy_type: str,
+    auto_failover_policy_params: dict[str, str],
+    unload_scope: str | None,
+    **brokers: tuple[str, ...],
+) -> None:
+    """Let only some brokers serve some namespaces."""
+    policy = isolation_of(brokers, auto_failover_policy_type, auto_failover_policy_params, unload_scope)
+    with app.store.read() as txn:
+        plan = plan_set(txn, cluster, name, policy, app.now_ms)
+    app.change(plan)
+
+
+@mirrored(
+    "ns-isolation-policy delete",
+    examples=["pulsar-admin ns-isolation-policy delete standalone payments --dry-run"],
+    errors=[ResourceNotFound],
+    **_SETS,
+)
+def delete(app: App, cluster: str, name: str) -> None:
+    """Delete an isolation policy."""
+    with app.store.read() as txn:
+        plan = plan_delete(txn, cluster, name, app.now_ms)
+    app.change(plan)

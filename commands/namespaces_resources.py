@@ -1,0 +1,429 @@
+"""``namespaces``: made, and what is stored of them that is no policy: bundles, properties, permissions, clusters, affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pulsar_admin.context import App
+from pulsar_admin.upstream import mirrored
+from store.changes.bundles import choose_bundle, plan_create, plan_split
+from store.changes.namespace_json import (
+    Grant,
+    JsonJob,
+    check_actions,
+    plan_allowed_clusters,
+    plan_grant_subscription,
+    plan_local_json,
+    plan_permission,
+    plan_properties,
+    plan_revoke_subscription,
+    properties_of,
+    put,
+    read_permissions,
+    read_subscription_permissions,
+)
+from store.changes.plan import Plan
+from store.codec.java import hash_order, java_split, java_text
+from store.codec.policies import JsonObject
+from store.db.environment import Txn
+from store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    MetadataCorrupt,
+    NamespaceNotFound,
+    NeedsBroker,
+    Refused,
+    ResourceNotFound,
+)
+from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
+from store.model.resources import check_cluster
+from store.model.topics import iter_namespaces
+from store.names import NamespaceName
+
+_HELPS = {
+    "clusters": "Clusters, separated by commas; without them the one that the store is of.",
+    "bundles": "How many bundles; 0: four.",
+    "bundle": "The bundle, LOWER_UPPER, such as 0x00000000_0x40000000.",
+    "bundle_type": "LARGEST: the bundle with most topics.",
+    "unload": "Of brokers alone: they do so when they start.",
+    "split_algorithm_name": "range_equally_divide (the default), topic_count_equally_divide or specified_positions_divide.",
+    "split_boundaries": "Where specified_positions_divide splits; may be repeated.",
+    "topic_list": "Only this topic, or the partitions of it; may be repeated.",
+    "properties": "KEY=VALUE; may be repeated.",
+    "key": "Name of the property.",
+    "value": "Value of the property.",
+    "role": "The role.",
+    "roles": "Roles, separated by commas, in place of those that there are.",
+    "actions": "What it may do in place of what it might: produce, consume, functions, sources, sinks, packages.",
+    "subscription": "The subscription.",
+    "group": "The anti-affinity group.",
+    "tenant": "Whose namespaces.",
+    "cluster": "The cluster; what others know is not here.",
+    "primary_group": "Groups of bookies that keep its data, separated by commas.",
+    "secondary_group": "Groups where the primary ones are too small, separated by commas.",
+    "migrated": "It is migrated; without this it is not.",
+}
+_READS: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, MetadataCorrupt]}  # Any: keywords of click
+_SETS: Any = {"helps": _HELPS, "changes": True, "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt]}
+_PERMISSION: Any = {"helps": _HELPS, "changes": True, "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound]}
+
+
+def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
+    with app.store.read() as txn:
+        made = plan(txn)
+    app.change(made)
+
+
+# -- made, and their bundles ------------------------------------------------------------------------------------------
+
+
+@mirrored(
+    "namespaces create",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
+    errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
+)
+def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
+    """Make a namespace."""
+    _change(app, lambda txn: plan_create(txn, namespace, clusters, bundles, app.now_ms))
+
+
+@mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)
+def show_bundles(app: App, namespace: NamespaceName) -> None:
+    """Show the bounds of a namespace's bundles."""
+    with app.store.read() as txn:
+        app.answer(read_bundles(txn, namespace))
+
+
+@mirrored(
+    "namespaces split-bundle",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
+    errors=[NamespaceNotFound, InvalidValue, NeedsBroker],
+)
+def split_bundle(
+    app: App,
+    namespace: NamespaceName,
+    bundle: str | None,
+    bundle_type: str | None,
+    unload: bool,
+    split_algorithm_name: str | None,
+    split_boundaries: tuple[str, ...],
+) -> None:
+    """Split a bundle of a namespace."""
+    algorithm = split_algorithm_name or "range_equally_divide"
+    with app.store.read() as txn:
+        chosen = choose_bundle(txn, namespace, bundle, bundle_type)
+        plan = plan_split(txn, namespace, chosen, algorithm, _numbers(split_boundaries), app.now_ms)
+    app.change(plan)
+
+
+def _numbers(texts: tuple[str, ...]) -> list[int]:
+    try:
+        return [int(text) for text in texts]
+    except ValueError as error:
+        raise InvalidValue(
+            f"--split-boundaries: {', '.join(texts)} is not a long", hint="write decimal numbers"
+        ) from error
+
+
+@mirrored(
+    "namespaces get-topic-positions",
+    examples=["pulsar-admin namespaces get-topic-positions acme/iot --bundle 0x00000000_0xffffffff"],
+    **_READS,
+)
+def topic_positions(app: App, namespace: NamespaceName, bundle: str | None, topic_list: tuple[str, ...]) -> None:
+    """Show the hashes of the persistent topics in a bundle."""
+    if bundle is None:
+        raise InvalidValue("Must pass one of the params: --bundle ")
+    with app.store.read() as txn:
+        chosen = read_bundle(txn, namespace, bundle)
+        topics = bundle_topics(txn, chosen)
+    bases = {name if "://" in name else f"persistent://{name}" for name in topic_list}
+    found = {
+        name: value
+        for name, value in topics.items()
+        if not bases or name.rpartition("-partition-")[0] in bases or name in bases
+    }
+    app.answer({"namespace": str(namespace), "bundle": chosen.range, "topicHashPositions": found})
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+
+def _properties(app: App, command: str, namespace: NamespaceName, change: Callable[[JsonObject], JsonObject]) -> None:
+    _change(app, lambda txn: plan_properties(txn, f"namespaces {command}", namespace, change, app.now_ms))
+
+
+def _read_properties(app: App, namespace: NamespaceName) -> JsonObject:
+    with app.store.read() as txn:
+        return read_policies(txn, namespace).get("properties") or {}
+
+
+@mirrored("namespaces get-properties", examples=["pulsar-admin namespaces get-properties acme/iot"], **_READS)
+def get_properties(app: App, namespace: NamespaceName) -> None:
+    """Show the properties of a namespace."""
+    app.answer(_read_properties(app, namespace))
+
+
+@mirrored(
+    "namespaces get-property",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-property acme/iot -k owner"],
+    **_READS,
+)
+def get_property(app: App, namespace: NamespaceName, key: str) -> None:
+    """Show a property of a namespace, null where it has none by the name."""
+    app.answer(_read_properties(app, namespace).get(key))
+
+
+@mirrored(
+    "namespaces set-property",
+    examples=["pulsar-admin namespaces set-property acme/iot -k owner -v ops --dry-run"],
+    **_SETS,
+)
+def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> None:
+    """Set a property of a namespace."""
+    if not key or not value:
+        raise InvalidValue("--key, --value: neither may be empty", hint="set-properties takes an empty value")
+    _properties(app, "set-property", namespace, lambda found: {**found, key: value})
+
+
+@mirrored(
+    "namespaces set-properties",
+    examples=["pulsar-admin namespaces set-properties acme/iot -p owner=ops --dry-run"],
+    **_SETS,
+)
+def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
+    """Set properties of a namespace; others stay."""
+    given = properties_of(properties)
+    _properties(app, "set-properties", namespace, lambda found: {**found, **given})
+
+
+@mirrored(
+    "namespaces remove-property",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces remove-property acme/iot -k owner"],
+    **{**_SETS, "output": "The value that it had, or null."},
+)
+def remove_property(app: App, namespace: NamespaceName, key: str) -> None:
+    """Remove a property of a namespace."""
+    value = _read_properties(app, namespace).get(key)
+    _properties(
+        app, "remove-property", namespace, lambda found: {name: one for name, one in found.items() if name != key}
+    )
+    if app.settings.output is None:
+        app.answer(value)
+
+
+@mirrored(
+    "namespaces clear-properties", examples=["pulsar-admin namespaces clear-properties acme/iot --dry-run"], **_SETS
+)
+def clear_properties(app: App, namespace: NamespaceName) -> None:
+    """Remove all properties of a namespace."""
+    _properties(app, "clear-properties", namespace, lambda found: {})
+
+
+# -- permissions ------------------------------------------------------------------------------------------------------
+
+
+@mirrored("namespaces permissions", examples=[], elsewhere=["pulsar-admin namespaces permissions acme/iot"], **_READS)
+def permissions(app: App, namespace: NamespaceName) -> None:
+    """Show what roles may do in a namespace."""
+    with app.store.read() as txn:
+        app.answer_map(read_permissions(read_policies(txn, namespace)), java_text)
+
+
+@mirrored(
+    "namespaces grant-permission",
+    examples=["pulsar-admin namespaces grant-permission acme/iot --role app --actions produce,consume --dry-run"],
+    **_PERMISSION,
+)
+def grant(app: App, namespace: NamespaceName, role: str, actions: tuple[str, ...]) -> None:
+    """Let a role do something in a namespace, in place of what it might do before."""
+    given = Grant(role, check_actions(actions))
+    _change(app, lambda txn: plan_permission(txn, "namespaces grant-permission", namespace, given, app.now_ms))
+
+
+@mirrored(
+    "namespaces revoke-permission",
+    examples=["pulsar-admin namespaces revoke-permission acme/iot --role app --dry-run"],
+    **_PERMISSION,
+)
+def revoke(app: App, namespace: NamespaceName, role: str) -> None:
+    """Take from a role what it may do in a namespace."""
+    _change(app, lambda txn: plan_permission(txn, "namespaces revoke-permission", namespace, Grant(role), app.now_ms))
+
+
+@mirrored(
+    "namespaces subscription-permission",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces subscription-permission acme/iot"],
+    **_READS,
+)
+def subscription_permissions(app: App, namespace: NamespaceName) -> None:
+    """Show the roles of each subscription that not all may use."""
+    with app.store.read() as txn:
+        app.answer_map(read_subscription_permissions(read_policies(txn, namespace)), java_text)
+
+
+@mirrored(
+    "namespaces grant-subscription-permission",
+    examples=["pulsar-admin namespaces grant-subscription-permission acme/iot -s workers --roles app --dry-run"],
+    **_PERMISSION,
+)
+def grant_subscription(app: App, namespace: NamespaceName, subscription: str, roles: tuple[str, ...]) -> None:
+    """Let only some roles use a subscription by its name in a namespace."""
+    _change(app, lambda txn: plan_grant_subscription(txn, namespace, subscription, roles, app.now_ms))
+
+
+@mirrored(
+    "namespaces revoke-subscription-permission",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces revoke-subscription-permission acme/iot -s workers --role app"],
+    **_PERMISSION,
+)
+def revoke_subscription(app: App, namespace: NamespaceName, subscription: str, role: str) -> None:
+    """Take a subscription from a role; where none is left, all may use it again."""
+    _change(app, lambda txn: plan_revoke_subscription(txn, namespace, subscription, role, app.now_ms))
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+@mirrored(
+    "namespaces get-allowed-clusters",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-allowed-clusters acme/iot"],
+    **_READS,
+)
+def allowed_clusters(app: App, namespace: NamespaceName) -> None:
+    """List the clusters that a namespace may replicate to; none: those of its tenant."""
+    with app.store.read() as txn:
+        app.answer(hash_order(read_policies(txn, namespace).get("allowed_clusters") or ()))
+
+
+@mirrored(
+    "namespaces set-allowed-clusters",
+    examples=["pulsar-admin namespaces set-allowed-clusters acme/iot --clusters standalone --dry-run"],
+    **{**_SETS, "errors": [NamespaceNotFound, Refused]},
+)
+def set_allowed_clusters(app: App, namespace: NamespaceName, clusters: str) -> None:
+    """Set the clusters that a namespace may replicate to."""
+    _change(app, lambda txn: plan_allowed_clusters(txn, namespace, java_split(clusters), app.now_ms))
+
+
+# -- what one cluster alone knows -------------------------------------------------------------------------------------
+
+
+def _put_local(app: App, command: str, namespace: NamespaceName, key: str, value: object) -> None:
+    job = JsonJob(f"namespaces {command}", put(key, value), [key])
+    _change(app, lambda txn: plan_local_json(txn, namespace, job, app.now_ms))
+
+
+@mirrored(
+    "namespaces get-anti-affinity-group",
+    examples=["pulsar-admin namespaces get-anti-affinity-group acme/iot"],
+    **_READS,
+)
+def anti_affinity(app: App, namespace: NamespaceName) -> None:
+    """Show the anti-affinity group of a namespace, an empty line where it has none."""
+    with app.store.read() as txn:
+        app.answer(find_local_policies(txn, namespace).get("namespaceAntiAffinityGroup") or "")
+
+
+@mirrored(
+    "namespaces set-anti-affinity-group",
+    examples=["pulsar-admin namespaces set-anti-affinity-group acme/iot --group heavy --dry-run"],
+    **_SETS,
+)
+def set_anti_affinity(app: App, namespace: NamespaceName, group: str) -> None:
+    """Put a namespace into a group whose members brokers keep apart."""
+    _put_local(app, "set-anti-affinity-group", namespace, "namespaceAntiAffinityGroup", group)
+
+
+@mirrored(
+    "namespaces delete-anti-affinity-group",
+    examples=["pulsar-admin namespaces delete-anti-affinity-group acme/iot --dry-run"],
+    **_SETS,
+)
+def delete_anti_affinity(app: App, namespace: NamespaceName) -> None:
+    """Take a namespace out of its anti-affinity group."""
+    _put_local(app, "delete-anti-affinity-group", namespace, "namespaceAntiAffinityGroup", None)
+
+
+@mirrored(
+    "namespaces get-anti-affinity-namespaces",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-anti-affinity-namespaces --tenant acme --cluster standalone --group heavy"],
+    **{**_READS, "errors": [ResourceNotFound, InvalidValue]},
+)
+def anti_affinity_namespaces(app: App, tenant: str | None, cluster: str, group: str) -> None:
+    """List the namespaces of a tenant in an anti-affinity group."""
+    if tenant is None:
+        raise InvalidValue("Tenant should not be null")
+    with app.store.read() as txn:
+        check_cluster(txn, cluster)
+        found = [
+            str(name)
+            for name in iter_namespaces(txn, tenant)
+            if find_local_policies(txn, name).get("namespaceAntiAffinityGroup") == group
+        ]
+    app.answer(found)
+
+
+@mirrored(
+    "namespaces get-bookie-affinity-group",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces get-bookie-affinity-group acme/iot"],
+    **_READS,
+)
+def bookie_affinity(app: App, namespace: NamespaceName) -> None:
+    """Show the groups of bookies that keep a namespace's data, null where all do."""
+    with app.store.read() as txn:
+        read_policies(txn, namespace, _NOT_FOUND)
+        app.answer(find_local_policies(txn, namespace).get("bookieAffinityGroup"))
+
+
+_NOT_FOUND = "Namespace not found"
+
+
+def _put_bookie_affinity(app: App, command: str, namespace: NamespaceName, value: JsonObject | None) -> None:
+    with app.store.read() as txn:
+        read_policies(txn, namespace, _NOT_FOUND)
+    _put_local(app, command, namespace, "bookieAffinityGroup", value)
+
+
+@mirrored(
+    "namespaces set-bookie-affinity-group",
+    examples=["pulsar-admin namespaces set-bookie-affinity-group acme/iot --primary-group fast --dry-run"],
+    **_SETS,
+)
+def set_bookie_affinity(app: App, namespace: NamespaceName, primary_group: str, secondary_group: str | None) -> None:
+    """Let only some groups of bookies keep a namespace's data."""
+    groups = {"bookkeeperAffinityGroupPrimary": primary_group, "bookkeeperAffinityGroupSecondary": secondary_group}
+    given = {key: value for key, value in groups.items() if value is not None}
+    _put_bookie_affinity(app, "set-bookie-affinity-group", namespace, given)
+
+
+@mirrored(
+    "namespaces delete-bookie-affinity-group",
+    examples=["pulsar-admin namespaces delete-bookie-affinity-group acme/iot --dry-run"],
+    **_SETS,
+)
+def delete_bookie_affinity(app: App, namespace: NamespaceName) -> None:
+    """Let all bookies keep a namespace's data."""
+    _put_bookie_affinity(app, "delete-bookie-affinity-group", namespace, None)
+
+
+@mirrored(
+    "namespaces update-migration-state",
+    examples=["pulsar-admin namespaces update-migration-state acme/iot --migrated --dry-run"],
+    **_SETS,
+)
+def update_migration(app: App, namespace: NamespaceName, migrated: bool) -> None:
+    """Say whether a namespace is migrated to where its cluster is."""
+    _put_local(app, "update-migration-state", namespace, "migrated", migrated)
