@@ -40,6 +40,7 @@ GROUPS: dict[str, str] = {
     "ledgers": "Ledgers: metadata, entries, orphans and losses.",
     "logs": "One entry log file, without a store.",
     "bookkeeper": "Commands of `bookkeeper shell` that files answer.",
+    "managed-ledger": "Commands of `pulsar-managed-ledger-admin`.",
 }
 
 ALIASES = {"persistent": "topics", "non-persistent": "topics", "sink": "sinks", "source": "sources"}
@@ -615,6 +616,20 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "whatisinstanceid": Row("commands.bookkeeper:whatisinstanceid", "Show the instance id of the cluster."),
         "clusterinfo": Row("commands.bookkeeper:clusterinfo", "Count the bookies of the cluster."),
+    },
+    "managed-ledger": {
+        "print-managed-ledger": Row(
+            "commands.managed_ledger:print_managed_ledger", "Show the stored ManagedLedgerInfo of a topic."
+        ),
+        "print-cursor": Row(
+            "commands.managed_ledger:print_cursor", "Show the stored ManagedCursorInfo of a subscription."
+        ),
+        "delete-managed-ledger-ids": Row(
+            "commands.managed_ledger:delete_managed_ledger_ids", "Take ledgers out of the list of a topic."
+        ),
+        "update-mark-delete-cursor": Row(
+            "commands.managed_ledger:update_mark_delete_cursor", "Set the mark-delete position of a subscription."
+        ),
     },
 }
 

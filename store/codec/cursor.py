@@ -67,6 +67,11 @@ def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
     return _head(_parse_info(value, where)[0], where)
 
 
+def cursor_info_text(value: bytes, where: str) -> str:
+    """Return the ManagedCursorInfo in VALUE in protobuf's text format; raises as ``decode_cursor_info``."""
+    return str(_parse_info(value, where)[0])
+
+
 def encode_cursor_info(info: CursorInfo, base: bytes = b"") -> bytes:
     """Return INFO as a value to store in place of BASE, whose unknown fields and wrapping are kept.
 

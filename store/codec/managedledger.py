@@ -67,6 +67,11 @@ def decode_managed_ledger(value: bytes, where: str) -> ManagedLedger:
     return _from_message(_parse(value, where)[0], where)
 
 
+def managed_ledger_text(value: bytes, where: str) -> str:
+    """Return the ManagedLedgerInfo in VALUE in protobuf's text format; raises as ``decode_managed_ledger``."""
+    return str(_parse(value, where)[0])
+
+
 def encode_managed_ledger(managed_ledger: ManagedLedger, base: bytes = b"") -> bytes:
     """Return MANAGED_LEDGER as a value to store in place of BASE.
 

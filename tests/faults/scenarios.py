@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PLAIN = "public/default/plain"
+ML_PLAIN = "public/default/persistent/plain"
 DELAYED = "acme/delayed/reminders"
 COMPACTED = "acme/orders/compacted"
 BEFORE = "2026-11-21T09:30:00Z"
@@ -88,6 +89,8 @@ SCENARIOS = (
     Scenario("namespace", "namespaces create acme/new", repeats=True),
     Scenario("split bundle", "namespaces split-bundle acme/iot -b 0x00000000_0xffffffff", repeats=True),
     Scenario("permission", "namespaces grant-permission acme/iot --role app --actions produce"),
+    Scenario("ledger ids", f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", repeats=True),
+    Scenario("mark delete", f"managed-ledger update-mark-delete-cursor -mlp {ML_PLAIN} -cn half -cm 9:3"),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
     Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),

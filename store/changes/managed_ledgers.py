@@ -1,0 +1,67 @@
+"""What ``pulsar-managed-ledger-admin`` (4.0.8) changes: the list of a topic's ledgers, and the mark-delete of a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.plan import Plan, put_value_step
+from store.changes.report import ChangePart
+from store.changes.resets import check_position
+from store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import InvalidValue, LedgerNotFound
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import read_topic
+from store.names import MANAGED_LEDGERS, Position, TopicName, topic_of_path
+
+
+def parse_managed_ledger(text: str) -> TopicName:
+    """Parse ``tenant/namespace/persistent/topic``, the topic encoded; raises InvalidValue."""
+    name = topic_of_path(f"{MANAGED_LEDGERS}/{text}")
+    if name is None:
+        raise InvalidValue(f"invalid managed ledger {text!r}", hint="write tenant/namespace/persistent/topic")
+    return name
+
+
+def plan_forget_ledgers(txn: Txn, name: TopicName, ledger_ids: Collection[int], now_ms: int) -> Plan:
+    """Plan the list of the topic's ledgers without LEDGER_IDS; the ledgers and what cursors say of them stay.
+
+    Raises TopicNotFound, and LedgerNotFound for an id that is not listed.
+    """
+    before = read_topic(txn, name).ids
+    for ledger_id in ledger_ids:
+        if ledger_id not in before:
+            listed = ", ".join(map(str, before)) or "none"
+            raise LedgerNotFound(
+                f"{name} has no ledger {ledger_id}", hint=f"its ledgers: {listed}", topic=str(name), ledgerId=ledger_id
+            )
+    node = find_node(txn, name.path)
+    assert node is not None
+    managed = decode_managed_ledger(node.value, name.path)
+    left = tuple(ledger for ledger in managed.ledgers if ledger.ledger_id not in ledger_ids)
+    step = put_value_step(txn, name.path, encode_managed_ledger(replace(managed, ledgers=left), node.value), now_ms)
+    after = [ledger.ledger_id for ledger in left]
+    part = ChangePart(topic=str(name), before={"ledgers": list(before)}, after={"ledgers": after})
+    return Plan("managed-ledger delete-managed-ledger-ids", txn.id, (step,), (part,))
+
+
+def plan_mark_delete(reader: EntryReader, name: TopicName, cursor: str, position: Position, now_ms: int) -> Plan:
+    """Plan the cursor's mark-delete at POSITION, as typed; what was acknowledged one by one stays acknowledged.
+
+    Upstream's script writes it into ManagedCursorInfo, where no broker looks while the position is in a cursor ledger; here the
+    whole state moves into ManagedCursorInfo then. Raises SubscriptionNotFound, LedgerNotFound and EntryNotFound.
+    """
+    topic = read_topic(reader.txn, name)
+    found = read_cursor(reader.txn, reader, topic, cursor)
+    check_movable(found, force=True)
+    check_position(topic, position, "")
+    ledger_id = found.info.cursors_ledger_id
+    said = f"the position was in the cursor ledger {ledger_id}, where pulsar-managed-ledger-admin would have left it"
+    move = CursorMove(
+        topic, found, replace(found.state, mark_delete=position), warnings=(said,) if ledger_id >= 0 else ()
+    )
+    return plan_moves(reader, "managed-ledger update-mark-delete-cursor", [move], now_ms)
