@@ -7,7 +7,7 @@ import click
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
 from pulsar_admin.upstream import mirrored
-from store.changes.policies import read_policies_json
+from store.changes.policies import shown_policies
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, NamespaceNotFound
 from store.model.resources import list_tenants, tenant_path
@@ -57,7 +57,8 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 @command(
     "policies",
     examples=["pulsar-admin namespaces policies acme/delayed"],
-    output="The stored policies with every key they have. What a policy does not say, the broker's configuration does.",
+    output="The policies with every key they have, and the bundles where they were split. What a policy does not say, the "
+    "broker's configuration does: shown of that is the default of is_allow_auto_update_schema, as pulsar-admin does.",
     errors=[NamespaceNotFound, MetadataCorrupt],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -65,4 +66,4 @@ def topics(app: App, namespace: NamespaceName, mode: str, include_system_topic: 
 def policies(app: App, namespace: NamespaceName) -> None:
     """Show the policies of a namespace as they are stored."""
     with app.store.read() as txn:
-        app.emit(read_policies_json(txn, namespace))
+        app.emit(shown_policies(txn, namespace))

@@ -47,6 +47,25 @@ def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
     return decode_json_object(node.value, node.path)
 
 
+def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
+    """Return the policies of NAMESPACE as upstream's ``getNamespacePolicies`` (4.0.8) answers; raises as ``read_policies_json``.
+
+    Bundles are those of the local policies; ``is_allow_auto_update_schema`` is the configuration's default where nothing is set.
+    """
+    found = read_policies_json(txn, namespace)
+    local = find_node(txn, f"/admin/local-policies/{namespace}")
+    if local is not None and local.value and (bundles := decode_json_object(local.value, local.path).get("bundles")):
+        found["bundles"] = bundles
+    if found.get("is_allow_auto_update_schema") is not None:
+        return found
+    shown: JsonObject = {}
+    for key, value in found.items():
+        shown[key] = value
+        if key == "schema_compatibility_strategy":
+            shown["is_allow_auto_update_schema"] = True
+    return shown
+
+
 def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:
     """Return what CHANGE makes of the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)

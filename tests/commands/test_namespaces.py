@@ -25,9 +25,7 @@ def test_namespaces_of_a_tenant(cli: Cli, demo_store: Path) -> None:
 def test_policies_equal_the_broker(world: str, cli: Cli) -> None:
     for namespace, answers in oracle(world)["namespaces"].items():
         found = cli("--store", imported(world, "clean"), "namespaces", "policies", namespace, "-o", "json").json
-        expected = dict(answers["policies"])
-        # The broker's configuration fills this one in: see docs/what-a-store-knows.md.
-        assert expected.pop("is_allow_auto_update_schema") is True
+        expected = answers["policies"]
         assert found == expected
         assert list(found) == list(expected)
 

@@ -17,6 +17,7 @@ BASE = """
 tenants create mirror -c standalone
 namespaces create mirror/one
 namespaces create mirror/set
+namespaces create mirror/tp
 namespaces create mirror/bare -b 4
 topics create-partitioned-topic mirror/one/parts -p 2
 topics create-partitioned-topic mirror/one/wide -p 3 -m a=b
@@ -26,9 +27,9 @@ topics create mirror/one/plain
 topics create mirror/one/delayed
 topics create mirror/one/doomed
 topics create mirror/one/ended
-topics create mirror/set/topic
-topics create mirror/set/other
-topics create mirror/set/mirrored
+topics create mirror/tp/topic
+topics create mirror/tp/other
+topics create mirror/tp/mirrored
 topics create-subscription mirror/one/plain -s sub -m earliest
 topics create-subscription mirror/one/plain -s end
 topics create-subscription mirror/one/batch -s sub -m earliest -p x=y
@@ -41,7 +42,7 @@ resourcegroups create rg -mp 1 -bp 2 -md 3 -bd 4
 """Run on the broker before messages are sent and the copy is taken."""
 
 _NAMESPACE = "namespaces {} mirror/set"
-_TOPIC = ("topicPolicies {} mirror/set/topic", "topicPolicies {} -g mirror/set/topic", "topics {} mirror/set/mirrored")
+_TOPIC = ("topicPolicies {} mirror/tp/topic", "topicPolicies {} -g mirror/tp/topic", "topics {} mirror/tp/mirrored")
 _BOTH = """
 set-backlog-quota -l 9M -lt 100 -p producer_exception
 set-backlog-quota -lt 200 -p consumer_backlog_eviction -t message_age
@@ -167,11 +168,12 @@ TOPICS = (
     "mirror/one/delayed",
     "mirror/one/ended",
     "mirror/one/missing",
-    "mirror/set/topic",
-    "mirror/set/other",
-    "mirror/set/mirrored",
+    "mirror/tp/topic",
+    "mirror/tp/other",
+    "mirror/tp/mirrored",
 )
-NAMESPACES = ("mirror/one", "mirror/set", "mirror/bare", "mirror/missing")
+_POLICY_TOPICS = (*TOPICS[-3:], "mirror/one/parts", "mirror/one/missing")
+NAMESPACES = ("mirror/one", "mirror/tp", "mirror/set", "mirror/bare", "mirror/missing")
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "<topicName>": TOPICS,
     "<topic>": TOPICS,
@@ -218,6 +220,8 @@ def questions(path: str) -> list[str]:
     if not any(option.get("required") for option in row.get("options", ())):
         options.insert(0, "")
     places = [_PARAMETERS.get(parameter["label"], ()) for parameter in row.get("parameters", ())]
+    if places == [TOPICS] and (path.startswith("topicPolicies ") or list(_options(row, "-ap"))):
+        places = [_POLICY_TOPICS]
     return [" ".join(filter(None, (path, option, *subject))) for subject in product(*places) for option in options]
 
 
@@ -234,7 +238,7 @@ def reading_commands() -> list[str]:
     ]
 
 
-_OLD = ("persistent ", "non-persistent ", "documents ")
+_OLD = ("persistent ", "non-persistent ", "documents ", "bookkeeper ", "managed-ledger ")
 
 _UNKNOWN = (
     "bytesInCounter msgInCounter bytesOutCounter msgOutCounter averageMsgSize msgRateIn msgThroughputIn msgRateOut"
