@@ -1,111 +1,184 @@
-"""What the policy commands of topics and namespaces share: the options of pulsar-admin."""
+"""Every policy command of ``namespaces``, ``topics`` and ``topicPolicies``, each made of a row of the table of policies.
+
+An attribute of this module named ``topics set-message-ttl`` is that command, with the options that upstream's has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
-from pulsar_admin.options import DURATION, DURATION_OR_MINUS, SIZE_OR_MINUS, gather
-from store.changes.namespaces import QUOTA_POLICIES, QUOTA_TYPES, delivery_of, retention_of, with_quota
-from store.codec.policies import (
-    DelayedDelivery,
-    Policies,
-    Retention,
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.options import Command, TopicSelection
+from pulsar_admin.policy_rows import find_policy_row, policy_of
+from pulsar_admin.upstream import mirrored, name_of, upstream_commands
+from store.changes.namespaces import plan_job
+from store.changes.policies import policy_job
+from store.db.environment import Txn
+from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StalePlan, TopicNotFound
+from store.model.topics import check_namespace, select_topics
+from store.names import NamespaceName, TopicName
+from store.policies.rules import NAMESPACES
+from store.policies.table import Policy
+from store.policies.values import applied_value, namespace_value, own_value, value_in_force
+
+_HELPS = {
+    "enable": "Switch it on.",
+    "disable": "Switch it off.",
+    "subscription": "Of this subscription alone.",
+    "type_": "Which one.",
+}
+_SAMPLES = {
+    "clusters": "standalone",
+    "driver": "filesystem",
+    "policy": "producer_exception",
+    "types": "Shared,Failover",
+    "strategy": "FULL",
+    "delete_mode": "delete_when_no_subscriptions",
+    "subscription_auth_mode": "Prefix",
+    "resource_group_name": "example",
+    "entry_filters_name": "example",
+    "topics": "acme/orders/shadow",
+}
+"""What examples give to options that take a text."""
+_EXPLAINED = (
+    Column("TOPIC", "topic"),
+    Column("POLICY", "policy"),
+    Column("VALUE", "value"),
+    Column("SOURCE", "source"),
 )
-from store.errors import InvalidValue
-
-Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryOptions:
-    """Options of ``set-delayed-delivery``."""
-
-    enable: bool
-    disable: bool
-    time_ms: int
-    max_delay_ms: int
-
-    def parsed(self) -> DelayedDelivery:
-        """Return the policy; raises InvalidValue for both or neither of --enable and --disable, or times out of range."""
-        if self.enable == self.disable:
-            raise InvalidValue("Need to specify either --enable or --disable")
-        return delivery_of(self.enable, self.time_ms, self.max_delay_ms)
+def __getattr__(path: str) -> Command:
+    if find_policy_row(*path.partition(" ")[::2]) is None:
+        raise AttributeError(path)
+    verb, policy = policy_of(path)
+    make = _getting if verb == "get" else _changing
+    return make(path, verb, policy)
 
 
-def delivery_options(function: Function) -> Function:
-    """Add the options of ``set-delayed-delivery``, handed over as ``options: DeliveryOptions``."""
-    decorated: Any = gather(DeliveryOptions)(function)
-    text = "Longest delay; 0: any."
-    decorated = click.option("-md", "--maxDelay", "max_delay_ms", type=DURATION, default="0", help=text)(decorated)
-    decorated = click.option(
-        "-t", "--time", "time_ms", type=DURATION, default="1s", show_default=True, help="The tick."
-    )(decorated)
-    decorated = click.option("-d", "--disable", is_flag=True, help="Deliver everything at once.")(decorated)
-    return click.option("-e", "--enable", is_flag=True, help="Delay messages.")(decorated)  # type: ignore[no-any-return]
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionOptions:
-    """Options of ``set-retention``."""
+def _getting(path: str, verb: str, policy: Policy) -> Command:
+    def get_of_namespace(app: App, namespace: NamespaceName, explain: bool, **options: Any) -> None:
+        with app.store.read() as txn:
+            check_namespace(txn, namespace)
+            value = namespace_value(txn, namespace, policy)
+        if explain:
+            app.emit(
+                {"namespace": str(namespace), "policy": policy.name, "value": value, "source": value and "namespace"}
+            )
+        else:
+            _answer(app, path, policy, policy.unset if value is None else value)
 
-    time_ms: int
-    size_bytes: int
+    def get_of_topics(app: App, selection: TopicSelection, explain: bool, **options: Any) -> None:
+        with app.store.read() as txn:
+            names = list(_topics(txn, selection))
+            if explain or selection.single is None:
+                rows = [_explained(txn, name, policy, options) for name in names]
+                app.emit_rows(rows, _EXPLAINED) if selection.single is None else app.emit(rows[0])
+                return
+            read = applied_value if options.get("applied") else own_value
+            value = read(txn, names[0], policy, options)
+        _answer(app, path, policy, policy.own_unset if value is None else value)
 
-    def parsed(self) -> Retention:
-        """Return the policy in upstream's units, rounded down as upstream does; raises InvalidValue out of range."""
-        return retention_of(self.time_ms, self.size_bytes)
-
-
-def retention_options(function: Function) -> Function:
-    """Add the options of ``set-retention``, handed over as ``options: RetentionOptions``."""
-    decorated: Any = gather(RetentionOptions)(function)
-    text = "Keep this much: 10M, 16G, 3T; -1: all, below 1M: none."
-    decorated = click.option("-s", "--size", "size_bytes", type=SIZE_OR_MINUS, required=True, help=text)(decorated)
-    text = "Keep this long: 100m, 3h, 2d, 5w, or seconds; -1: for ever, below a minute: not at all."
-    decorated = click.option("-t", "--time", "time_ms", type=DURATION_OR_MINUS, required=True, help=text)(decorated)
-    return decorated  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaOptions:
-    """Options of ``set-backlog-quota``."""
-
-    limit_bytes: int
-    limit_time_ms: int
-    policy: str
-    kind: str
-
-    def change(self, policies: Policies) -> Policies:
-        """Return POLICIES with this quota; raises InvalidValue for a time out of range."""
-        return with_quota(policies, self.kind, self.limit_bytes, self.limit_time_ms, self.policy)
+    explained = click.option("--explain", is_flag=True, help="What is set or in force, and where, as an object.")
+    return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics), policy)
 
 
-def quota_options(function: Function) -> Function:
-    """Add the options of ``set-backlog-quota``, handed over as ``options: QuotaOptions``."""
-    decorated: Any = quota_type_option(gather(QuotaOptions)(function))
-    text = "What happens beyond it."
-    decorated = click.option("-p", "--policy", type=click.Choice(QUOTA_POLICIES), required=True, help=text)(decorated)
-    text = "Longest age of the backlog: 100m, 3h, 2d, 5w, or seconds; -1: any."
-    decorated = click.option("-lt", "--limitTime", "limit_time_ms", type=DURATION_OR_MINUS, default="-1", help=text)(
-        decorated
-    )
-    text = "Largest size of the backlog: 10M, 16G; -1: any."
-    decorated = click.option("-l", "--limit", "limit_bytes", type=SIZE_OR_MINUS, default="-1", help=text)(decorated)
-    return decorated  # type: ignore[no-any-return]
+def _answer(app: App, path: str, policy: Policy, value: Any) -> None:
+    shown = policy.shown(value)
+    if app.settings.output is not None and isinstance(value, dict):
+        app.emit(value)
+    elif policy.name == "backlog-quota":
+        app.answer_map(shown)
+    else:
+        whole = isinstance(shown, list) and path.partition(" ")[0] != policy.lists and app.settings.output is None
+        app.answer([shown] if whole else shown)
 
 
-def quota_type_option(function: Function) -> Function:
-    """Add ``-t/--type``, handed over as ``kind: str``."""
-    return click.option(
-        "-t",
-        "--type",
-        "kind",
-        type=click.Choice(QUOTA_TYPES),
-        default=QUOTA_TYPES[0],
-        show_default=True,
-        help="Which quota: of size, or of age.",
-    )(function)
+def _explained(txn: Txn, name: TopicName, policy: Policy, options: dict[str, Any]) -> dict[str, Any]:
+    if options.get("applied"):
+        value, source = value_in_force(txn, name, policy, options)
+    else:
+        value, source = own_value(txn, name, policy, options), "global-topic" if options.get("global_") else "topic"
+    empty = value in (None, {})
+    return {"topic": str(name), "policy": policy.name, "value": value, "source": None if empty else source}
+
+
+def _topics(txn: Txn, selection: TopicSelection) -> Iterator[TopicName]:
+    """Yield the topics meant, a partitioned one once; raises TopicNotFound, and InvalidValue as upstream refuses."""
+    for name in selection.topics:
+        if name != name.base:
+            raise InvalidValue("Not allowed to set/get topic policy for a partition", value=str(name))
+    names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    yield from dict.fromkeys(name.base for name in names)
+
+
+# -- changing ---------------------------------------------------------------------------------------------------------
+
+
+def _changing(path: str, verb: str, policy: Policy) -> Command:
+    def change_namespace(app: App, namespace: NamespaceName, **options: Any) -> None:
+        job = policy_job(path, policy.name, options | _given(verb), removes=verb in ("remove", "clear"))
+        with app.store.read() as txn:
+            plan = plan_job(txn, namespace, job, app.now_ms)
+        app.change(plan)
+
+    def change_topics(app: App, selection: TopicSelection, **options: Any) -> None:
+        from store.changes.topic_policies import plan_changes
+
+        job = policy_job(path, policy.name, options | _given(verb), removes=verb == "remove")
+        with app.store.read() as txn:
+            plan = plan_changes(txn, list(_topics(txn, selection)), job, app.now_ms, app.settings.interceptors)
+        app.change(plan)
+
+    return _mirrored(path, change_namespace if path.startswith(NAMESPACES) else change_topics, policy)
+
+
+def _given(verb: str) -> dict[str, bool]:
+    """Return what a verb says that another command's option does."""
+    return {"enable": verb == "enable", "disable": verb == "disable"} if verb in ("enable", "disable") else {}
+
+
+# -- declaring --------------------------------------------------------------------------------------------------------
+
+
+def _mirrored(path: str, function: Callable[..., None], policy: Policy) -> Command:
+    group, _, name = path.partition(" ")
+    row = find_policy_row(group, name)
+    assert row is not None
+    reads, of_topics = name.startswith("get-"), group != NAMESPACES
+    function.__doc__ = row.help
+    more: dict[str, Any] = {
+        "output": "As upstream prints it; null where it is not set.",
+        "errors": [NamespaceNotFound, MetadataCorrupt],
+    }
+    if of_topics:
+        more["errors"] = [TopicNotFound, InvalidValue, MetadataCorrupt]
+    if not reads:
+        more |= {"changes": True, "output": "Nothing; on stderr the policy before and after, and the undo command."}
+        more["errors"] = [*more["errors"], InvalidValue, StalePlan][-4:]
+    if not reads and of_topics:
+        more |= {"writes_first": True, "uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], Refused]}
+    return mirrored(path, examples=(), elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)
+
+
+def _example(path: str) -> str:
+    group, _, name = path.partition(" ")
+    options = upstream_commands()[path].get("options", ())
+    words = ["acme/orders" if group == NAMESPACES else "public/default/plain"]
+    for option in options:
+        key = name_of(option["names"])
+        if option.get("required"):
+            plain = "10M" if "Byte" in option.get("converter", "") else "3h" if "converter" in option else "5"
+            words += [option["names"][0], _SAMPLES.get(key, plain)]
+        elif key == "enable" or key == "enable_delete_while_inactive":
+            words.append("--" + key.replace("_", "-"))
+    if name == "set-backlog-quota":
+        words += ["-l", "10G"]
+    return " ".join(["pulsar-admin", path, *words, *([] if name.startswith("get-") else ["--dry-run"])])

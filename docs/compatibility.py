@@ -56,14 +56,10 @@ DIFFERENCES: Mapping[str, str] = {
     "managed-ledger print-managed-ledger": "Same, also of compressed values; `-zk` may be left out.",
     "managed-ledger update-mark-delete-cursor": "Does what it says also where the position is in a cursor ledger; `-zk` may be left out.",
     "documents generate": "Prints upstream's own documentation; ours is `--help` and [docs/cli](cli/pulsar-admin.md).",
-    "namespaces set-backlog-quota": _SAME_DEFAULT,
-    "namespaces set-delayed-delivery": _SAME_DEFAULT,
     "namespaces topics": _SAME_DEFAULT,
     "topics expire-messages": "`-t` has no default: upstream's, -1, means that none was given.",
     "topics expire-messages-all-subscriptions": "`-t` may be left out: the TTL of the topic counts.",
     "topics reset-cursor": "`-s` may be left out where other options choose subscriptions.",
-    "topics set-backlog-quota": _SAME_DEFAULT,
-    "topics set-delayed-delivery": _SAME_DEFAULT,
 }
 """Why an option here is another than upstream's, by command, or what it prints."""
 
@@ -145,7 +141,8 @@ def _default(command: click.Command, option: click.Option) -> str | None:
         return None
     with click.Context(command) as context:
         value = option.type_cast_value(context, option.default)
-    return str(getattr(value, "value", value)).lower()
+    text = str(getattr(value, "value", value)).lower()
+    return None if text == "0" else text
 
 
 STATUSES = tuple(Status)

@@ -17,7 +17,8 @@ _LINE = 80
 _DESTROYING = ("topics delete", "topics delete-partitioned-topic", "topics trim-topic", "topics truncate")
 """Commands whose parts without a subscription say what goes for ever."""
 _UNITS = {
-    "messageTTL": "s",
+    "message_ttl_in_seconds": "s",
+    "messageTTLInSeconds": "s",
     "limitTime": "s",
     "tickTime": "ms",
     "tickDuration": "ms",

@@ -99,7 +99,7 @@ class TableGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, lines in (
             ("Groups", table.subgroups_of(self.path)),
-            ("Commands", {name: row.help for name, row in table.rows_of(self.path).items()}),
+            ("Commands", {name: row.help for name, row in table.rows_of(self.path).items() if not row.hidden}),
         ):
             if lines:
                 with formatter.section(title):

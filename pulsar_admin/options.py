@@ -451,14 +451,14 @@ def topics_argument(function: Function) -> Function:
     """Add ``[TOPICS]… --all-topics --pattern GLOB``, handed over as ``selection: TopicSelection``."""
 
     @functools.wraps(function)
-    def wrapper(*args: Any, topics: Any, all_topics: bool, pattern: str | None, **kwargs: Any) -> Any:  # Any: click's
-        if bool(topics) + all_topics + (pattern is not None) != 1:
+    def wrapper(*args: Any, named: Any, all_topics: bool, pattern: str | None, **kwargs: Any) -> Any:  # Any: click's
+        if bool(named) + all_topics + (pattern is not None) != 1:
             raise click.UsageError("name topics, or give --all-topics, or --pattern GLOB", click.get_current_context())
-        return function(*args, selection=TopicSelection(topics, all_topics, pattern), **kwargs)
+        return function(*args, selection=TopicSelection(named, all_topics, pattern), **kwargs)
 
     decorated: Any = click.option("--pattern", metavar="GLOB", help="Topics whose full name matches.")(wrapper)
     decorated = click.option("--all-topics", is_flag=True, help="Every topic of the store.")(decorated)
-    decorated = click.argument("topics", type=TOPIC, nargs=-1)(decorated)
+    decorated = click.argument("named", metavar="[TOPICS]...", type=TOPIC, nargs=-1)(decorated)
     return decorated  # type: ignore[no-any-return]
 
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One command: ``module:attribute``, the first sentence of its help, and other names it answers to."""
+    """One command: ``module:attribute``, the first sentence of its help, other names, and whether help leaves it out."""
 
     target: str
     help: str
     aliases: tuple[str, ...] = ()
+    hidden: bool = False
 
 
 ROOT = ""
@@ -25,6 +26,7 @@ GROUPS: dict[str, str] = {
     "store import": "Read Pulsar's own files into a new store.",
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
+    "topicPolicies": "Policies of topics, for this cluster or for all.",
     "namespaces": "Namespaces: their topics and policies.",
     "tenants": "Tenants: who administers them, and the clusters they may use.",
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
@@ -238,36 +240,6 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.ending:delete_partitioned",
             "Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.",
         ),
-        "set-delayed-delivery": Row(
-            "commands.topics.policies:set_delivery", "Set the delayed delivery policy of topics, as pulsar-admin does."
-        ),
-        "get-delayed-delivery": Row(
-            "commands.topics.policies:get_delivery", "Show the delayed delivery policy of topics."
-        ),
-        "remove-delayed-delivery": Row(
-            "commands.topics.policies:remove_delivery",
-            "Remove the delayed delivery policy of topics: the namespace's counts again.",
-        ),
-        "set-message-ttl": Row("commands.topics.policies:set_ttl", "Set how long the messages of topics live."),
-        "get-message-ttl": Row("commands.topics.policies:get_ttl", "Show the message TTL of topics in seconds."),
-        "remove-message-ttl": Row(
-            "commands.topics.policies:remove_ttl", "Remove the message TTL of topics: the namespace's counts again."
-        ),
-        "set-retention": Row(
-            "commands.topics.policies:set_retention",
-            "Set how long and how much of topics is kept when every subscription has consumed it; whole minutes and MB.",
-        ),
-        "get-retention": Row(
-            "commands.topics.policies:get_retention", "Show the retention of topics in minutes and MB; -1 is infinite."
-        ),
-        "remove-retention": Row(
-            "commands.topics.policies:remove_retention", "Remove the retention of topics: the namespace's counts again."
-        ),
-        "set-backlog-quota": Row("commands.topics.policies:set_quota", "Set a backlog quota of topics."),
-        "get-backlog-quotas": Row("commands.topics.policies:get_quotas", "Show the backlog quotas of topics by type."),
-        "remove-backlog-quota": Row(
-            "commands.topics.policies:remove_quota", "Remove a backlog quota of topics: the namespace's counts again."
-        ),
     },
     "store export": {
         "standalone": Row(
@@ -292,47 +264,6 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "disable-delayed-message": Row(
             "commands.namespaces_delayed:disable",
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
-        ),
-        "set-delayed-delivery": Row(
-            "commands.namespaces_delayed:set_delivery",
-            "Set the delayed delivery policy of a namespace, as pulsar-admin does.",
-        ),
-        "get-delayed-delivery": Row(
-            "commands.namespaces_delayed:get_delivery", "Show the delayed delivery policy of a namespace."
-        ),
-        "remove-delayed-delivery": Row(
-            "commands.namespaces_delayed:remove_delivery",
-            "Remove the delayed delivery policy of a namespace: the broker's configuration counts again.",
-        ),
-        "set-message-ttl": Row(
-            "commands.namespaces_policies:set_ttl", "Set how long the messages of a namespace live; 0: for ever."
-        ),
-        "get-message-ttl": Row(
-            "commands.namespaces_policies:get_ttl", "Show the message TTL of a namespace in seconds."
-        ),
-        "remove-message-ttl": Row(
-            "commands.namespaces_policies:remove_ttl",
-            "Remove the message TTL of a namespace: the broker's configuration counts again.",
-        ),
-        "set-retention": Row(
-            "commands.namespaces_policies:set_retention",
-            "Set how long and how much of a namespace's topics is kept when every subscription has consumed it.",
-        ),
-        "get-retention": Row(
-            "commands.namespaces_policies:get_retention",
-            "Show the retention of a namespace in minutes and MB; -1 is infinite.",
-        ),
-        "remove-retention": Row(
-            "commands.namespaces_policies:remove_retention",
-            "Remove the retention of a namespace: the broker's configuration counts again.",
-        ),
-        "set-backlog-quota": Row("commands.namespaces_policies:set_quota", "Set a backlog quota of a namespace."),
-        "get-backlog-quotas": Row(
-            "commands.namespaces_policies:get_quotas", "Show the backlog quotas of a namespace by type."
-        ),
-        "remove-backlog-quota": Row(
-            "commands.namespaces_policies:remove_quota",
-            "Remove a backlog quota of a namespace: the broker's configuration counts again.",
         ),
         "create": Row("commands.namespaces_resources:create", "Make a namespace."),
         "bundles": Row("commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."),
@@ -634,9 +565,18 @@ COMMANDS: dict[str, dict[str, Row]] = {
 }
 
 
+OF_POLICIES = ("namespaces", "topics", "topicPolicies")
+"""Groups that policies make commands of; ``pulsar_admin.policy_rows`` has them."""
+
+
 def rows_of(path: str) -> dict[str, Row]:
     """Return the commands directly in group PATH."""
-    return COMMANDS.get(path, {})
+    rows = COMMANDS.get(path, {})
+    if path not in OF_POLICIES:
+        return rows
+    from pulsar_admin.policy_rows import policy_rows
+
+    return {**rows, **policy_rows(path)}
 
 
 def subgroups_of(path: str) -> dict[str, str]:
@@ -648,12 +588,17 @@ def subgroups_of(path: str) -> dict[str, str]:
 
 def is_used(path: str) -> bool:
     """Return whether group PATH, or a group in it, holds a command."""
-    return any(rows and (key == path or key.startswith(f"{path} ")) for key, rows in COMMANDS.items())
+    return path in OF_POLICIES or any(
+        rows and (key == path or key.startswith(f"{path} ")) for key, rows in COMMANDS.items()
+    )
 
 
 def find_row(path: str, name: str) -> Row | None:
     """Return the command that NAME, or an alias NAME, means in group PATH."""
-    rows = rows_of(path)
-    if name in rows:
-        return rows[name]
-    return next((row for row in rows.values() if name in row.aliases), None)
+    rows = COMMANDS.get(path, {})
+    found = rows.get(name) or next((row for row in rows.values() if name in row.aliases), None)
+    if found is not None or path not in OF_POLICIES:
+        return found
+    from pulsar_admin.policy_rows import find_policy_row
+
+    return find_policy_row(path, name)

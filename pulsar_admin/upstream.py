@@ -27,6 +27,7 @@ from pulsar_admin.options import (
     Command,
     command,
     pass_app,
+    topics_argument,
 )
 from store.codec.java import java_split
 from store.errors import NeedsBroker
@@ -83,15 +84,16 @@ def mirrored(
     examples: Sequence[str],
     helps: Mapping[str, str] | None = None,
     texts: Sequence[str] = (),
+    several: bool = False,
     **more: Any,  # Any: as ``command`` takes them
 ) -> Callable[[Callable[..., Any]], Command]:
     """Declare upstream's command PATH (``topics create``) with upstream's options and parameters.
 
     The function gets the App, then by keyword each parameter (``topic: TopicName``, ``namespace: NamespaceName``,
     ``cluster``, ``tenant`` …) and each option under the name that ``name_of`` gives it: flags as bool, times in
-    milliseconds and sizes in bytes (−1 and below: as typed), lists as tuples of text, maps as dicts, what is not given
+    milliseconds and sizes in bytes (a default of -1 is -1), lists as tuples of text, maps as dicts, what is not given
     and has no default as None or empty. HELPS says what an option is for, by the same names;
-    parameters named in TEXTS are handed over as typed.
+    parameters named in TEXTS are handed over as typed. SEVERAL: in place of the one topic, ``selection: TopicSelection``.
     """
     row = upstream_commands()[path]
     said = {**_HELPS, **(helps or {})}
@@ -102,7 +104,7 @@ def mirrored(
         for option in reversed(row.get("options", ())):
             declared = _option(option, said)(declared)
         for parameter in reversed(row.get("parameters", ())):
-            declared = _parameter(parameter, texts)(declared)
+            declared = topics_argument(declared) if several else _parameter(parameter, texts)(declared)
         made = command(path.rpartition(" ")[2], examples=examples, **more)(declared)
         made.mirrors = True
         return made
@@ -150,12 +152,20 @@ def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
         more |= {"multiple": True, "callback": functools.partial(parse, row.get("split"))}
     else:
         values: Sequence[str] | None = row.get("values")
-        choice = click.Choice(values, case_sensitive=False) if values else None
+        choice = click.Choice(values) if values else None
         more |= {
             "type": choice or _CONVERTED.get(row.get("converter", "")) or _TYPES.get(kind),
-            "default": row.get("default"),
+            "default": _default(row),
         }
     return click.option(*flags, name, **more)
+
+
+def _default(row: Json) -> Any:
+    """Return an option's default; one that upstream converts stands in upstream's unit, here in milliseconds or bytes."""
+    default, converter = row.get("default"), row.get("converter")
+    if default is None or converter is None:
+        return default
+    return int(default) * 1000 if "Seconds" in converter and int(default) > 0 else int(default)
 
 
 def _parse_list(

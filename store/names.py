@@ -251,3 +251,12 @@ def topic_of_path(path: str) -> TopicName | None:
     if len(parts) == 7 and parts[5] == "persistent" and parts[4] != "persistent":
         return TopicName(NamespaceName(parts[2], parts[4], parts[3]), decode_name(parts[6]))
     return None
+
+
+def java_hash(text: str) -> int:
+    """Return upstream's ``JavaStringHash``: which partition a key goes to."""
+    units = text.encode("utf-16-be")
+    found = 0
+    for index in range(0, len(units), 2):
+        found = (31 * found + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
+    return found & 0x7FFFFFFF

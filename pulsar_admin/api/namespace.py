@@ -6,21 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.policies import PolicyPlans
-from pulsar_admin.api.session import Duration, Session, duration_ms, warn_partial
+from pulsar_admin.api.policies import PolicyPlans, policy_named
+from pulsar_admin.api.session import Session, warn_partial
 from store.changes.delayed import (
     DelayedPolicy,
     find_rules,
     plan_disable,
     plan_enable,
-    plan_remove_delivery,
-    plan_set_delivery,
 )
 from store.changes.namespaces import (
     plan_job,
 )
 from store.changes.policies import PolicyJob, find_policies, read_policies_json
-from store.codec.policies import DelayedDelivery
 from store.db.delayed import iter_wide
 from store.db.delayed_rules import IndexRules, default_tick_ms, parse_width_ms
 from store.errors import StoreError
@@ -29,13 +26,13 @@ from store.model.ledgers import EntryReader
 from store.model.partitions import iter_partitioned
 from store.model.topics import Topic, iter_topics
 from store.names import NamespaceName
+from store.policies.values import namespace_value
 
 
 class Namespace(PolicyPlans):
     """A namespace, with policies or topics. Changes are plans: ``Store.apply`` makes them; each raises MetadataCorrupt."""
 
     _group = "namespaces"
-    _least_ttl = 0
 
     def __init__(self, session: Session, name: NamespaceName) -> None:
         self._session = session
@@ -73,6 +70,11 @@ class Namespace(PolicyPlans):
             policies = find_policies(txn, self._name)
             delivery = None if policies is None else policies.delayed_delivery
             return DelayedPolicy(delivery, find_rules(txn, self._name))
+
+    def policy(self, name: str) -> Any:  # Any: JSON
+        """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
+        with self._session.read() as txn:
+            return namespace_value(txn, self._name, policy_named(name))
 
     # -- plans of cursors ---------------------------------------------------------------------------------------------
 
@@ -124,17 +126,6 @@ class Namespace(PolicyPlans):
         """Plan delivering everything at once; the widths of the index stay."""
         with self._session.read() as txn:
             return plan_of(plan_disable(txn, self._name, self._session.now_ms))
-
-    def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
-        """Plan setting Pulsar's own policy; MAX_DELAY 0 is none. Raises InvalidValue."""
-        delivery = DelayedDelivery(active, duration_ms(tick), duration_ms(max_delay))
-        with self._session.read() as txn:
-            return plan_of(plan_set_delivery(txn, self._name, delivery, self._session.now_ms))
-
-    def remove_delayed_delivery(self) -> Plan:
-        """Plan removing both parts of the delayed policy: a broker's configuration counts again."""
-        with self._session.read() as txn:
-            return plan_of(plan_remove_delivery(txn, self._name, self._session.now_ms))
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         with self._session.read() as txn:

@@ -3,59 +3,55 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Literal
 
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.api.session import Duration, check_choice, duration_ms
-from store.changes.namespaces import (
-    check_ttl,
-    quotas_json,
-    retention_of,
-    retention_or_null_json,
-    ttl_json,
-    with_quota,
-    without_quota,
-)
-from store.changes.policies import PolicyJob
-from store.codec.policies import JsonObject, Policies
+from store.changes.policies import PolicyJob, policy_job
+from store.errors import InvalidValue
+from store.policies.places import Options
+from store.policies.table import Policy, policies_by_name
 from store.timespec import parse_size_bytes
 
 QuotaKind = Literal["destination_storage", "message_age"]
 QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
-Shown = Callable[[Policies], JsonObject]
 
 
 class PolicyPlans(ABC):
     """What has policies. Where a topic sets none, those of its namespace count, else a broker's configuration."""
 
     _group: str
-    _least_ttl: int
 
     @abstractmethod
     def _plan_policy(self, job: PolicyJob) -> Plan:
         """Return the plan of JOB here."""
 
-    def set_message_ttl(self, ttl: Duration | None) -> Plan:
-        """Plan setting how long messages live, in whole seconds, or with None removing that; of a namespace 0 is for ever.
+    @abstractmethod
+    def policy(self, name: str) -> Any:  # Any: JSON
+        """Return the policy NAME (``max-producers``: as commands call it) as stored, None: unset. Raises InvalidValue."""
 
-        Raises InvalidValue.
-        """
-        seconds = None if ttl is None else check_ttl(duration_ms(ttl), self._least_ttl)
-        return self._set("message-ttl", ttl is None, {"message_ttl_seconds": seconds}, _ttl)
+    def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
+        """Plan setting the policy NAME to VALUE, JSON as upstream stores it; raises InvalidValue for what upstream refuses."""
+        return self._plan_policy(PolicyJob(f"{self._group} set-{name}", policy_named(name), value))
+
+    def remove_policy(self, name: str) -> Plan:
+        """Plan removing the policy NAME: what is set above counts again. Raises InvalidValue."""
+        return self._plan_policy(PolicyJob(f"{self._group} remove-{name}", policy_named(name)))
+
+    def set_message_ttl(self, ttl: Duration | None) -> Plan:
+        """Plan setting how long messages live, in whole seconds, 0: for ever; or with None removing that. Raises InvalidValue."""
+        return self.remove_policy("message-ttl") if ttl is None else self._set("message-ttl", {"ttl": duration_ms(ttl)})
 
     def set_retention(self, *, time: Duration | None, size: int | str | None) -> Plan:
         """Plan retaining what every subscription has consumed for TIME and up to SIZE (bytes, or ``10G``); None: without limit.
 
         Kept in whole minutes and MB, rounded down. Raises InvalidValue.
         """
-        retention = retention_of(-1 if time is None else duration_ms(time), _size_bytes(size))
-        return self._set("retention", False, {"retention": retention}, _retention)
+        return self._set("retention", {"time": -1 if time is None else duration_ms(time), "size": _size_bytes(size)})
 
     def remove_retention(self) -> Plan:
         """Plan removing the retention: what is set above counts again."""
-        return self._set("retention", True, {"retention": None}, _retention)
+        return self.remove_policy("retention")
 
     def set_backlog_quota(
         self,
@@ -68,26 +64,37 @@ class PolicyPlans(ABC):
         """Plan setting the backlog quota KIND: what happens beyond SIZE (bytes, or ``10G``) or TIME; None: none. Raises InvalidValue."""
         check_choice("policy", policy, QuotaPolicy)
         check_choice("kind", kind, QuotaKind)
-        limits = _size_bytes(size), -1 if time is None else duration_ms(time)
-        return self._job("set-backlog-quota", lambda found: with_quota(found, kind, *limits, policy), quotas_json)
+        limits = {
+            "limit": None if size is None else _size_bytes(size),
+            "limit_time": None if time is None else duration_ms(time),
+        }
+        return self._set("backlog-quota", {**limits, "policy": policy, "type_": kind})
 
     def remove_backlog_quota(self, kind: QuotaKind = "destination_storage") -> Plan:
         """Plan removing the backlog quota KIND."""
-        return self._job("remove-backlog-quota", lambda found: without_quota(found, kind), quotas_json)
+        return self._plan_policy(
+            policy_job(f"{self._group} remove-backlog-quota", "backlog-quota", {"type_": kind}, removes=True)
+        )
 
-    def _set(self, policy: str, removes: bool, values: dict[str, Any], shown: Shown) -> Plan:  # Any: fields of Policies
-        return self._job(f"{'remove' if removes else 'set'}-{policy}", lambda found: replace(found, **values), shown)
+    def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
+        """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
+        times = {"time": duration_ms(tick), "max_delay": duration_ms(max_delay)}
+        return self._set("delayed-delivery", {"enable": active, "disable": not active, **times})
 
-    def _job(self, name: str, change: Callable[[Policies], Policies], shown: Shown) -> Plan:
-        return self._plan_policy(PolicyJob(f"{self._group} {name}", change, shown))
+    def remove_delayed_delivery(self) -> Plan:
+        """Plan removing the policy of delayed messages (of a namespace with the widths of our index): what is set above counts again."""
+        return self.remove_policy("delayed-delivery")
+
+    def _set(self, name: str, options: Options) -> Plan:
+        return self._plan_policy(policy_job(f"{self._group} set-{name}", name, options))
 
 
-def _ttl(policies: Policies) -> JsonObject:
-    return ttl_json(policies.message_ttl_seconds)
-
-
-def _retention(policies: Policies) -> JsonObject:
-    return retention_or_null_json(policies.retention)
+def policy_named(name: str) -> Policy:
+    """Return the policy NAME; raises InvalidValue for one that is not there."""
+    found = policies_by_name().get(name)
+    if found is None:
+        raise InvalidValue(f"no policy is called {name}", value=name)
+    return found
 
 
 def _size_bytes(value: int | str | None) -> int:

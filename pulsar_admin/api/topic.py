@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.finding import Clock, FoundEntry, found_by_broker, found_by_time
 from pulsar_admin.api.plan import Plan, plan_of
-from pulsar_admin.api.policies import PolicyPlans
+from pulsar_admin.api.policies import PolicyPlans, policy_named
 from pulsar_admin.api.session import (
     Duration,
     Place,
@@ -18,9 +18,7 @@ from pulsar_admin.api.session import (
     position_of,
     warn_partial,
 )
-from store.changes.namespaces import delivery_json, delivery_of
 from store.changes.policies import PolicyJob
-from store.codec.policies import DelayedDelivery
 from store.db.clocks import check_clock
 from store.dump.finding import BROKER, FindRule, TimeQuestion
 from store.errors import InvalidValue, StoreError
@@ -56,7 +54,6 @@ class Topic(PolicyPlans):
     """
 
     _group = "topics"
-    _least_ttl = 1
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session
@@ -308,19 +305,13 @@ class Topic(PolicyPlans):
 
         return Compaction(self._session, self._name)
 
-    def set_delayed_delivery(self, *, active: bool, tick: Duration = "1s", max_delay: Duration = "0") -> Plan:
-        """Plan setting the policy of delayed messages; MAX_DELAY 0 is none. Raises InvalidValue."""
-        return self._delivery("set", delivery_of(active, duration_ms(tick), duration_ms(max_delay)))
+    def policy(self, name: str) -> Any:  # Any: JSON
+        """Return the topic's own policy NAME (``max-producers``: as commands call it), None: unset. Raises InvalidValue."""
+        from store.policies.values import own_value
 
-    def remove_delayed_delivery(self) -> Plan:
-        """Plan removing the policy of delayed messages: what is set above counts again."""
-        return self._delivery("remove", None)
-
-    def _delivery(self, verb: str, delivery: DelayedDelivery | None) -> Plan:
-        values = {"delayed_delivery": delivery}
-        return self._set(
-            "delayed-delivery", verb == "remove", values, lambda found: delivery_json(found.delayed_delivery)
-        )
+        policy = policy_named(name)
+        with self._session.read() as txn:
+            return None if policy.topic is None else own_value(txn, self._name, policy, {})
 
     def _plan_policy(self, job: PolicyJob) -> Plan:
         from store.changes.topic_policies import plan_changes

@@ -24,8 +24,8 @@ from store.db.delayed_rules import (
     rules_key,
 )
 from store.db.environment import Txn
-from store.errors import InvalidValue, MetadataCorrupt
-from store.names import LONG_MAX, NamespaceName
+from store.errors import MetadataCorrupt
+from store.names import NamespaceName
 from store.policies.in_force import iter_own_policies
 from store.wording import counted
 
@@ -85,13 +85,8 @@ def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
 def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
     """Plan setting Pulsar's part as ``set-delayed-delivery`` does; the tick of our part follows.
 
-    Raises InvalidValue for a tick of 0 or below, one longer than the granularity set, or a negative maximum delay.
+    Raises InvalidValue for a tick that the widths set do not take: one of 0 or below, or longer than the granularity.
     """
-    if not 0 < delivery.tick_time_ms <= LONG_MAX or not 0 <= delivery.max_delay_ms <= LONG_MAX:
-        raise InvalidValue(
-            f"tick {delivery.tick_time_ms} ms must be above 0, maximum delay {delivery.max_delay_ms} ms 0 or more",
-            hint="a maximum delay of 0 is none",
-        )
     before = find_rules(txn, namespace)
     after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
     if after is not None:

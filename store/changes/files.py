@@ -19,14 +19,13 @@ from store.changes.cursors import CursorMove, plan_moves
 from store.changes.delayed import DelayedPolicy, delivery_warnings, find_rules, plan_rules
 from store.changes.intent import INTENT_FORMAT, Intent, decode_intent
 from store.changes.nacks import Nacks, plan_add, plan_pop
-from store.changes.namespaces import quotas_json, retention_or_null_json, ttl_json
 from store.changes.plan import PLAN_FORMAT, Plan, Step, plan_undo, put_value_step, step_of
 from store.changes.policies import change_policies
 from store.changes.report import ChangePart
 from store.changes.subscriptions import NewSubscription, check_new, creation_part, plan_unsubscribe
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, encode_cursor_info
 from store.codec.given import integer, json_object, text
-from store.codec.policies import Policies, decode_json_object, decode_policies
+from store.codec.policies import Policies, decode_json_object, decode_policies, encode_json_object
 from store.db.delayed_rules import IndexRules, check_growth, decode_rules, rules_key
 from store.db.nacks import BUCKET, TRACKER, decode_bucket_row, decode_tracker_row, tracker_key
 from store.db.tree import Node, decode_node
@@ -38,6 +37,7 @@ from store.model.publish_times import FORMS, annotated_value
 from store.model.topics import read_topic
 from store.nacks.kept import group_of
 from store.names import NamespaceName, TopicName, decode_name, topic_of_path
+from store.policies.table import POLICIES
 
 COMMAND_MAX_BYTES = 200
 _COMMAND = frozenset(string.ascii_letters + string.digits + " -")
@@ -269,13 +269,10 @@ def _annotation(reader: EntryReader, plan: Plan, listed: list[tuple[TopicName, S
 # -- policies ---------------------------------------------------------------------------------------------------------
 
 
-_VIEWS: dict[str, Callable[[Policies], dict[str, Any]]] = {  # Any: JSON
-    "message_ttl_in_seconds": lambda policies: ttl_json(policies.message_ttl_seconds),
-    "retention_policies": lambda policies: retention_or_null_json(policies.retention),
-    "backlog_quota_map": quotas_json,
-    "delayed_delivery_policies": lambda _: {},  # shown with the widths of the index
-}
-"""How the commands show what they change, by the member of the policies' JSON."""
+_DELIVERY = "delayed_delivery_policies"  # shown with the widths of the index
+_MEMBERS = frozenset(
+    member for policy in POLICIES if policy.namespace is not None for member in policy.namespace.members
+)
 
 
 def _policies_plan(
@@ -289,14 +286,16 @@ def _policies_plan(
         node = _after(step)
         assert node is not None
         policies: Policies = _decoded(lambda: decode_policies(node.value, node.path))
-        changed = change_policies(reader.txn, namespace, lambda _: policies, node.stat.modified_ms)
-        steps += changed.steps
+        changed = replace(changed, after=policies)
         old = decode_json_object(_node(step, step.before).value, node.path)
         new = decode_json_object(node.value, node.path)
-        for key in [key for key in {**old, **new} if old.get(key) != new.get(key)]:
-            view = _VIEWS.get(key)
-            before.update({key: old.get(key)} if view is None else view(changed.before))
-            after.update({key: new.get(key)} if view is None else view(changed.after))
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        if not _MEMBERS.issuperset(keys):
+            raise _foreign(f"no command changes {', '.join(sorted({*keys} - _MEMBERS))}")
+        made = encode_json_object({key: new[key] for key in {**old, **new} if key in new})
+        steps.append(put_value_step(reader.txn, namespace.policies_path, made, node.stat.modified_ms))
+        before.update({key: old.get(key) for key in keys if key != _DELIVERY})
+        after.update({key: new.get(key) for key in keys if key != _DELIVERY})
     was = now = find_rules(reader.txn, namespace)
     if rules is not None:
         was, now = (_rules(row, namespace) for row in (rules.before, rules.after))

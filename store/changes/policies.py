@@ -1,29 +1,77 @@
-"""Changing the policies of a namespace: every key this toolkit does not know stays as it is (upstream ``Policies``)."""
+"""Changing policies, of a namespace here: every key this toolkit does not know stays as it is (upstream ``Policies``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart
-from store.codec.policies import JsonObject, Policies, decode_json_object, decode_policies, encode_policies
+from store.codec.policies import (
+    JsonObject,
+    Policies,
+    decode_json_object,
+    decode_policies,
+    encode_json_object,
+    encode_policies,
+)
 from store.db.environment import Txn
 from store.db.tree import Node, find_node
-from store.errors import NamespaceNotFound
+from store.errors import NamespaceNotFound, Refused
 from store.model.topics import check_namespace
 from store.names import NamespaceName
+from store.policies.places import Entry, Options, PerCluster, Place
+from store.policies.rules import NAMESPACES, Scope
+from store.policies.table import Policy, policies_by_name
+from store.policies.values import find_cluster
 
 Change = Callable[[Policies], Policies]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyJob:
-    """What to do with policies: the command's name, the change, and the part of them that reports show."""
+    """Setting a policy, or with a VALUE of None removing it. ``command``: upstream's; ``options``: what names a part of it."""
 
     command: str
-    change: Change
-    shown: Callable[[Policies], JsonObject]
+    policy: Policy
+    value: Any = None
+    options: Options = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """Upstream's group: ``namespaces``, ``topics`` or ``topicPolicies``."""
+        return self.command.partition(" ")[0]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is of all clusters."""
+        return bool(self.options.get("global_"))
+
+    @property
+    def place(self) -> Place:
+        """Where the value lies."""
+        place = self.policy.namespace if self.group == NAMESPACES else self.policy.topic
+        assert place is not None
+        return place
+
+    def changed(self, scope: Scope) -> JsonObject:
+        """Return what SCOPE has with the value in it; raises InvalidValue for what upstream refuses."""
+        check = self.policy.check
+        if check is not None and (self.value is not None or isinstance(self.place, Entry)):
+            check(scope, self.value, self.options)
+        return self.place.write(scope.found, self.value, scope.cluster, self.options)
+
+    def shown(self, found: JsonObject) -> JsonObject:
+        """Return the members of FOUND that this concerns."""
+        return {member: found.get(member) for member in self.place.members}
+
+
+def policy_job(command: str, name: str, options: Options, *, removes: bool = False) -> PolicyJob:
+    """Return the job of COMMAND on the policy NAME, its value made of OPTIONS; raises InvalidValue."""
+    policy = policies_by_name()[name]
+    value = None if removes else policy.make(command.partition(" ")[0], options)
+    return PolicyJob(command, policy, value, options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +126,24 @@ def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: 
 
 
 def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: int) -> Plan:
-    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt."""
-    changed = change_policies(txn, namespace, job.change, now_ms)
-    before, after = job.shown(changed.before), job.shown(changed.after)
-    part = ChangePart(namespace=str(namespace), before=before, after=after)
-    return Plan(job.command, txn.id, changed.steps, (part,))
+    """Plan JOB on the policies of NAMESPACE; raises NamespaceNotFound, MetadataCorrupt, InvalidValue."""
+    found = read_policies_json(txn, namespace)
+    cluster = find_cluster(txn, namespace)
+    if cluster is None and isinstance(job.place, PerCluster):
+        raise unknown_cluster(txn, namespace)
+    after = job.changed(Scope(job.group, txn, namespace, cluster or "", found, found))
+    steps = () if after == found else (put_value_step(txn, namespace.policies_path, encode_json_object(after), now_ms),)
+    part = ChangePart(namespace=str(namespace), before=job.shown(found), after=job.shown(after))
+    return Plan(job.command, txn.id, steps, (part,))
+
+
+def unknown_cluster(txn: Txn, namespace: NamespaceName) -> Refused:
+    """Return the error of a store that does not say which cluster it comes from."""
+    return Refused(
+        f"which cluster {namespace} lies in cannot be told: several are known here, or none",
+        hint="set a policy of one of its topics with a live broker once; its event tells",
+        namespace=str(namespace),
+    )
 
 
 def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:

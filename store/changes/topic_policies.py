@@ -10,14 +10,13 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
 from store.changes.appending import append_payload, closed_ledgers, last_broker_entry, recover_chain
 from store.changes.delayed import conflict_warnings
 from store.changes.intent import WritingPlan, asked_again, check_transaction
 from store.changes.log_writer import LedgerSpec, Payload, WrittenLedger, WrittenLedgers, apply_written, write_ledgers
 from store.changes.plan import Plan, Step, delete_step, put_value_step
-from store.changes.policies import Change, PolicyJob
+from store.changes.policies import PolicyJob, unknown_cluster
 from store.changes.report import ChangePart, ChangeReport, WrittenEvent
 from store.codec.interceptors import open_chain, parse_interceptors
 from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
@@ -33,7 +32,7 @@ from store.codec.policyevent import (
     event_key,
 )
 from store.codec.schema import IndexEntry, SchemaEntry, SchemaLocator, encode_schema_entry, encode_schema_locator
-from store.codec.topicpolicies import change_topic_policies, decode_topic_policies
+from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
 from store.errors import Refused
@@ -41,37 +40,43 @@ from store.model.extent import Extent
 from store.model.ledgers import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
 from store.model.topics import expand_topic, partition_count, read_topic
-from store.names import NamespaceName, Position, TopicName, encode_name
+from store.names import NamespaceName, Position, TopicName, encode_name, java_hash
 from store.policies.events import EVENTS_TOPIC, find_policy_events
 from store.policies.in_force import find_delivery, find_message_ttl, find_quotas
+from store.policies.rules import Scope
+from store.policies.values import find_cluster, read_namespace_json
 
 PRODUCER = "pulsar-admin-toolkit"
 _AVRO = 5
 _SCHEMA_PROPERTIES = {"__jsr310ConversionEnabled": "false", "__alwaysAllowNull": "true"}
 """What a broker keeps with the schema: settings of its AVRO writer."""
-_BACKEND = "/admin/topic-policies"
-_NODES = f"{_BACKEND}/local"
+_NODES = ("/admin/topic-policies/local", "/admin/topic-policies/global")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
     """What one topic's policies were and become. ``events``: where its event goes, None: its node is written.
 
-    ``fields`` None: they go with their topic.
+    ``deletes``: all of them go.
     """
 
     topic: TopicName
-    before: Policies
-    after: Policies
-    fields: JsonObject | None
+    before: JsonObject
+    after: JsonObject
     events: TopicName | None
-    replicate_to: tuple[str, ...]
+    replicate_to: tuple[str, ...] | None
     warnings: tuple[str, ...] = ()
+    deletes: bool = False
 
     @property
     def changes(self) -> bool:
         """Whether anything does."""
-        return self.before != self.after
+        return _set(self.before) != _set(self.after)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether these are the policies of all clusters."""
+        return bool(self.after.get("isGlobal"))
 
     def part(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> ChangePart:
         """Return what to report of it. POSITION: of the event, once it is written."""
@@ -85,37 +90,41 @@ class TopicChange:
         )
 
 
+def _set(fields: JsonObject) -> JsonObject:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
 def read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
-    """Return what JOB makes of each topic, partitions of one together; raises TopicNotFound, MetadataCorrupt, Refused."""
-    return [_read_change(txn, name, job.change) for name in sorted({name.base for name in names})]
+    """Return what JOB makes of each topic, partitions of one together.
+
+    Raises TopicNotFound, MetadataCorrupt, Refused, InvalidValue.
+    """
+    return [_read_change(txn, name, job) for name in sorted({name.base for name in names})]
 
 
-def _read_change(txn: Txn, name: TopicName, change: Change) -> TopicChange:
+def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
     expand_topic(txn, name)
     events = find_policy_events(txn, name.namespace)
     target: TopicName | None = None
-    clusters: tuple[str, ...] = ()
-    path = f"{_NODES}/{_node_name(name)}"
-    if events is None and next(iter_children(txn, _NODES), None) is not None:
-        node = find_node(txn, path)
-        fields = {} if node is None else decode_json_object(node.value, path)
-        before = decode_topic_policies(fields, path)
+    clusters: tuple[str, ...] | None = None
+    if events is None and next(iter_children(txn, _NODES[False]), None) is not None:
+        node = find_node(txn, _node_path(name, job.is_global))
+        before = {} if node is None else decode_json_object(node.value, node.path)
     else:
-        fields = dict(NEW_POLICIES if events is None else events.local.get(name, NEW_POLICIES))
-        before = decode_topic_policies(fields, f"topic policies of {name}")
-        target = _event_topic(txn, name)
-        clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
-    after = change(before)
-    fields = change_topic_policies(fields, before, after)
-    return TopicChange(name, before, after, fields, target, clusters, _conflicts(txn, name, before, after))
+        kept = {} if events is None else events.global_ if job.is_global else events.local
+        before = dict(kept.get(name, NEW_POLICIES))
+        target = _event_topic(txn, name, job.is_global)
+        if not job.is_global:
+            clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
+    before = {**before, "isGlobal": job.is_global}
+    above = read_namespace_json(txn, name.namespace)
+    after = job.changed(Scope(job.group, txn, name.namespace, "", before, above))
+    return TopicChange(name, before, after, target, clusters, _conflicts(txn, name, before, after))
 
 
-def _node_name(name: TopicName) -> str:
-    return f"{name.namespace}/persistent/{encode_name(name.local_name)}"
-
-
-def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> tuple[str, ...]:
+def _conflicts(txn: Txn, name: TopicName, fields: JsonObject, changed: JsonObject) -> tuple[str, ...]:
     """Return what is to be in force for NAME and drops delayed messages before they are due, where a policy delays."""
+    before, after = (decode_topic_policies(found, f"topic policies of {name}") for found in (fields, changed))
     if before == after:
         return ()
     in_force = find_delivery(txn, name)
@@ -130,40 +139,27 @@ def _conflicts(txn: Txn, name: TopicName, before: Policies, after: Policies) -> 
     return conflict_warnings(Policies(message_ttl_seconds=seconds, backlog_quotas={**quotas, **after.backlog_quotas}))
 
 
-def _event_topic(txn: Txn, name: TopicName) -> TopicName:
+def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
     """Return the topic or partition that the events of NAME go to; raises Refused when nothing can be added to it."""
     events = TopicName(name.namespace, EVENTS_TOPIC)
     partitions = partition_count(txn, events)
-    target = events.partition(java_hash(event_key(name)) % partitions) if partitions else events
+    target = events.partition(java_hash(event_key(name, is_global=is_global)) % partitions) if partitions else events
     node = find_node(txn, target.path)
     if node is not None and read_topic(txn, target).managed.terminated is not None:
         raise Refused(f"{target} is terminated: no policy can be added to it", topic=str(target))
     return target
 
 
-def java_hash(text: str) -> int:
-    """Return upstream's ``JavaStringHash``: which partition a key goes to."""
-    units = text.encode("utf-16-be")
-    found = 0
-    for index in range(0, len(units), 2):
-        found = (31 * found + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
-    return found & 0x7FFFFFFF
-
-
 def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
     """Return the cluster the store comes from: policies of this cluster name it, so that they are replicated to no other."""
-    clusters = [name for name in iter_children(txn, "/admin/clusters") if name != "global"]
-    if len(clusters) != 1:
-        node = find_node(txn, namespace.policies_path)
-        found = {} if node is None else decode_json_object(node.value, node.path)
-        clusters = [str(name) for name in found.get("replication_clusters") or ()]
-    if len(clusters) != 1:
-        raise Refused(
-            f"which cluster {namespace} lies in cannot be told: {len(clusters)} are known here",
-            hint="set a policy of one of its topics with a live broker once; its event tells",
-            namespace=str(namespace),
-        )
-    return clusters[0]
+    cluster = find_cluster(txn, namespace)
+    if cluster is None:
+        raise unknown_cluster(txn, namespace)
+    return cluster
+
+
+def _node_path(name: TopicName, is_global: bool) -> str:
+    return f"{_NODES[is_global]}/{name.namespace}/persistent/{encode_name(name.local_name)}"
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -272,7 +268,8 @@ def _batch(
 
 
 def _message(change: TopicChange, schema: AvroSchema, sequence_id: int, now_ms: int) -> bytes:
-    event = PolicyEvent(change.topic, DELETE if change.fields is None else UPDATE, change.fields, change.replicate_to)
+    action = DELETE if change.deletes else UPDATE
+    event = PolicyEvent(change.topic, action, change.after, change.replicate_to)
     return encode_event_entry(event, schema, producer=PRODUCER, sequence_id=sequence_id, publish_ms=now_ms)
 
 
@@ -298,8 +295,8 @@ def forget_policies(
     INTERCEPTORS: see ``apply_changes``. Raises MetadataCorrupt, Refused.
     """
     listed = sorted({name for name in names if name.partition_index < 0})
-    changes = [change for name in listed if (change := _forgotten(txn, name)) is not None]
-    paths = [f"{_BACKEND}/{scope}/{_node_name(name)}" for name in listed for scope in ("local", "global")]
+    changes = [change for name in listed for change in _forgotten(txn, name)]
+    paths = [_node_path(name, is_global) for name in listed for is_global in (False, True)]
     steps = tuple(delete_step(txn, path) for path in paths if find_node(txn, path) is not None)
     events = {str(change.topic): str(change.events) for change in changes}
     parts = tuple(
@@ -329,14 +326,15 @@ def forget_policies(
     return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make)
 
 
-def _forgotten(txn: Txn, name: TopicName) -> TopicChange | None:
-    """Return the change that takes the policies of NAME from the events of its namespace, None where they have none."""
+def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:
+    """Yield the changes that take the policies of NAME, of this cluster and of all, from the events of its namespace."""
     events = find_policy_events(txn, name.namespace)
     if events is None or (name not in events.local and name not in events.global_):
-        return None
-    before = decode_topic_policies(dict(events.local.get(name, NEW_POLICIES)), f"topic policies of {name}")
+        return
     clusters = events.replicate_to or (_local_cluster(txn, name.namespace),)
-    return TopicChange(name, before, Policies(), None, _event_topic(txn, name), clusters)
+    for is_global, kept in enumerate((events.local, events.global_)):
+        target, scope = _event_topic(txn, name, bool(is_global)), {"isGlobal": bool(is_global)}
+        yield TopicChange(name, dict(kept.get(name, {})), scope, target, None if is_global else clusters, deletes=True)
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -383,8 +381,5 @@ def _schema_step(txn: Txn, batch: _Batch, ledger: WrittenLedger) -> Step:
 
 
 def _node_step(txn: Txn, change: TopicChange, now_ms: int) -> Step:
-    path = f"{_NODES}/{_node_name(change.topic)}"
-    kept: dict[str, Any] = {
-        key: value for key, value in (change.fields or {}).items() if value is not None
-    }  # Any: JSON
-    return put_value_step(txn, path, encode_json_object(kept), now_ms)
+    kept = {key: value for key, value in _set(change.after).items() if key != "isGlobal"}  # the path says it
+    return put_value_step(txn, _node_path(change.topic, change.is_global), encode_json_object(kept), now_ms)

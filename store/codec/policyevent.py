@@ -149,7 +149,7 @@ def encode_event_entry(
         producer_name=producer,
         sequence_id=sequence_id,
         publish_time=publish_ms,
-        partition_key=event_key(event.topic, is_global=deletes and event.is_global),
+        partition_key=event_key(event.topic, is_global=event.is_global),
         replicate_to=list(event.replicate_to or ()),
         uncompressed_size=len(payload),
         schema_version=schema.version,

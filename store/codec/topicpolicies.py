@@ -1,4 +1,4 @@
-"""The policies of one topic, read for a few fields and changed with all the others as they were.
+"""The policies of one topic, read for a few fields.
 
 Upstream: ``TopicPolicies`` (Pulsar 4.0.8): JSON of the metadata backend, and fields by name of an AVRO event. Delayed delivery is
 three fields there, set and removed together.
@@ -11,13 +11,10 @@ from typing import Any
 
 from store.codec.policies import (
     DelayedDelivery,
-    JsonObject,
     Policies,
-    backlog_quota_json,
     decode_backlog_quota,
     decode_retention,
     field_of,
-    retention_json,
 )
 
 _ENABLED, _TICK, _MAX = "delayedDeliveryEnabled", "delayedDeliveryTickTimeMillis", "delayedDeliveryMaxDelayInMillis"
@@ -38,26 +35,3 @@ def decode_topic_policies(found: Mapping[str, Any], where: str) -> Policies:  # 
         None if retention is None else decode_retention(retention, where),
         {kind: decode_backlog_quota(quotas, kind, where) for kind in quotas if quotas[kind] is not None},
     )
-
-
-def change_topic_policies(found: Mapping[str, Any], before: Policies, after: Policies) -> JsonObject:
-    """Return FOUND, which says BEFORE, as it says AFTER: every other field stays."""
-    changed: JsonObject = dict(found)
-    if after.delayed_delivery != before.delayed_delivery:
-        delivery = after.delayed_delivery
-        changed[_ENABLED] = None if delivery is None else delivery.active
-        changed[_TICK] = None if delivery is None else delivery.tick_time_ms
-        changed[_MAX] = None if delivery is None else delivery.max_delay_ms
-    if after.message_ttl_seconds != before.message_ttl_seconds:
-        changed["messageTTLInSeconds"] = after.message_ttl_seconds
-    if after.retention != before.retention:
-        changed["retentionPolicies"] = None if after.retention is None else retention_json(after.retention)
-    if after.backlog_quotas != before.backlog_quotas:
-        kept = {
-            key: value for key, value in (found.get("backLogQuotaMap") or {}).items() if key in after.backlog_quotas
-        }
-        for kind, quota in after.backlog_quotas.items():
-            if quota != before.backlog_quotas.get(kind):
-                kept[kind] = backlog_quota_json(quota)
-        changed["backLogQuotaMap"] = kept
-    return changed

@@ -157,16 +157,21 @@ def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]
 
 
 def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
+    for source, found in iter_stored(txn, topic):
+        yield source, decode_topic_policies(found, f"topic policies of {topic.base}")
+
+
+def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
+    """Yield (source, fields) of what TOPIC itself has, for this cluster and for all, as stored; raises MetadataCorrupt."""
     name = topic.base
     events = None if topic.is_system else find_policy_events(txn, topic.namespace)
     if events is not None:
         for source, kept in ((TOPIC, events.local), (GLOBAL_TOPIC, events.global_)):
             if name in kept:
-                yield source, decode_topic_policies(kept[name], f"topic policies of {name}")
+                yield source, dict(kept[name])
         return
     for source, folder in _SCOPES:
         path = f"/admin/topic-policies/{folder}/{name.namespace}/persistent/{encode_name(name.local_name)}"
         node = find_node(txn, path)
         if node is not None:
-            found: JsonObject = decode_json_object(node.value, path)
-            yield source, decode_topic_policies(found, path)
+            yield source, decode_json_object(node.value, path)

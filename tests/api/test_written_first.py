@@ -66,9 +66,14 @@ def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
     assert last.command == "topics remove-message-ttl"
     store.undo(last.number)
     assert topic.policies().message_ttl_seconds == 3 * 86_400
-    for wrong in (lambda: topic.set_message_ttl("0s"), lambda: topic.set_delayed_delivery(active=True, tick="0s")):
+    assert topic.policy("message-ttl") == 3 * 86_400
+    store.apply(topic.set_policy("max-producers", 5))
+    assert topic.policy("max-producers") == 5
+    store.apply(topic.remove_policy("max-producers"))
+    assert topic.policy("max-producers") is None
+    for name, value in (("max-producers", -1), ("no-such-policy", 1)):
         with pytest.raises(pa.InvalidValue):
-            wrong()
+            store.apply(topic.set_policy(name, value))
 
 
 def test_the_preview_is_the_commands(path: Path, cli: Cli) -> None:

@@ -1,0 +1,157 @@
+"""Where a policy lies in the JSON of ``Policies`` or the fields of ``TopicPolicies``; every other member stays as it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.names import java_hash
+
+Json = dict[str, Any]  # Any: JSON values
+Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream.name_of``
+
+
+@dataclass(frozen=True, slots=True)
+class Place(ABC):
+    """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of FOUND."""
+
+    key: str
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members that change with it."""
+        return (self.key,)
+
+    @abstractmethod
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        """Return the value."""
+
+    @abstractmethod
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        """Return FOUND with VALUE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Place):
+    """A member of its own. ``empty``: what upstream leaves there when it is removed; None: no member."""
+
+    empty: Any = None
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        return found.get(self.key)
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        return put(found, self.key, self.empty if value is None else value)
+
+
+@dataclass(frozen=True, slots=True)
+class PerCluster(Place):
+    """A map by cluster. ``older``: a member that has the same for clients of before."""
+
+    older: str | None = None
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return (self.key, self.older) if self.older else (self.key,)
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        return (found.get(self.key) or {}).get(cluster)
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        for member in self.members:
+            found = {**found, member: put(found.get(member) or {}, cluster, value)}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Place):
+    """A map of which an option names the entry; ``read`` gives the whole map."""
+
+    option: str
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        return {key: value for key, value in (found.get(self.key) or {}).items() if value is not None}
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        return {**found, self.key: put(found.get(self.key) or {}, options[self.option], value)}
+
+
+@dataclass(frozen=True, slots=True)
+class OfSubscription(Place):
+    """A member that a subscription may have a value of its own of, in ``subscriptionPolicies``."""
+
+    inner: str
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        name = options.get("subscription")
+        own = (found.get("subscriptionPolicies") or {}).get(name) or {}
+        value = own.get(self.inner) if name else found.get(self.key)
+        return found.get(self.key) if value is None and options.get("applied") else value
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        name = options.get("subscription")
+        if not name:
+            return put(found, self.key, value)
+        kept = found.get("subscriptionPolicies") or {}
+        own = put(kept.get(name) or {}, self.inner, value)
+        return {**found, "subscriptionPolicies": put(kept, name, own or None)}
+
+
+@dataclass(frozen=True, slots=True)
+class Inner(Place):
+    """Some members of an object: all of what the value has. ``template``: the object where there is none."""
+
+    template: Json = field(default_factory=dict)
+    inner: Sequence[str] = ()
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        held = found.get(self.key) or {}
+        value = {key: held[key] for key in self.inner if held.get(key) is not None}
+        return value or None
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        held = dict(found.get(self.key) or self.template)
+        for key in self.inner:
+            held = put(held, key, (value or {}).get(key))
+        return {**found, self.key: held}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Place):
+    """Members that are the members of one object: the object's → theirs; set and removed together, the first tells."""
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self.parts.values())
+
+    def read(self, found: Json, cluster: str, options: Options) -> Any:
+        if found.get(self.key) is None:
+            return None
+        return {
+            name: found.get(member) or 0 if member != self.key else found[member] for name, member in self.parts.items()
+        }
+
+    def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
+        for name, member in self.parts.items():
+            found = put(found, member, None if value is None else value[name])
+        return found
+
+
+def put(found: Mapping[str, Any], key: str, value: Any) -> Json:
+    """Return FOUND with VALUE at KEY, in its place; None removes it."""
+    changed = dict(found)
+    if value is None:
+        changed.pop(key, None)
+    else:
+        changed[key] = value
+    return changed
+
+
+def in_hash_order(names: Iterable[str]) -> list[str]:
+    """Return NAMES, each once, as a small ``java.util.HashSet`` iterates over them."""
+    hashes = {name: java_hash(name) for name in names}
+    return sorted(hashes, key=lambda name: (hashes[name] ^ (hashes[name] >> 16)) & 15)

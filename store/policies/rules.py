@@ -1,0 +1,489 @@
+"""What the options of a policy's command make, and what upstream refuses, in its words (Pulsar 4.0.8).
+
+``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``; ``NamespacesBase``, ``PersistentTopicsBase``, ``OffloadPoliciesImpl``,
+``BacklogQuotaImpl``. Times of options are in milliseconds and sizes in bytes; below 0: as typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from store.codec.policies import decode_json_object
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.errors import InvalidValue
+from store.names import INT_MAX, NamespaceName, TopicName, parse_topic
+from store.policies.places import Json, Options, in_hash_order
+
+NAMESPACES, TOPICS, TOPIC_POLICIES = "namespaces", "topics", "topicPolicies"
+QUOTA_TYPES = ("destination_storage", "message_age")
+QUOTA_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+BROKER_QUOTA: Json = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": QUOTA_POLICIES[0]}
+STRATEGIES = (
+    "UNDEFINED",
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
+_DELETE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
+_SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+_MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose policies: GROUP is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
+
+    group: str
+    txn: Txn
+    namespace: NamespaceName
+    cluster: str
+    found: Json
+    namespace_policies: Json
+
+    @property
+    def of_topic(self) -> bool:
+        """Whether they are a topic's."""
+        return self.group != NAMESPACES
+
+
+Make = Callable[[str, Options], Any]
+Check = Callable[[Scope, Any, Options], None]
+_SHARED = {"global_", "applied", "subscription"}
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def number(group: str, options: Options) -> Any:
+    """Return the one option that is not of every command."""
+    (value,) = (value for name, value in options.items() if name not in _SHARED)
+    return value
+
+
+def seconds(group: str, options: Options) -> int:
+    """Return the one option, a time, in seconds."""
+    return _seconds(number(group, options))
+
+
+def _seconds(time_ms: int) -> int:
+    return time_ms if time_ms == -1 else int(time_ms / 1000)  # -1 is a default of upstream's, not typed
+
+
+def flag(group: str, options: Options) -> bool:
+    """Return whether ``--enable`` was given; raises InvalidValue for both or neither of it and ``--disable``."""
+    return _one_of(options, "enable", "disable", "--enable or --disable")
+
+
+def _one_of(options: Options, on: str, off: str, words: str) -> bool:
+    if options[on] == options[off]:
+        raise InvalidValue(f"Need to specify either {words}")
+    return bool(options[on])
+
+
+def enabled(group: str, options: Options) -> bool:
+    """Return whether ``--enable`` was given."""
+    return bool(options["enable"])
+
+
+def fields(**names: str) -> Make:
+    """Return what makes an object: its members by options; an option that a group has not is false."""
+    return lambda group, options: {key: options.get(name, False) for key, name in names.items()}
+
+
+def choice(*values: str, words: str) -> Make:
+    """Return what takes one of VALUES in any case; raises InvalidValue with WORDS, of which ``{}`` is what was given."""
+
+    def make(group: str, options: Options) -> str:
+        given = number(group, options) or ""
+        if given.upper() not in values:
+            raise InvalidValue(words.format(given.upper(), ", ".join(values)))
+        return str(given.upper())
+
+    return make
+
+
+def retention(group: str, options: Options) -> Json:
+    """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; −1 is infinite. Raises InvalidValue out of range."""
+    time_s, size = _seconds(options["time"]), options["size"]
+    minutes = -1 if time_s == -1 else int(time_s / 60)
+    megabytes = -1 if size == -1 else int(size / (1 << 20))
+    if max(minutes, megabytes) > INT_MAX:
+        raise InvalidValue(f"{minutes} minutes and {megabytes} MB: {INT_MAX} at most")
+    return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+
+
+def backlog_quota(group: str, options: Options) -> Json:
+    """Return a ``BacklogQuotaImpl``; raises InvalidValue."""
+    kind, policy, limit, time_ms = (options[name] for name in ("type_", "policy", "limit", "limit_time"))
+    if policy not in QUOTA_POLICIES:
+        raise InvalidValue(
+            f"Invalid retention policy type '{policy}'. Valid options are: [{', '.join(QUOTA_POLICIES)}]"
+        )
+    check_quota_type(kind)
+    by_size = kind == QUOTA_TYPES[0]
+    if group != TOPICS:  # takes the limit of its type alone
+        if (limit if by_size else time_ms) is None:
+            raise InvalidValue(f"Quota type of '{kind}' needs a {'size' if by_size else 'time'} limit")
+        limit, time_ms = (limit, None) if by_size else (None, time_ms)
+    size, time_s = -1 if limit is None else limit, -1 if time_ms is None else _seconds(time_ms)
+    if time_s > INT_MAX:
+        raise InvalidValue(f"{time_s} seconds: {INT_MAX} at most")
+    return {"limit": size, "limitSize": size, "limitTime": time_s, "policy": policy}
+
+
+def check_quota_type(kind: str) -> None:
+    """Raise InvalidValue for a type of quota that there is not."""
+    if kind not in QUOTA_TYPES:
+        raise InvalidValue(f"Invalid backlog quota type '{kind}'. Valid options are: [{', '.join(QUOTA_TYPES)}]")
+
+
+def delivery(group: str, options: Options) -> Json:
+    """Return ``DelayedDeliveryPolicies``."""
+    active = flag(group, options)
+    return {"tickTime": options["time"], "active": active, "maxDeliveryDelayInMillis": options["max_delay"]}
+
+
+def inactive(group: str, options: Options) -> Json:
+    """Return ``InactiveTopicPolicies``; raises InvalidValue."""
+    on, off = "enable_delete_while_inactive", "disable_delete_while_inactive"
+    deletes = _one_of(options, on, off, "enable-delete-while-inactive or disable-delete-while-inactive")
+    mode = options["delete_mode"]
+    if mode not in _DELETE_MODES:
+        raise InvalidValue(f"delete mode can only be set to {' or '.join(_DELETE_MODES)}")
+    age = _seconds(options["max_inactive_duration"])
+    return {"inactiveTopicDeleteMode": mode, "maxInactiveDurationSeconds": age, "deleteWhileInactive": deletes}
+
+
+def persistence(group: str, options: Options) -> Json:
+    """Return ``PersistencePolicies``; raises InvalidValue."""
+    quorums = [options[f"bookkeeper_{name}"] for name in ("ensemble", "write_quorum", "ack_quorum")]
+    rate, storage = options["ml_mark_delete_max_rate"], options["ml_storage_class"]
+    if min(quorums) <= 0:
+        raise InvalidValue(
+            "[--bookkeeper-ensemble], [--bookkeeper-write-quorum] and [--bookkeeper-ack-quorum] must greater than 0."
+        )
+    if rate < 0:
+        raise InvalidValue("[--ml-mark-delete-max-rate] cannot less than 0.")
+    names = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+    value = {**dict(zip(names, quorums, strict=True)), "managedLedgerMaxMarkDeleteRate": float(rate)}
+    return value if storage is None else {**value, "managedLedgerStorageClassName": storage}
+
+
+def topic_creation(group: str, options: Options) -> Json:
+    """Return ``AutoTopicCreationOverrideImpl``; raises InvalidValue."""
+    allows, kind, partitions = flag(group, options), options["type_"], options["num_partitions"]
+    if allows and kind not in ("partitioned", "non-partitioned"):
+        raise InvalidValue("Must specify type of topic to be created. Possible values: (partitioned, non-partitioned)")
+    if allows and kind == "partitioned" and not (partitions or 0) > 0:
+        raise InvalidValue("Must specify num-partitions or num-partitions > 0 for partitioned topic type.")
+    if kind != "partitioned" and partitions is not None:
+        detail = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+        raise InvalidValue(f"Invalid configuration for autoTopicCreationOverride. the detail is {detail}")
+    value = {"allowAutoTopicCreation": allows, "topicType": kind}
+    return value if partitions is None else {**value, "defaultNumPartitions": partitions}
+
+
+def update_strategy(group: str, options: Options) -> str:
+    """Return a ``SchemaAutoUpdateCompatibilityStrategy``; raises InvalidValue."""
+    named = {"FULL": "Full", "BACKWARD": "Backward", "FORWARD": "Forward"}.get((options["compatibility"] or "").upper())
+    if options["disabled"]:
+        return "AutoUpdateDisabled"
+    if named is None:
+        raise InvalidValue("Either --compatibility or --disabled must be specified")
+    return named
+
+
+def auth_mode(group: str, options: Options) -> str:
+    """Return a ``SubscriptionAuthMode``; raises InvalidValue."""
+    mode: str = options["subscription_auth_mode"]
+    if mode not in ("None", "Prefix"):
+        raise InvalidValue(f"No enum constant org.apache.pulsar.common.policies.data.SubscriptionAuthMode.{mode}")
+    return mode
+
+
+def subscription_types(group: str, options: Options) -> list[str]:
+    """Return the types that may subscribe; raises InvalidValue."""
+    for name in options["types"]:
+        if name not in _SUBSCRIPTION_TYPES:
+            raise InvalidValue(
+                f"Illegal subscription type {name}. Possible values: [{', '.join(_SUBSCRIPTION_TYPES)}]."
+            )
+    return in_hash_order(options["types"]) if group == NAMESPACES else list(options["types"])
+
+
+def clusters(group: str, options: Options) -> list[str]:
+    """Return the clusters named, as upstream's set gives them."""
+    return in_hash_order(options["clusters"].split(","))
+
+
+# -- offload ----------------------------------------------------------------------------------------------------------
+
+DRIVERS = ("S3", "aws-s3", "google-cloud-storage", "filesystem", "azureblob", "aliyun-oss")
+OFFLOAD: Json = {
+    "offloadersDirectory": "./offloaders",
+    "managedLedgerOffloadDriver": None,
+    "managedLedgerOffloadMaxThreads": 2,
+    "managedLedgerOffloadReadThreads": 2,
+    "managedLedgerOffloadPrefetchRounds": 1,
+    "managedLedgerOffloadThresholdInSeconds": None,
+    "managedLedgerOffloadThresholdInBytes": None,
+    "managedLedgerOffloadDeletionLagInMillis": None,
+    "managedLedgerOffloadedReadPriority": None,
+    "managedLedgerExtraConfigurations": {},
+    "s3ManagedLedgerOffloadRegion": None,
+    "s3ManagedLedgerOffloadBucket": None,
+    "s3ManagedLedgerOffloadServiceEndpoint": None,
+    "s3ManagedLedgerOffloadMaxBlockSizeInBytes": 64 << 20,
+    "s3ManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
+    "s3ManagedLedgerOffloadCredentialId": None,
+    "s3ManagedLedgerOffloadCredentialSecret": None,
+    "s3ManagedLedgerOffloadRole": None,
+    "s3ManagedLedgerOffloadRoleSessionName": "pulsar-s3-offload",
+    "gcsManagedLedgerOffloadRegion": None,
+    "gcsManagedLedgerOffloadBucket": None,
+    "gcsManagedLedgerOffloadMaxBlockSizeInBytes": 128 << 20,
+    "gcsManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
+    "gcsManagedLedgerOffloadServiceAccountKeyFile": None,
+    "fileSystemProfilePath": None,
+    "fileSystemURI": None,
+    "managedLedgerOffloadBucket": None,
+    "managedLedgerOffloadRegion": None,
+    "managedLedgerOffloadServiceEndpoint": None,
+    "managedLedgerOffloadMaxBlockSizeInBytes": None,
+    "managedLedgerOffloadReadBufferSizeInBytes": None,
+}
+"""``OffloadPoliciesImpl`` that sets nothing, in the order that Jackson writes it in; what is None is left out."""
+NO_OFFLOAD = {key: value for key, value in OFFLOAD.items() if value is not None}
+
+
+def offload(group: str, options: Options) -> Json:
+    """Return ``OffloadPoliciesImpl.create``; raises InvalidValue."""
+    driver, region, endpoint = options["driver"], options["region"], options["endpoint"]
+    if driver.lower() not in [name.lower() for name in DRIVERS]:
+        raise InvalidValue(f"The driver {driver} is not supported, (Possible values: {','.join(DRIVERS)}).")
+    if _is_s3(driver) and not region and not endpoint:
+        raise InvalidValue(
+            "Either s3ManagedLedgerOffloadRegion or s3ManagedLedgerOffloadServiceEndpoint must be set if s3 offload enabled"
+        )
+    value = NO_OFFLOAD | {"managedLedgerOffloadDriver": driver} | _thresholds(group, options)
+    shared = {
+        "Region": region,
+        "Bucket": options["bucket"],
+        "ServiceEndpoint": endpoint,
+        "MaxBlockSizeInBytes": _given(options, "max_block_size", "max_block_size_in_bytes"),
+        "ReadBufferSizeInBytes": _given(options, "read_buffer_size", "read_buffer_size_in_bytes"),
+    }
+    own = {"CredentialId": options["aws_id"], "CredentialSecret": options["aws_secret"], "Role": options["s3_role"]}
+    own["RoleSessionName"] = options["s3_role_session_name"] or OFFLOAD["s3ManagedLedgerOffloadRoleSessionName"]
+    value |= {f"managedLedgerOffload{name}": part for name, part in shared.items()}
+    if _is_s3(driver):
+        value |= {f"s3ManagedLedgerOffload{name}": part for name, part in {**shared, **own}.items()}
+    if driver.lower() == DRIVERS[2]:
+        del shared["ServiceEndpoint"]
+        value |= {f"gcsManagedLedgerOffload{name}": part for name, part in shared.items()}
+    value = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
+    return value | _kinds(value) if group == NAMESPACES else value
+
+
+def _given(options: Options, *names: str) -> Any:
+    return next((options[name] for name in names if name in options), None)
+
+
+def _thresholds(group: str, options: Options) -> Json:
+    priority = options["offloaded_read_priority"]
+    known = {"bookkeeper-first": "BOOKKEEPER_FIRST", "tiered-storage-first": "TIERED_STORAGE_FIRST"}
+    if priority is not None and priority not in known:
+        raise InvalidValue(f"--offloadedReadPriority parameter must be one of {','.join(known)} but got: {priority}")
+    age = _given(options, "offload_after_threshold_in_seconds", "offload_threshold_in_seconds")
+    size = _given(options, "offload_after_threshold", "offload_threshold_in_bytes")
+    lag = _given(options, "offload_after_elapsed", "offload_deletion_lag_in_millis")
+    if group != TOPIC_POLICIES and age is not None:
+        age = _seconds(age)
+    return {
+        "managedLedgerOffloadThresholdInSeconds": age,
+        "managedLedgerOffloadThresholdInBytes": size,
+        "managedLedgerOffloadDeletionLagInMillis": lag,
+        "managedLedgerOffloadedReadPriority": None if priority is None else known[priority],
+    }
+
+
+def _is_s3(driver: str | None) -> bool:
+    return (driver or "").lower() in ("s3", "aws-s3")
+
+
+def _kinds(value: Json) -> Json:
+    driver = (value.get("managedLedgerOffloadDriver") or "").lower()
+    return {"s3Driver": _is_s3(driver), "gcsDriver": driver == DRIVERS[2], "fileSystemDriver": driver == DRIVERS[3]}
+
+
+def offload_answer(value: Json | None) -> Json | None:
+    """Return offload policies as upstream prints them: its order, and what kind of driver it is."""
+    if value is None:
+        return None
+    found = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
+    return found | _kinds(found)
+
+
+def offload_lag(group: str, options: Options) -> Json:
+    """Return the member of the offload policies that ``set-offload-deletion-lag`` sets."""
+    return {"managedLedgerOffloadDeletionLagInMillis": options["lag"]}
+
+
+def offload_threshold(group: str, options: Options) -> Json:
+    """Return the members of the offload policies that ``set-offload-threshold`` sets."""
+    names = ("managedLedgerOffloadThresholdInBytes", "managedLedgerOffloadThresholdInSeconds")
+    return dict(zip(names, (options["size"], _seconds(options["time"])), strict=True))
+
+
+def lag_answer(value: Json | None) -> str:
+    """Return the lag as upstream prints it."""
+    if value is None:
+        return "Unset for namespace. Defaulting to broker setting."
+    return f"{int(value['managedLedgerOffloadDeletionLagInMillis'] / 60_000)} minute(s)"
+
+
+def threshold_answer(value: Json | None) -> str:
+    """Return the thresholds as upstream prints them, −1 where none is set."""
+    found = value or {}
+    names = ("ThresholdInBytes", "ThresholdInSeconds")
+    return "\n".join(f"offload{name}: {found.get(f'managedLedgerOffload{name}', -1)}" for name in names)
+
+
+def quotas_answer(value: Json | None) -> dict[str, str]:
+    """Return backlog quotas as upstream prints them, by type."""
+    names = ("limit", "limitSize", "limitTime", "policy")
+    return {
+        kind: f"BacklogQuotaImpl({', '.join(f'{name}={quota.get(name)}' for name in names)})"
+        for kind, quota in (value or {}).items()
+    }
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def least(namespaces: str, topics: str | None = None, most: int = INT_MAX) -> Check:
+    """Return a check that a number is 0 to MOST, with the words of either group."""
+
+    def check(scope: Scope, value: int, options: Options) -> None:
+        if not 0 <= value <= most:
+            raise InvalidValue(((topics if scope.of_topic else None) or namespaces).format(value), value=value)
+
+    return check
+
+
+def _exceeds(quota: Json | None, kept: Json) -> bool:
+    """Return whether a quota allows as much as is retained: the rule of ``AdminResource.checkBacklogQuota``."""
+    allowed: dict[str, int] = {**(BROKER_QUOTA if quota is None else quota)}
+    minutes, megabytes = kept.get("retentionTimeInMinutes") or 0, kept.get("retentionSizeInMB") or 0
+    if megabytes > 0 and allowed.get("limitSize", allowed.get("limit", 0)) >= megabytes << 20:
+        return True
+    return bool(minutes > 0 and allowed.get("limitTime", -1) >= minutes * 60)
+
+
+def check_retention(scope: Scope, value: Json, options: Options) -> None:
+    """Raise InvalidValue for one limit of 0, or retention that does not exceed the backlog quotas."""
+    for what, key in (("time", "retentionTimeInMinutes"), ("size", "retentionSizeInMB")):
+        if value[key] < -1:
+            raise InvalidValue(f"Invalid retention policy: {what} limit must be >= -1")
+    if (value["retentionTimeInMinutes"] == 0) != (value["retentionSizeInMB"] == 0):
+        raise InvalidValue(
+            "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the limits has a "
+            "non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. "
+            "To disable retention both limits must be set to 0."
+        )
+    quotas = scope.namespace_policies.get("backlog_quota_map") or {}
+    if not scope.of_topic:
+        if quotas and _exceeds(quotas.get(QUOTA_TYPES[0]), value):
+            raise InvalidValue("Retention Quota must exceed configured backlog quota for namespace.")
+        return
+    own = scope.found.get("backLogQuotaMap") or {}
+    if any(_exceeds(own.get(kind) or quotas.get(kind), value) for kind in QUOTA_TYPES):
+        raise InvalidValue(
+            "Retention Quota must exceed configured backlog quota for topic. Please increase retention quota and retry"
+        )
+
+
+def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
+    """Raise InvalidValue for a type that is none, or a quota that allows more than is retained."""
+    check_quota_type(options["type_"])
+    kept = scope.namespace_policies.get("retention_policies")
+    if scope.of_topic:
+        kept = scope.found.get("retentionPolicies") or kept
+    elif value is None:
+        return
+    elif options["type_"] != QUOTA_TYPES[0]:
+        value = None  # of a namespace, upstream compares the quota of size alone, here the broker's
+    if kept is not None and _exceeds(value, kept):
+        kind = "topic" if scope.of_topic else "namespace"
+        raise InvalidValue(
+            f"Backlog Quota exceeds configured retention quota for {kind}. Please increase retention quota and retry"
+        )
+
+
+def check_persistence(scope: Scope, value: Json, options: Options) -> None:
+    """Raise InvalidValue for quorums that do not fit."""
+    ensemble, write, ack = (value[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
+    if not ensemble >= write >= ack:
+        raise InvalidValue(f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})")
+
+
+def check_message_size(scope: Scope, value: int, options: Options) -> None:
+    """Raise InvalidValue for a size below 0 or above what a broker that sets nothing takes."""
+    if not 0 <= value <= _MESSAGE_MAX_BYTES:
+        raise InvalidValue(
+            "topic-level maxMessageSize must be greater than or equal to 0 "
+            "and must be smaller than that in the broker-level"
+        )
+
+
+def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
+    """Raise InvalidValue for a cluster that is not there or not the tenant's; ``topicPolicies`` does not ask."""
+    if scope.group == TOPIC_POLICIES:
+        return
+    if "global" in value:
+        raise InvalidValue("Cannot specify global in the list of replication clusters")
+    known = set(iter_children(scope.txn, "/admin/clusters"))
+    for name in value:
+        if name not in known:
+            raise InvalidValue(f"Invalid cluster id: {name}")
+        _check_tenant(scope, name)
+
+
+def _check_tenant(scope: Scope, cluster: str) -> None:
+    node = find_node(scope.txn, f"/admin/policies/{scope.namespace.tenant}")
+    allowed = None if node is None else decode_json_object(node.value, node.path).get("allowedClusters")
+    if allowed is not None and cluster not in allowed:
+        raise InvalidValue(
+            f"Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{scope.namespace.tenant}]"
+        )
+
+
+def check_filters(scope: Scope, value: Json, options: Options) -> None:
+    """Raise InvalidValue for no name; whether a broker has such filters is in no store."""
+    if not value["entryFilterNames"]:
+        raise InvalidValue("entryFilterNames can't be empty. To remove entry filters use the remove method.")
+
+
+def check_group(scope: Scope, value: str, options: Options) -> None:
+    """Raise InvalidValue for a resource group that is not there."""
+    if find_node(scope.txn, f"/admin/resourcegroups/{value}") is None:
+        raise InvalidValue("ResourceGroup does not exist")
+
+
+def check_shadows(scope: Scope, value: list[str], options: Options) -> None:
+    """Raise InvalidValue for topics that are not there."""
+    for text in value:
+        try:
+            name: TopicName = parse_topic(text)
+        except InvalidValue as error:
+            raise InvalidValue(f"Invalid shadow topic name: {text}") from error
+        if find_node(scope.txn, name.path) is None and find_node(scope.txn, name.partitioned_path) is None:
+            raise InvalidValue(f"Shadow topic [{text}] not exists.")

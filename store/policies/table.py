@@ -1,0 +1,407 @@
+"""The policies of namespaces and topics, a row each: upstream's names, where the value lies, how options make it, what is refused.
+
+Reading, setting, removing, checking and the commands of all groups follow from the rows. Upstream (Pulsar 4.0.8): ``Policies``,
+``TopicPolicies`` and the commands of ``namespaces``, ``topics`` and ``topicPolicies``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from store.policies import rules
+from store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
+from store.policies.rules import Check, Make, choice, fields, least
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One policy. ``names``: what upstream calls it in any group, ours first; ``what``: in a sentence.
+
+    ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a
+    topic, that sets nothing. ``lists``: the group in which upstream prints an element a line.
+    """
+
+    names: str
+    what: str
+    namespace: Place | None
+    topic: Place | None = None
+    make: Make = rules.number
+    check: Check | None = None
+    default: Any = None
+    unset: Any = None
+    own_unset: Any = None
+    answer: Callable[[Any], Any] | None = None
+    lists: str = ""
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names.split()[0]
+
+    def shown(self, value: Any) -> Any:
+        """Return VALUE as upstream prints it: members in the order of its class, without those that are null."""
+        if self.answer is not None:
+            return self.answer(value)
+        if not isinstance(value, dict):
+            return value
+        order = [key for shape in _SHAPES if value.keys() <= {*shape} for key in shape] or list(value)
+        return {key: value[key] for key in order if value.get(key) is not None}
+
+
+_RATE = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte", "relativeToPublishRate", "ratePeriodInSecond")
+_SHAPES = (
+    ("retentionTimeInMinutes", "retentionSizeInMB"),
+    ("tickTime", "active", "maxDeliveryDelayInMillis"),
+    _RATE,
+    ("publishThrottlingRateInMsg", "publishThrottlingRateInByte"),
+    ("subscribeThrottlingRatePerConsumer", "ratePeriodInSecond"),
+    ("inactiveTopicDeleteMode", "maxInactiveDurationSeconds", "deleteWhileInactive"),
+    (
+        "bookkeeperEnsemble",
+        "bookkeeperWriteQuorum",
+        "bookkeeperAckQuorum",
+        "managedLedgerMaxMarkDeleteRate",
+        "managedLedgerStorageClassName",
+    ),
+    ("allowAutoTopicCreation", "topicType", "defaultNumPartitions"),
+)
+"""Members of upstream's classes in the order that Jackson prints them in; AVRO keeps them by the alphabet."""
+_DELIVERY = {
+    "tickTime": "delayedDeliveryTickTimeMillis",
+    "active": "delayedDeliveryEnabled",
+    "maxDeliveryDelayInMillis": "delayedDeliveryMaxDelayInMillis",
+}
+_dispatch = fields(
+    dispatchThrottlingRateInMsg="msg_dispatch_rate",
+    dispatchThrottlingRateInByte="byte_dispatch_rate",
+    relativeToPublishRate="relative_to_publish_rate",
+    ratePeriodInSecond="dispatch_rate_period",
+)
+_publish = fields(publishThrottlingRateInMsg="msg_publish_rate", publishThrottlingRateInByte="byte_publish_rate")
+_subscribe = fields(subscribeThrottlingRatePerConsumer="subscribe_rate", ratePeriodInSecond="subscribe_rate_period")
+_NO_DISPATCH = dict(zip(_RATE, (0, 0, False, 1), strict=True))
+_NO_SUBSCRIBE = {"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30}
+_INACTIVE = dict(zip(_SHAPES[5], ("delete_when_no_subscriptions", 60, True), strict=True))
+_strategy = choice(*rules.STRATEGIES, words="Illegal schema compatibility strategy {}. Possible values: [{}]")
+_OFFLOADS = "offload_policies"
+_THRESHOLDS = ("managedLedgerOffloadThresholdInBytes", "managedLedgerOffloadThresholdInSeconds")
+_NO_OFFLOAD = rules.NO_OFFLOAD | {"s3Driver": False, "gcsDriver": False, "fileSystemDriver": False}
+
+POLICIES: tuple[Policy, ...] = (
+    Policy(
+        "message-ttl",
+        "message TTL, in seconds",
+        Member("message_ttl_in_seconds"),
+        Member("messageTTLInSeconds"),
+        rules.seconds,
+        least("Invalid value for message TTL, message TTL must >= 0", "Invalid value for message TTL"),
+        default=0,
+    ),
+    Policy(
+        "retention",
+        "retention of what every subscription has consumed, in minutes and MB",
+        Member("retention_policies"),
+        Member("retentionPolicies"),
+        rules.retention,
+        rules.check_retention,
+        default={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+    ),
+    Policy(
+        "backlog-quota backlog-quotas",
+        "backlog quotas by type",
+        Entry("backlog_quota_map", "type_"),
+        Entry("backLogQuotaMap", "type_"),
+        rules.backlog_quota,
+        rules.check_quota,
+        default=dict.fromkeys(rules.QUOTA_TYPES, rules.BROKER_QUOTA),
+        answer=rules.quotas_answer,
+    ),
+    Policy(
+        "delayed-delivery",
+        "policy of delayed delivery",
+        Member("delayed_delivery_policies"),
+        Parts("delayedDeliveryEnabled", _DELIVERY),
+        rules.delivery,
+        default={"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0},
+    ),
+    Policy(
+        "compaction-threshold",
+        "threshold of compaction, in bytes",
+        Member("compaction_threshold"),
+        Member("compactionThreshold"),
+        rules.number,
+        least("compactionThreshold must be 0 or more", "Invalid value for compactionThreshold", (1 << 63) - 1),
+        default=0,
+    ),
+    Policy(
+        "deduplication deduplication-enabled",
+        "deduplication",
+        Member("deduplicationEnabled"),
+        Member("deduplicationEnabled"),
+        rules.flag,
+    ),
+    Policy(
+        "deduplication-snapshot-interval",
+        "interval of deduplication's snapshots, in seconds",
+        Member("deduplicationSnapshotIntervalSeconds"),
+        Member("deduplicationSnapshotIntervalSeconds"),
+        rules.number,
+        least("interval must be greater than or equal to 0", "Invalid interval '{}'. "),
+    ),
+    Policy(
+        "dispatch-rate",
+        "rate of dispatch",
+        PerCluster("topicDispatchRate", "clusterDispatchRate"),
+        Member("dispatchRate"),
+        _dispatch,
+        default=_NO_DISPATCH,
+    ),
+    Policy(
+        "subscription-dispatch-rate",
+        "rate of dispatch to a subscription",
+        PerCluster("subscriptionDispatchRate"),
+        OfSubscription("subscriptionDispatchRate", "dispatchRate"),
+        _dispatch,
+        default=_NO_DISPATCH,
+    ),
+    Policy(
+        "replicator-dispatch-rate",
+        "rate of dispatch to other clusters",
+        PerCluster("replicatorDispatchRate"),
+        Member("replicatorDispatchRate"),
+        _dispatch,
+        default=_NO_DISPATCH,
+    ),
+    Policy("publish-rate", "rate of publishing", PerCluster("publishMaxMessageRate"), Member("publishRate"), _publish),
+    Policy(
+        "subscribe-rate",
+        "rate of subscribing",
+        PerCluster("clusterSubscribeRate"),
+        Member("subscribeRate"),
+        _subscribe,
+        default=_NO_SUBSCRIBE,
+    ),
+    Policy(
+        "inactive-topic-policies",
+        "policy of topics that nobody uses",
+        Member("inactive_topic_policies"),
+        Member("inactiveTopicPolicies"),
+        rules.inactive,
+        default=_INACTIVE,
+    ),
+    Policy(
+        "max-producers max-producers-per-topic maxProducers",
+        "greatest number of producers",
+        Member("max_producers_per_topic"),
+        Member("maxProducerPerTopic"),
+        rules.number,
+        least("maxProducersPerTopic must be 0 or more", "maxProducers must be 0 or more"),
+        default=0,
+    ),
+    Policy(
+        "max-consumers max-consumers-per-topic",
+        "greatest number of consumers",
+        Member("max_consumers_per_topic"),
+        Member("maxConsumerPerTopic"),
+        rules.number,
+        least("maxConsumersPerTopic must be 0 or more", "maxConsumers must be 0 or more"),
+        default=0,
+    ),
+    Policy(
+        "max-consumers-per-subscription",
+        "greatest number of consumers of a subscription",
+        Member("max_consumers_per_subscription"),
+        Member("maxConsumersPerSubscription"),
+        rules.number,
+        least("maxConsumersPerSubscription must be 0 or more", "Invalid value for maxConsumersPerSubscription"),
+    ),
+    Policy(
+        "max-subscriptions-per-topic max-subscriptions",
+        "greatest number of subscriptions",
+        Member("max_subscriptions_per_topic"),
+        Member("maxSubscriptionsPerTopic"),
+        rules.number,
+        least("maxSubscriptionsPerTopic must be 0 or more"),
+    ),
+    Policy(
+        "max-topics-per-namespace",
+        "greatest number of topics",
+        Member("max_topics_per_namespace"),
+        check=least("maxTopicsPerNamespace must be 0 or more"),
+        unset=0,
+    ),
+    Policy(
+        "max-unacked-messages-per-consumer max-unacked-messages-on-consumer",
+        "greatest number of messages that a consumer has not acknowledged",
+        Member("max_unacked_messages_per_consumer"),
+        Member("maxUnackedMessagesOnConsumer"),
+        rules.number,
+        least("maxUnackedMessagesPerConsumer must be 0 or more", "maxUnackedNum must be 0 or more"),
+        default=50_000,
+    ),
+    Policy(
+        "max-unacked-messages-per-subscription max-unacked-messages-on-subscription",
+        "greatest number of messages that a subscription has not acknowledged",
+        Member("max_unacked_messages_per_subscription"),
+        Member("maxUnackedMessagesOnSubscription"),
+        rules.number,
+        least("maxUnackedMessagesPerSubscription must be 0 or more", "maxUnackedNum must be 0 or more"),
+        default=200_000,
+    ),
+    Policy(
+        "max-message-size",
+        "size of the largest message, in bytes",
+        None,
+        Member("maxMessageSize"),
+        rules.number,
+        rules.check_message_size,
+    ),
+    Policy(
+        "persistence",
+        "policy of persistence",
+        Member("persistence"),
+        Member("persistence"),
+        rules.persistence,
+        rules.check_persistence,
+    ),
+    Policy(
+        "offload-policies",
+        "policy of offloading",
+        Member(_OFFLOADS),
+        Member("offloadPolicies"),
+        rules.offload,
+        answer=rules.offload_answer,
+    ),
+    Policy(
+        "offload-deletion-lag",
+        "lag between offloading and deleting",
+        Inner(_OFFLOADS, _NO_OFFLOAD, ("managedLedgerOffloadDeletionLagInMillis",)),
+        make=rules.offload_lag,
+        answer=rules.lag_answer,
+    ),
+    Policy(
+        "offload-threshold",
+        "thresholds of offloading",
+        Inner(_OFFLOADS, _NO_OFFLOAD, _THRESHOLDS),
+        make=rules.offload_threshold,
+        answer=rules.threshold_answer,
+    ),
+    Policy(
+        "replication-clusters clusters",
+        "clusters that messages are replicated to",
+        Member("replication_clusters"),
+        Member("replicationClusters"),
+        rules.clusters,
+        rules.check_clusters,
+        unset=[],
+        lists=rules.NAMESPACES,
+    ),
+    Policy(
+        "subscription-types-enabled",
+        "types of subscriptions that are allowed",
+        Member("subscription_types_enabled", []),
+        Member("subscriptionTypesEnabled", []),
+        rules.subscription_types,
+        unset=[],
+    ),
+    Policy(
+        "auto-subscription-creation",
+        "rule of making subscriptions by using them",
+        Member("autoSubscriptionCreationOverride"),
+        Member("autoSubscriptionCreationOverride"),
+        fields(allowAutoSubscriptionCreation="enable"),
+        default={"allowAutoSubscriptionCreation": True},
+    ),
+    Policy(
+        "auto-topic-creation",
+        "rule of making topics by using them",
+        Member("autoTopicCreationOverride"),
+        make=rules.topic_creation,
+    ),
+    Policy(
+        "dispatcher-pause-on-ack-state-persistent",
+        "rule of pausing dispatch until acknowledgements are stored",
+        Member("dispatcherPauseOnAckStatePersistentEnabled", False),
+        Member("dispatcherPauseOnAckStatePersistentEnabled", False),
+        lambda group, options: True,
+        default=False,
+        unset=False,
+    ),
+    Policy(
+        "entry-filters entry-filters-per-topic",
+        "entry filters",
+        Member("entryFilters"),
+        Member("entryFilters"),
+        fields(entryFilterNames="entry_filters_name"),
+        rules.check_filters,
+        default={"entryFilterNames": ""},
+    ),
+    Policy(
+        "schema-compatibility-strategy",
+        "compatibility of schemas",
+        Member("schema_compatibility_strategy"),
+        Member("schemaCompatibilityStrategy"),
+        _strategy,
+        default="FULL",
+        unset="UNDEFINED",
+    ),
+    Policy(
+        "schema-autoupdate-strategy",
+        "compatibility of schemas that producers bring",
+        Member("schema_auto_update_compatibility_strategy"),
+        make=rules.update_strategy,
+        answer=lambda value: None if value is None else value.upper(),
+    ),
+    Policy(
+        "is-allow-auto-update-schema",
+        "rule of producers bringing schemas",
+        Member("is_allow_auto_update_schema"),
+        make=rules.flag,
+        unset=True,
+    ),
+    Policy(
+        "schema-validation-enforce",
+        "rule of producers needing a schema",
+        Member("schema_validation_enforced"),
+        Member("schemaValidationEnforced"),
+        lambda group, options: (rules.enabled if "disable" not in options else rules.flag)(group, options),
+        default=False,
+        unset=False,
+        own_unset=False,
+    ),
+    Policy(
+        "subscription-auth-mode",
+        "mode of authorizing subscriptions",
+        Member("subscription_auth_mode"),
+        make=rules.auth_mode,
+        unset="None",
+        answer='"{}"'.format,
+    ),
+    Policy("encryption-required", "need of encryption", Member("encryption_required"), make=rules.flag, unset=False),
+    Policy(
+        "subscription-expiration-time",
+        "time after which unused subscriptions go, in minutes",
+        Member("subscription_expiration_time_minutes"),
+        check=least("Invalid value for subscription expiration time"),
+    ),
+    Policy("resource-group", "resource group", Member("resource_group_name"), check=rules.check_group, unset=""),
+    Policy(
+        "shadow-topics",
+        "shadow topics",
+        None,
+        Member("shadowTopics"),
+        lambda group, options: options["topics"].split(","),
+        rules.check_shadows,
+        own_unset=[],
+        lists=rules.TOPICS,
+    ),
+)
+
+
+@cache
+def policies_by_name() -> dict[str, Policy]:
+    """Return the policies by every name of theirs."""
+    return {name: policy for policy in POLICIES for name in policy.names.split()}

@@ -1,0 +1,69 @@
+"""What a policy of the table is: of a namespace, of a topic itself, and in force (upstream's ``--applied``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store.codec.policies import decode_json_object
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children
+from store.names import NamespaceName, TopicName
+from store.policies.in_force import BROKER, GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
+from store.policies.places import Json, Options
+from store.policies.table import Policy
+
+_NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
+
+
+def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
+    """Return the policies of NAMESPACE as stored, empty where it has no node; raises MetadataCorrupt."""
+    node = find_node(txn, namespace.policies_path)
+    return {} if node is None else decode_json_object(node.value, node.path)
+
+
+def find_cluster(txn: Txn, namespace: NamespaceName) -> str | None:
+    """Return the cluster that the store comes from, None where several are known."""
+    clusters = [name for name in iter_children(txn, "/admin/clusters") if name != "global"]
+    if len(clusters) != 1:
+        clusters = [str(name) for name in read_namespace_json(txn, namespace).get("replication_clusters") or ()]
+    return clusters[0] if len(clusters) == 1 else None
+
+
+def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
+    """Return what NAMESPACE says, None where it says nothing; raises MetadataCorrupt."""
+    if policy.namespace is None:
+        return None
+    found = read_namespace_json(txn, namespace)
+    return policy.namespace.read(found, find_cluster(txn, namespace) or "", {})
+
+
+def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
+    """Return what TOPIC itself says, for this cluster or (``global_``) for all; raises MetadataCorrupt."""
+    assert policy.topic is not None
+    wanted = GLOBAL_TOPIC if options.get("global_") else TOPIC
+    found = next((found for source, found in iter_stored(txn, topic) if source == wanted), {})
+    return policy.topic.read(found, "", options)
+
+
+def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
+    """Return what upstream says is in force: of the topic's own for one scope, else of the namespace, else of a broker.
+
+    4.0.8 never asks for the policies of all clusters unless ``--global`` says so; ``value_in_force`` does.
+    """
+    own = own_value(txn, topic, policy, options)
+    above = namespace_value(txn, topic.namespace, policy)
+    if policy.name == "offload-policies":  # merged member by member; without a driver it is none
+        merged = {**(above or {}), **{key: value for key, value in (own or {}).items() if value is not None}}
+        return merged if merged.get("managedLedgerOffloadDriver") else None
+    return next((value for value in (own, above) if value not in _NOTHING), policy.default)
+
+
+def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str]:
+    """Return what a broker does, and where that is written: topic, global-topic, namespace or broker-default."""
+    assert policy.topic is not None
+    for source, found in iter_stored(txn, topic):
+        value = policy.topic.read(found, "", options)
+        if value not in _NOTHING:
+            return value, source
+    above = namespace_value(txn, topic.namespace, policy)
+    return (above, NAMESPACE) if above not in _NOTHING else (policy.default, BROKER)
