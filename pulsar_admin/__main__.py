@@ -1,6 +1,23 @@
-"""``python -m pulsar_admin``."""
+"""``python -m pulsar_admin``, and the console script: Ctrl-C while modules are imported ends it as quietly as later."""
 
-from pulsar_admin.cli import main
+import os
+import sys
+from typing import NoReturn
+
+_INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Import the program and run it."""
+    try:
+        from pulsar_admin.cli import main as run_program
+
+        run_program()
+    except KeyboardInterrupt:
+        # Before anything is there to tell it nicely; what came later is told by the program itself.
+        os.write(sys.stderr.fileno(), b"error: interrupted\n")
+        os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

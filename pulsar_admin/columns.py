@@ -96,6 +96,8 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
         return str(value)
     if kind == "size":
         return size_text(value)
+    if kind == "seconds" and value < 0:
+        return "-"  # upstream's -1: there is none
     if kind in ("duration", "seconds"):
         duration_ms = value * 1000 if kind == "seconds" else value
         if isinstance(duration_ms, float):

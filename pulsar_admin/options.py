@@ -440,6 +440,13 @@ class AliasedOption(click.Option):
         super().__init__(*args, **kwargs)
         self._aliases = aliases
 
+    def handle_parse_result(self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]) -> Any:  # Any: click's
+        names = {word.partition("=")[0] for word in ctx.meta.get(_WORDS, ())}
+        given = sorted(names & {*self.opts, *self._aliases})
+        if len(given) > 1 and not ctx.resilient_parsing:
+            raise click.UsageError(f"{' and '.join(given)} are one option: give it once", ctx)
+        return super().handle_parse_result(ctx, opts, args)
+
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # Any: click's parser is private
         shown = self.opts
         self.opts = [*shown, *self._aliases]

@@ -468,6 +468,8 @@ def open_lock_file(path: Path) -> int:
     """Open (creating it when missing) the file that a writer locks; returns its descriptor. Contents are kept."""
     try:
         return open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
+    except IsADirectoryError:
+        raise_write_error(NotRegular(errno.EINVAL, "it is a directory, not a regular file", str(path)), path)
     except OSError as error:
         raise_write_error(error, path)
 

@@ -129,6 +129,9 @@ def parse_size_bytes(text: str, *, allow_negative: bool = False) -> int:
 # -- points in time ---------------------------------------------------------------------------------------------------
 
 
+_NAMED_OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])(\d{1,2}):?(\d\d)?", re.IGNORECASE | re.ASCII)
+
+
 def parse_tz(text: str) -> tzinfo:
     """Parse a zone: an IANA name (``Europe/Berlin``), ``UTC``, ``Z`` or an offset (``+02:00``)."""
     if text.upper() in {"Z", "UTC"}:
@@ -142,9 +145,10 @@ def parse_tz(text: str) -> tzinfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError, RecursionError) as error:
-        raise InvalidValue(
-            f"unknown time zone {text!r}", hint="write an IANA name such as Europe/Berlin, UTC, or +02:00", value=text
-        ) from error
+        named = _NAMED_OFFSET.fullmatch(text)
+        meant = f"{named[1]}{int(named[2]):02}:{named[3] or '00'}" if named else ""
+        hint = f"did you mean {meant}?" if named else "write an IANA name such as Europe/Berlin, UTC, or +02:00"
+        raise InvalidValue(f"unknown time zone {text!r}", hint=hint, value=text) from error
 
 
 _LATE_YEAR = re.compile(r"\+?\d{5,}-\d\d-\d\d")

@@ -570,3 +570,65 @@ cli.main([])
 def test_ctrl_c_where_no_exception_can_be_raised_comes_again() -> None:
     done = subprocess.run([sys.executable, "-c", _LOST], cwd=REPOSITORY, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+# -- one option, one zone, one interrupt ------------------------------------------------------------------------------
+
+
+def test_two_names_of_one_option_are_not_both_taken(cli: Cli, demo_store: Path) -> None:
+    words = ("delayed", "due", "acme/delayed/reminders", "--until", "2026-11-22T00:00:00Z")
+    result = cli("--store", demo_store, *words, "--end-time", "2026-11-23T00:00:00Z")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--end-time and --until are one option" in result.stderr
+    assert cli("--store", demo_store, *words, "-s", "workers").exit_code == 0
+
+
+@pytest.mark.parametrize(("zone", "meant"), [("UTC+2", "+02:00"), ("GMT-5:30", "-05:30"), ("utc+0530", "+05:30")])
+def test_a_zone_with_an_offset_is_suggested_as_the_offset(cli: Cli, demo_store: Path, zone: str, meant: str) -> None:
+    result = cli("--store", demo_store, "topics", "list", "public/default", "--tz", zone)
+    assert result.exit_code == 2
+    assert f"hint: did you mean {meant}?" in result.stderr
+
+
+def test_an_interrupt_while_modules_are_imported_leaves_no_traceback() -> None:
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'pulsar_admin.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from pulsar_admin.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
+
+
+def test_the_installed_program_is_the_one_that_may_be_interrupted_early() -> None:
+    import tomllib
+
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    assert set(scripts.values()) == {"pulsar_admin.__main__:main"}
+
+
+def test_a_damaged_store_json_is_what_the_hint_is_about(cli: Cli, demo_copy: Path) -> None:
+    (demo_copy / "pulsar-store" / "store.json").write_text('{"x')
+    result = cli("--store", demo_copy / "pulsar-store", "store", "info")
+    assert result.exit_code == 6
+    assert "put a copy of store.json in place" in result.stderr
+
+
+def test_a_lock_that_is_a_directory_is_named(cli: Cli, demo_copy: Path) -> None:
+    lock = demo_copy / "pulsar-store" / "lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()
+    result = cli("--store", lock.parent, "topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
+    assert result.exit_code == 3
+    assert "lock: it is a directory, not a regular file\nhint: move what is there out of the way" in result.stderr
+    lock.rmdir()
+
+
+def test_tables_say_nothing_of_an_age_that_is_none(cli: Cli, demo_store: Path) -> None:
+    table = cli("--store", demo_store, "topics", "stats", "public/default/plain", "-o", "table").stdout
+    (row,) = (line for line in table.splitlines() if line.startswith("oldestBacklogMessageAgeSeconds"))
+    assert row.split() == ["oldestBacklogMessageAgeSeconds", "-"]

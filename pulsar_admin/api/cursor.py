@@ -17,6 +17,7 @@ from pulsar_admin.api.session import (
     duration_ms,
     position_of,
     warn_partial,
+    whole_number,
 )
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
@@ -216,7 +217,7 @@ class Cursor:
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
         """Plan skipping the next COUNT entries of each partition; acknowledged ones do not count, a batch is one."""
-        if count < 0:
+        if whole_number("skip", count) < 0:
             raise InvalidValue(f"skip {count}: a number of entries is 0 or more")
 
         def move(reader: EntryReader, topic: TopicModel, cursor: CursorModel) -> CursorMove:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
-from pulsar_admin.api.session import Session, Time, check_choice, warn_partial
+from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
 from pulsar_admin.api.topic import Topic
 from store.changes.intent import WritingPlan
 from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
@@ -396,7 +396,7 @@ class Store:
     def plan_undo(self, number: int) -> Plan:
         """Plan bringing back the exact bytes from before the change NUMBER; raises ChangeNotFound, UndoConflict, Refused."""
         with self._session.read() as txn:
-            return plan_of(plan_undo(txn, number))
+            return plan_of(plan_undo(txn, whole_number("change", number)))
 
     def undo(self, number: int) -> ChangeReport:
         """Undo the change NUMBER, as a change that can be undone itself; raises as ``plan_undo`` and ``apply``."""

@@ -43,7 +43,12 @@ def read_store_info(path: Path) -> StoreInfo:
     except OSError as error:
         raise NotWritable(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise damaged_store(path, f"{file} is damaged: {reason_of(error)}") from error
+        raise IndexCorrupt(
+            f"{file} is damaged: {reason_of(error)}",
+            hint=f"keep {path}, its changes are in meta: put a copy of store.json in place,"
+            " or the one of a store imported from the same directory",
+            path=str(path),
+        ) from error
     if info.format_version > FORMAT_VERSION:
         raise Unsupported(
             f"{path} has store format {info.format_version}, this toolkit knows up to {FORMAT_VERSION}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,20 @@ def test_closing_ends_no_iteration(path: Path) -> None:
             refused()
     with pa.open_store(path, writable=True) as again:
         assert again.topics()
+
+
+def test_what_is_no_number_or_position_is_refused_in_words(path: Path) -> None:
+    with pa.open_store(path, writable=True, now=NOW_MS) as store:
+        topic = store.topic("public/default/plain")
+        change = store.apply(topic.cursor("half").skip(1))
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: store.undo(change),  # type: ignore[arg-type]
+            lambda: store.undo("1"),  # type: ignore[arg-type]
+            lambda: topic.cursor("half").skip("5"),  # type: ignore[arg-type]
+            lambda: topic.cursor("half").skip(True),
+            lambda: topic.messages(start=5),  # type: ignore[arg-type]
+            lambda: topic.cursor("half").reset(to=9),  # type: ignore[arg-type]
+        )
+        for call in calls:
+            with pytest.raises(pa.InvalidValue):
+                call()
