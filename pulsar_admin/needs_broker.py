@@ -35,6 +35,16 @@ NEEDS: tuple[Need, ...] = (
         "which ledgers are offloaded: pulsar-admin topics stats-internal",
     ),
     Need(
+        ("transactions abort-transaction",),
+        "a coordinator ends a transaction together with the brokers of all its topics",
+        "the messages of committed ones alone: pulsar-admin topics read",
+    ),
+    Need(
+        ("transactions position-stats-in-pending-ack",),
+        "pulsar-admin 4.0.8 asks and prints nothing",
+        "what holds acknowledgements: pulsar-admin transactions pending-ack-stats",
+    ),
+    Need(
         ("schemas extract",),
         "it loads a class from a jar, which takes a Java machine with Pulsar's client",
         "hand a definition over with: pulsar-admin schemas upload TOPIC -f FILE",

@@ -30,6 +30,7 @@ GROUPS: dict[str, str] = {
     "namespaces": "Namespaces: their topics and policies.",
     "tenants": "Tenants: who administers them, and the clusters they may use.",
     "clusters": "Clusters: their URLs, peers, migrations and failure domains.",
+    "transactions": "Transactions: coordinators, open ones, and what they hold.",
     "schemas": "Schemas: the versions of a topic's schema.",
     "brokers": "Brokers: their dynamic settings.",
     "bookies": "Bookies: which there are, and their racks.",
@@ -382,6 +383,42 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.clusters:update_domain", "Replace the brokers of a failure domain; one that is not there is made."
         ),
         "delete-failure-domain": Row("commands.clusters:delete_domain", "Delete a failure domain of a cluster."),
+    },
+    "transactions": {
+        "coordinators-list": Row("commands.transactions:coordinators_list", "List the transaction coordinators."),
+        "coordinator-stats": Row(
+            "commands.transactions:coordinator_stats", "Show what a transaction coordinator's log says."
+        ),
+        "coordinator-internal-stats": Row(
+            "commands.transactions:coordinator_internal_stats",
+            "Show the managed ledger of a transaction coordinator's log.",
+        ),
+        "transaction-metadata": Row("commands.transactions:transaction_metadata", "Show an open transaction."),
+        "slow-transactions": Row(
+            "commands.transactions:slow_transactions",
+            "List the open transactions that may stay open for longer than a time.",
+        ),
+        "transaction-buffer-stats": Row(
+            "commands.transactions:buffer_stats", "Show what the entries of a topic say of transactions."
+        ),
+        "transaction-in-buffer-stats": Row(
+            "commands.transactions:in_buffer_stats", "Show what the entries of a topic say of one transaction."
+        ),
+        "pending-ack-stats": Row(
+            "commands.transactions:pending_ack_stats", "Show what transactions hold acknowledgements on a subscription."
+        ),
+        "transaction-in-pending-ack-stats": Row(
+            "commands.transactions:in_pending_ack_stats", "Show what a subscription knows of one transaction."
+        ),
+        "pending-ack-internal-stats": Row(
+            "commands.transactions:pending_ack_internal_stats",
+            "Show the managed ledger of the pending acknowledgements of a subscription.",
+        ),
+        "buffer-snapshot-internal-stats": Row(
+            "commands.transactions:snapshot_internal_stats",
+            "Show the managed ledger of the snapshots of a topic's transactions.",
+        ),
+        "scale-transactionCoordinators": Row("commands.transactions:scale", "Have more transaction coordinators."),
     },
     "schemas": {
         "get": Row("commands.schemas:get", "Show the schema of a topic."),

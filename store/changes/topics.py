@@ -24,6 +24,7 @@ from store.model.cursors import is_subscription, iter_cursor_names, read_cursor
 from store.model.ledgers import EntryReader
 from store.model.partitions import read_partitioned
 from store.model.topics import check_namespace, read_topic
+from store.model.transactions import ASSIGN
 from store.names import PARTITION_SUFFIX, Position, TopicName, shell_word
 
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
@@ -193,3 +194,23 @@ def plan_properties(
     steps = () if after == before else (put_value_step(txn, node.path, value, now_ms),)
     part = ChangePart(topic=str(name), before={"properties": before}, after={"properties": after})
     return Plan(command, txn.id, steps, (part,))
+
+
+def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
+    """Plan COUNT transaction coordinators: partitions of the topic that assigns them, which have no nodes; raises InvalidValue, Refused.
+
+    Upstream: ``TransactionsBase.internalScaleTransactionCoordinators``.
+    """
+    if count <= 0:
+        raise InvalidValue("Number of transaction coordinators must be more than 0", value=count)
+    node = find_node(reader.txn, ASSIGN.partitioned_path)
+    record = PartitionedTopic(0) if node is None else decode_partitioned_topic(node.value, node.path)
+    if count <= record.partitions:
+        raise Refused(
+            "Number of transaction coordinators should be more than the current number of transaction coordinator",
+            hint=f"there are {record.partitions}",
+        )
+    value = encode_partitioned_topic(replace(record, partitions=count), b"" if node is None else node.value)
+    step = put_value_step(reader.txn, ASSIGN.partitioned_path, value, now_ms)
+    part = ChangePart(topic=str(ASSIGN), before={"partitions": record.partitions}, after={"partitions": count})
+    return Plan("transactions scale-transactionCoordinators", reader.txn.id, (step,), (part,))

@@ -74,6 +74,7 @@ SCENARIOS = (
     ),
     Scenario("delete partitioned", "topics delete-partitioned-topic acme/orders/parts", repeats=True),
     Scenario("topics compact", f"topics compact {COMPACTED}"),
+    Scenario("scale coordinators", "transactions scale-transactionCoordinators -r 20", repeats=True),
     Scenario("delete schema", "schemas delete public/default/avro", repeats=True),
     Scenario("clear namespace", "namespaces clear-backlog public/default --yes"),
     Scenario("unsubscribe namespace", "namespaces unsubscribe public/default -s half --yes", repeats=True),

@@ -1,0 +1,177 @@
+"""``transactions``: entries that a broker 4.0.8 wrote, and what it said of them: (0,0) committed, (0,1) aborted, (0,2) and (0,3) open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.changes.log_writer import LedgerSpec, apply_written, write_ledgers
+from store.changes.plan import Plan, put_value_step
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.transactions import (
+    ABORT,
+    ACK,
+    ADD_PARTITION,
+    ADD_SUBSCRIPTION,
+    COMMITTING,
+    NEW,
+    UPDATE,
+    TxnId,
+    decode_log_entry,
+    decode_pending_ack,
+)
+from store.db.environment import open_store
+from store.errors import EntryCorrupt, Unsupported
+from store.model.transactions import log_topic, pending_ack_topic
+from store.names import Position, parse_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.stores import copied
+from tests.worlds import oracle
+
+LOG = [
+    "0800100018004080aea60a48e4c3cea9a03450e4c3cea9a0345800",
+    "080110001800320b74646f2f6f6e652f74786e508ec4cea9a0345800",
+    "0802100018003a120a0b74646f2f6f6e652f74786e120373756250f5c4cea9a0345800",
+    "08031000180020002801509cc7cea9a0345800",
+    "0803100018002001280250c8c7cea9a0345800",
+    "0800100118004080aea60a48e3c7cea9a03450e3c7cea9a0345801",
+    "080110011800320b74646f2f6f6e652f74786e50ecc7cea9a0345801",
+    "0802100118003a120a0b74646f2f6f6e652f74786e120373756250f6c7cea9a0345801",
+    "0803100118002000280350ffc7cea9a0345801",
+    "08031001180020032804508acacea9a0345801",
+    "0800100218004080aea60a4891cacea9a0345091cacea9a0345802",
+    "080110021800320b74646f2f6f6e652f74786e5094cacea9a0345802",
+    "0802100218003a120a0b74646f2f6f6e652f74786e1203737562509bcacea9a0345802",
+    "0800100318004080aea60a48a3cacea9a03450a3cacea9a0345803",
+    "080110031800320b74646f2f6f6e652f74786e50aacacea9a0345803",
+]
+PENDING = [
+    "08011000180020002a0708920210002000",
+    "0802100018002000",
+    "08011000180120002a0708920210012000",
+    "0803100018012000",
+    "08011000180220002a0708920210022000",
+]
+METADATA = """{
+  "txnId" : "(0,2)",
+  "status" : "OPEN",
+  "openTimestamp" : 1795383600401,
+  "timeoutAt" : 21600000,
+  "producedPartitions" : {
+    "tdo/one/txn" : {
+      "aborted" : false
+    }
+  },
+  "ackedPartitions" : {
+    "tdo/one/txn" : {
+      "sub" : { }
+    }
+  }
+}
+"""
+"""What the broker said, but for ``startPosition``: the topic's own entries are not recorded here."""
+SLOW = (
+    "(0,3)    TransactionMetadata(txnId=(0,3), status=OPEN, openTimestamp=1795383600419, timeoutAt=21600000, "
+    "producedPartitions={tdo/one/txn=TransactionInBufferStats(startPosition=null, aborted=false)}, ackedPartitions={}, owner=null)\n"
+    "(0,2)    TransactionMetadata(txnId=(0,2), status=OPEN, openTimestamp=1795383600401, timeoutAt=21600000, "
+    "producedPartitions={tdo/one/txn=TransactionInBufferStats(startPosition=null, aborted=false)}, "
+    "ackedPartitions={tdo/one/txn={sub=TransactionInPendingAckStats(cumulativeAckPosition=null)}}, owner=null)\n"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The world small with these logs in place of its own."""
+    made = copied("small", "clean", tmp_path)
+    topic = parse_topic("tdo/one/txn")
+    logs = {log_topic(0): LOG, pending_ack_topic(topic, "sub"): PENDING}
+    with open_store(made, writable=True) as opened:
+        specs = [(LedgerSpec("managed-ledger"), [bytes.fromhex(one) for one in entries]) for entries in logs.values()]
+        written = write_ledgers(opened, specs)
+        with opened.read() as txn:
+            steps = [*written.steps(txn, 0), put_value_step(txn, topic.path, b"", 0)]
+            cursor = bytes.fromhex("08ffffffffffffffffff01100118ffffffffffffffffff01")
+            steps.append(put_value_step(txn, topic.cursor_path("sub"), cursor, 0))
+            for name, ledger in zip(logs, written.ledgers, strict=True):
+                info = LedgerInfo(ledger.ledger_id, ledger.entries, ledger.size_bytes, 1)
+                steps.append(put_value_step(txn, name.path, encode_managed_ledger(ManagedLedger((info,))), 0))
+            plan = Plan("test", txn.id, tuple(steps), ())
+        apply_written(written, plan, 0)
+    return made
+
+
+def test_log_entries() -> None:
+    entries = [decode_log_entry(bytes.fromhex(one), "entry") for one in LOG]
+    operations = [NEW, ADD_PARTITION, ADD_SUBSCRIPTION, UPDATE, UPDATE]
+    assert [entry.operation for entry in entries] == [*operations, *operations, *operations[:3], *operations[:2]]
+    assert [entry.txn.least for entry in entries] == [0] * 5 + [1] * 5 + [2] * 3 + [3] * 2
+    assert (entries[0].timeout_ms, entries[0].start_ms) == (21_600_000, 1795383599588)
+    assert entries[1].partitions == ("tdo/one/txn",)
+    assert entries[2].subscriptions == (("tdo/one/txn", "sub"),)
+    assert entries[3].status == COMMITTING
+
+
+def test_pending_ack_entries() -> None:
+    entries = [decode_pending_ack(bytes.fromhex(one), "entry") for one in PENDING]
+    assert entries[0].positions == (Position(274, 0),)
+    assert (entries[0].operation, entries[3].operation, entries[4].txn) == (ACK, ABORT, TxnId(0, 2))
+    assert not entries[0].is_cumulative
+
+
+def test_other_entries_are_refused() -> None:
+    with pytest.raises(Unsupported):
+        decode_log_entry(bytes.fromhex("0e010001"), "entry")
+    with pytest.raises(EntryCorrupt):
+        decode_log_entry(bytes.fromhex("0809"), "entry")
+    with pytest.raises(EntryCorrupt):
+        decode_pending_ack(b"\xff\xff", "entry")
+
+
+def test_coordinator(cli: Cli, store: Path) -> None:
+    assert cli("--store", store, "transactions", "coordinator-stats", "-c", 0).json == {
+        "state": "Ready",
+        "leastSigBits": 3,
+        "lowWaterMark": 1,
+        "ongoingTxnSize": 2,
+        "recoverStartTime": 0,
+        "recoverEndTime": 0,
+    }
+    assert cli("--store", store, "transactions", "transaction-metadata", "-m", 0, "-l", 2).stdout == METADATA
+    assert cli("--store", store, "transactions", "slow-transactions", "-t", "5h").stdout == SLOW
+    assert cli("--store", store, "transactions", "slow-transactions", "-t", "7h").stdout == ""
+    over = cli("--store", store, "transactions", "transaction-metadata", "-m", 0, "-l", 1)
+    assert (over.exit_code, "The transaction with this txdID `(0,1)`not found" in over.stderr) == (5, True)
+    none = cli("--store", store, "transactions", "coordinator-stats", "-c", 99)
+    assert "Transaction coordinator not found! coordinator id : 99" in none.stderr
+
+
+def test_pending_acks(cli: Cli, store: Path) -> None:
+    found = cli("--store", store, "transactions", "pending-ack-stats", "-t", "tdo/one/txn", "-s", "sub").json
+    assert (found["state"], found["ongoingTxnSize"]) == ("Ready", 1)
+    internal = cli(
+        "--store", store, "transactions", "pending-ack-internal-stats", "-t", "tdo/one/txn", "-s", "sub"
+    ).json
+    assert internal["pendingAckLogStats"]["managedLedgerName"] == "tdo/one/persistent/txn-sub__transaction_pending_ack"
+    missing = cli("--store", store, "transactions", "pending-ack-stats", "-t", "tdo/one/txn", "-s", "nosub")
+    assert "persistent://tdo/one/txn not found subscription : nosub" in missing.stderr
+
+
+@pytest.mark.parametrize("topic", ["public/default/txn-in", "public/default/txn-out"])
+def test_buffer(cli: Cli, store: Path, topic: str) -> None:
+    said = oracle("small")["topics"][topic]["stats"]
+    found = cli("--store", store, "transactions", "transaction-buffer-stats", "-t", topic).json
+    assert (found["ongoingTxnSize"], found["totalAbortedTransactions"]) == (
+        said["ongoingTxnCount"],
+        said["abortedTxnCount"],
+    )
+
+
+def test_scale(cli: Cli, store: Path) -> None:
+    rows = rows_of(store)
+    assert cli("--store", store, "transactions", "scale-transactionCoordinators", "-r", 0).exit_code == 2
+    done = cli("--store", store, "transactions", "scale-transactionCoordinators", "-r", 32)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert len(cli("--store", store, "transactions", "coordinators-list").stdout.splitlines()) == 32
+    check_undo(cli, store, 2, rows)
