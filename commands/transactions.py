@@ -98,7 +98,8 @@ def transaction_metadata(app: App, most_sig_bits: int, least_sig_bits: int) -> N
 
 @mirrored(
     "transactions slow-transactions",
-    examples=["pulsar-admin transactions slow-transactions -t 1s"],
+    examples=(),
+    elsewhere=["pulsar-admin transactions slow-transactions -t 1s"],
     output="An open transaction a line whose timeout is longer than --time.",
     errors=[NotFound, EntryCorrupt],
     helps={**_ID, "time": "Transactions with a longer timeout."},
@@ -158,7 +159,8 @@ def pending_ack_stats(app: App, topic: str, sub_name: str, low_water_mark: bool)
 
 @mirrored(
     "transactions transaction-in-pending-ack-stats",
-    examples=["pulsar-admin transactions transaction-in-pending-ack-stats -t public/default/plain -s half -m 0 -l 1"],
+    examples=(),
+    elsewhere=["pulsar-admin transactions transaction-in-pending-ack-stats -t public/default/plain -s half -m 0 -l 1"],
     output="`cumulativeAckPosition` where it acknowledged cumulatively.",
     errors=[TopicNotFound, SubscriptionNotFound, EntryCorrupt],
     helps={**_SUB, **_TXN},
