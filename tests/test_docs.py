@@ -99,7 +99,8 @@ def test_examples_in_every_format(
         result = cli(*_arguments(example), "-o", form, *(["--dry-run"] if changes else []), bug=True)
         if result.exit_code != 0:
             offences.append(f"{example}: {result.exit_code}: {result.stderr}")
-        elif not _is_output(result, form):
+        elif not _is_output(result, form) and not (COMMANDS[name].mirrors and not result.stdout.strip()):
+            # upstream prints nothing there, too
             offences.append(f"{example}: not {form}: {result.stdout!r}")
         if (folder / "pulsar-store" / "meta" / "data.mdb").read_bytes() != rows:
             offences.append(f"{example}: changed the store")
