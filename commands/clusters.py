@@ -17,8 +17,10 @@ from store.changes.clusters import (
     plan_update,
     read_cluster_file,
 )
+from store.changes.deleting import plan_delete_all
 from store.codec.java import java_split, java_text
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, ResourceNotFound, StoreNotFound
+from store.model.ledgers import open_reader
 from store.model.resources import (
     CLUSTER,
     DOMAIN,
@@ -143,10 +145,8 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 )
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete what is known of a cluster; tenants and namespaces may still name it."""
-    if all:
-        raise Refused("--all: every tenant, namespace and topic would go", hint="delete them one by one, by name")
-    with app.store.read() as txn:
-        plan = plan_delete(txn, cluster, app.now_ms)
+    with open_reader(app.store) as reader:
+        plan = plan_delete_all(reader, cluster, app.now_ms) if all else plan_delete(reader.txn, cluster, app.now_ms)
     app.change(plan)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
 from store.changes.bundles import choose_bundle, plan_create, plan_split
+from store.changes.deleting import plan_delete_namespace
 from store.changes.namespace_json import (
     Grant,
     JsonJob,
@@ -37,12 +38,14 @@ from store.errors import (
     ResourceNotFound,
 )
 from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
+from store.model.ledgers import open_reader
 from store.model.resources import check_cluster
 from store.model.topics import iter_namespaces
 from store.names import NamespaceName
 
 _HELPS = {
     "clusters": "Clusters, separated by commas; without them the one that the store is of.",
+    "force": "Also the topics in it; a broker needs forceDeleteNamespaceAllowed for that.",
     "bundles": "How many bundles; 0: four.",
     "bundle": "The bundle, LOWER_UPPER, such as 0x00000000_0x40000000.",
     "bundle_type": "LARGEST: the bundle with most topics.",
@@ -88,6 +91,23 @@ def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Make a namespace."""
     _change(app, lambda txn: plan_create(txn, namespace, clusters, bundles, app.now_ms))
+
+
+@mirrored(
+    "namespaces delete",
+    changes=True,
+    helps=_HELPS,
+    examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
+    errors=[NamespaceNotFound, Refused],
+)
+def delete(app: App, namespace: NamespaceName, force: bool) -> None:
+    """Delete a namespace without topics; with --force also its topics, with their subscriptions, ledgers and schemas.
+
+    Undo brings all of it back until it is exported.
+    """
+    with open_reader(app.store) as reader:
+        plan = plan_delete_namespace(reader, namespace, app.now_ms, force=force)
+    app.change(plan)
 
 
 @mirrored("namespaces bundles", examples=["pulsar-admin namespaces bundles acme/iot"], **_READS)

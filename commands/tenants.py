@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.tenants import plan_create, plan_delete, plan_update
+from store.changes.deleting import plan_delete_tenant
+from store.changes.tenants import plan_create, plan_update
 from store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, NamespaceNotFound, Refused, StoreNotFound
+from store.model.ledgers import open_reader
 from store.model.resources import TENANT, list_tenants, read_tenant
 
 _HELPS = {
     "admin_roles": "Roles that administer the tenant, separated by commas.",
     "allowed_clusters": "Clusters that it may use, separated by commas.",
-    "force": "Also its namespaces and their topics.",
+    "force": "Also its namespaces and their topics; a broker needs forceDeleteTenantAllowed for that.",
 }
 
 
@@ -71,9 +73,7 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
     errors=[NamespaceNotFound, Refused],
 )
 def delete(app: App, tenant: str, force: bool) -> None:
-    """Delete a tenant that has no namespaces."""
-    if force:
-        raise Refused("Broker doesn't allow forced deletion of tenants", hint="delete its namespaces first")
-    with app.store.read() as txn:
-        plan = plan_delete(txn, tenant, app.now_ms)
+    """Delete a tenant that has no namespaces; with --force also its namespaces and their topics."""
+    with open_reader(app.store) as reader:
+        plan = plan_delete_tenant(reader, tenant, app.now_ms, force=force)
     app.change(plan)

@@ -14,7 +14,12 @@ from store.wording import counted, plural
 
 _SHOWN_LEDGERS = 10
 _LINE = 80
-_DESTROYING = ("topics delete", "topics delete-partitioned-topic", "topics trim-topic", "topics truncate")
+_DELETES = ("namespaces delete", "tenants delete", "clusters delete")
+"""What goes is the first part; what goes with it has parts of its own."""
+_DESTROYING = (
+    *("topics delete", "topics delete-partitioned-topic", "topics trim-topic", "topics truncate"),
+    *_DELETES,
+)
 """Commands whose parts without a subscription say what goes for ever."""
 _UNITS = {
     "message_ttl_in_seconds": "s",
@@ -78,7 +83,8 @@ def _head(report: ChangeReport, plan_file: Path | None) -> str:
 
 def _action(report: ChangeReport) -> str:
     """Return what the command does and to what: names where there is one, else how many."""
-    place = _named([_place(part) for part in report.parts], _counted(report.parts))
+    parts = report.parts[:1] if report.command in _DELETES else report.parts
+    place = _named([_place(part) for part in parts], _counted(parts))
     subscription = _named([part.subscription for part in report.parts], "subscription")
     if len({part.subscription for part in report.parts}) > 1:  # one name on two topics is two subscriptions
         subscription = counted(len({(part.topic, part.subscription) for part in report.parts}), "subscription")
@@ -86,7 +92,7 @@ def _action(report: ChangeReport) -> str:
     if action is not None and place:
         return action.format(subscription=subscription, place=place)
     words = _command_words(report.command)
-    if report.parts and all(part.resource for part in report.parts) and not words.startswith("undo "):
+    if parts and all(part.resource for part in parts) and not words.startswith("undo "):
         return f"{words.partition(' ')[0]} {place}"  # a resource's name begins with what it is
     subject = " of ".join(name for name in (subscription, place) if name)
     joint = ", " if words.startswith("undo ") else " of "

@@ -241,6 +241,18 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.ending:delete_partitioned",
             "Delete a partitioned topic and all its partitions: their subscriptions, ledgers, schema and policies go, too.",
         ),
+        "permissions": Row(
+            "commands.topics.permissions:permissions",
+            "Show what roles may do with a topic: of their own, and by its namespace.",
+        ),
+        "grant-permission": Row(
+            "commands.topics.permissions:grant",
+            "Let a role do something with a topic, in place of what it might do with it before.",
+        ),
+        "revoke-permission": Row(
+            "commands.topics.permissions:revoke",
+            "Take from a role what it may do with a topic; what it may do in the namespace stays.",
+        ),
     },
     "store export": {
         "standalone": Row(
@@ -267,6 +279,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Disable delayed messages for all topics of a namespace: a broker delivers everything at once.",
         ),
         "create": Row("commands.namespaces_resources:create", "Make a namespace."),
+        "delete": Row(
+            "commands.namespaces_resources:delete",
+            "Delete a namespace without topics; with --force also its topics, with their subscriptions, ledgers and schemas.",
+        ),
         "bundles": Row("commands.namespaces_resources:show_bundles", "Show the bounds of a namespace's bundles."),
         "split-bundle": Row("commands.namespaces_resources:split_bundle", "Split a bundle of a namespace."),
         "get-topic-positions": Row(
@@ -350,7 +366,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "update": Row(
             "commands.tenants:update", "Change the roles or the clusters of a tenant; what is not given stays."
         ),
-        "delete": Row("commands.tenants:delete", "Delete a tenant that has no namespaces."),
+        "delete": Row(
+            "commands.tenants:delete",
+            "Delete a tenant that has no namespaces; with --force also its namespaces and their topics.",
+        ),
     },
     "clusters": {
         "list": Row("commands.clusters:list_all", "List the clusters."),

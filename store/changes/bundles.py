@@ -24,7 +24,7 @@ from store.model.bundles import (
     read_policies,
 )
 from store.model.resources import current_cluster, find_json, read_tenant
-from store.names import NamespaceName
+from store.names import NamespaceName, is_allowed_name
 
 ALGORITHMS = (
     "range_equally_divide",
@@ -38,6 +38,8 @@ def plan_create(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bun
     """Plan making NAMESPACE, without CLUSTERS in this one, with BUNDLES, 0: four; raises NamespaceNotFound, AlreadyExists, Refused."""
     if bundles < 0:
         raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
+    if not is_allowed_name(namespace.namespace):
+        raise InvalidValue(f"Invalid named entity: {namespace.namespace}", value=namespace.namespace)
     read_tenant(txn, namespace.tenant)
     own = current_cluster(txn)
     replicated = hash_order(clusters or ([] if namespace.cluster or own is None else [own]))
@@ -45,7 +47,9 @@ def plan_create(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bun
     if find_json(txn, namespace.policies_path) is not None:
         raise AlreadyExists("Namespace already exists", namespace=str(namespace))
     even = bundles_of(bundles or DEFAULT_BUNDLES)
-    policies = with_deleter({**_NEW, "replication_clusters": replicated, "bundles": even})
+    allowed = [own] if replicated and own is not None and own not in replicated else []
+    new = {"replication_clusters": replicated, "allowed_clusters": allowed, "bundles": even}
+    policies = with_deleter({**_NEW, **new})
     shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
     step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
     return Plan("namespaces create", txn.id, (step,), (ChangePart(namespace=str(namespace), after=shown),))

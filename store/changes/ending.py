@@ -168,7 +168,7 @@ def plan_delete(
     owners = {str(name) for name in (*listed, *bases)}
     steps: list[Step] = []
     ledgers: list[int] = []
-    parts = []
+    parts, records = [], []
     for name in listed:
         own, removed, part = _deleted(reader, name)
         steps += removed
@@ -184,9 +184,9 @@ def plan_delete(
             place = listed.index(base)
             parts[place] = replace(parts[place], before={**(parts[place].before or {}), "schemaLedgers": list(schema)})
         else:
-            parts.insert(0, ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
+            records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
     steps += _ledger_steps(txn, ledgers, owners)
-    return Plan(command, txn.id, tuple(steps), tuple(parts))
+    return Plan(command, txn.id, tuple(steps), (*records, *parts))
 
 
 def _deleted(reader: EntryReader, name: TopicName) -> tuple[list[int], list[Step], ChangePart]:

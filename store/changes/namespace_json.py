@@ -132,7 +132,7 @@ def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant
     def of_topics(topics: JsonObject) -> JsonObject:
         roles = _granted(topics.get(name) or {}, grant)
         left = {key: value for key, value in topics.items() if key != name}
-        return {**topics, name: roles} if roles or name in topics else left
+        return {**topics, name: roles} if roles else left
 
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "destination_auth", of_topics)
@@ -186,13 +186,13 @@ _SUBSCRIPTIONS = "subscription_auth_roles"
 
 
 def read_permissions(policies: JsonObject, topic: TopicName | None = None) -> dict[str, list[str]]:
-    """Return the actions of each role in the policies of a namespace, with TOPIC also its own; roles in upstream's order."""
+    """Return the actions of each role in the policies of a namespace, with TOPIC also its own; roles as stored."""
     auth: Mapping[str, JsonObject] = policies.get("auth_policies") or {}
     found = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
     if topic is not None:
         for role, actions in ((auth.get("destination_auth") or {}).get(str(topic)) or {}).items():
             found[role] = list(dict.fromkeys([*found.get(role, ()), *actions]))
-    return {role: found[role] for role in hash_order(found)}
+    return found
 
 
 def read_subscription_permissions(policies: JsonObject) -> dict[str, list[str]]:

@@ -8,10 +8,10 @@ from store.changes.plan import Plan
 from store.changes.resources import NodeChange, plan_nodes
 from store.codec.java import hash_order
 from store.db.environment import Txn
-from store.db.tree import iter_children
 from store.errors import AlreadyExists, InvalidValue, NamespaceNotFound, Refused
 from store.model.resources import GLOBAL_CLUSTER, TENANT, find_json, list_clusters, read_tenant, tenant_path
-from store.names import is_allowed_name
+from store.model.topics import iter_namespaces
+from store.names import NamespaceName, is_allowed_name
 
 
 def plan_create(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
@@ -41,18 +41,19 @@ def plan_update(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[
     )
 
 
-def plan_delete(txn: Txn, tenant: str, now_ms: int) -> Plan:
-    """Plan deleting TENANT; raises NamespaceNotFound, Refused where it has namespaces."""
+def check_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
+    """Return the namespaces that go with TENANT; raises NamespaceNotFound, and Refused where there are some without FORCE."""
     if find_json(txn, tenant_path(tenant)) is None:
         raise NamespaceNotFound("Tenant doesn't exist", tenant=tenant)
-    namespaces = [f"{tenant}/{name}" for name in iter_children(txn, tenant_path(tenant))]
-    if namespaces:
+    namespaces = list(iter_namespaces(txn, tenant))
+    if namespaces and not force:
+        names = ", ".join(map(str, namespaces[:3]))
         raise Refused(
             "The tenant still has active namespaces",
-            hint=f"delete them first: {', '.join(namespaces[:3])}{', …' if len(namespaces) > 3 else ''}",
+            hint=f"delete them first: {names}{', …' if len(namespaces) > 3 else ''}",
             tenant=tenant,
         )
-    return plan_nodes(txn, "tenants delete", [NodeChange(f"tenant {tenant}", tenant_path(tenant), None)], now_ms)
+    return namespaces
 
 
 def _plan(txn: Txn, command: str, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:

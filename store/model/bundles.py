@@ -60,6 +60,11 @@ def topic_hash(topic: object) -> int:
     return zlib.crc32(str(topic).encode())
 
 
+def bundle_data_path(namespace: NamespaceName) -> str:
+    """Return the metadata path below which brokers keep what they measured of a namespace's bundles."""
+    return f"/loadbalance/bundle-data/{namespace}"
+
+
 def local_policies_path(namespace: NamespaceName) -> str:
     """Return the metadata path of what a cluster alone knows of a namespace."""
     return f"/admin/local-policies/{namespace}"

@@ -88,6 +88,7 @@ SCENARIOS = (
     Scenario("rack", "bookies set-bookie-rack -b bookie-1:3181 -r /rack-1"),
     Scenario("dynamic setting", "brokers update-dynamic-config -c maxTenants -v 10"),
     Scenario("namespace", "namespaces create acme/new", repeats=True),
+    Scenario("delete namespace", "namespaces delete acme/iot --force", repeats=True),
     Scenario("split bundle", "namespaces split-bundle acme/iot -b 0x00000000_0xffffffff", repeats=True),
     Scenario("permission", "namespaces grant-permission acme/iot --role app --actions produce"),
     Scenario("ledger ids", f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", repeats=True),
