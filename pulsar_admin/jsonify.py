@@ -93,7 +93,7 @@ def dump_gson(value: object) -> str:
 
 def message_id_json(position: Position, partition_index: int) -> dict[str, int]:
     """Return the id of a message in no batch as pulsar-admin prints ``MessageIdImpl``."""
-    return {**position_json(position.entry, partition_index), "batchSize": 0, "batchIndex": -1}
+    return {**position_json(position.entry, partition_index), "batchIndex": -1, "batchSize": 0}
 
 
 def _pretty(value: Any, margin: str) -> str:  # Any: a JSON value

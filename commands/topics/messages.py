@@ -14,13 +14,12 @@ from commands.topics.printout import SEPARATOR, Printing, columns_for, render_me
 from commands.topics.values import Decoders, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
-from pulsar_admin.jsonify import message_id_json
 from pulsar_admin.numbers import INTEGER, whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import EntryCorrupt, EntryNotFound, NothingMatches, StoreError, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor, iter_backlog, read_cursor
-from store.model.entries import LastMessageId, as_admin_shows, find_topic_of, nth_position, read_last_id, read_message
+from store.model.entries import as_admin_shows, find_topic_of, nth_position, read_last_id, read_message
 from store.model.ledgers import EntryReader, open_reader
 from store.model.message_row import message_row
 from store.model.messages import Message, MessageReader, ReadOptions
@@ -59,15 +58,8 @@ def last_message_id(app: App, selection: TopicSelection) -> None:
     The last entry counts whatever it is, also a marker or an encrypted batch; a topic without entries answers entry -1.
     """
     problems: list[StoreError] = []
-    answer(app, selection, lambda reader, name: _id_json(read_last_id(reader, name, problems)), _ID_COLUMNS)
+    answer(app, selection, lambda reader, name: read_last_id(reader, name, problems), _ID_COLUMNS)
     report(app, problems)
-
-
-def _id_json(found: LastMessageId) -> object:
-    """Return the id with its keys in the order of upstream's two classes."""
-    if found.batch_index >= 0:
-        return found
-    return message_id_json(Position(found.ledger_id, found.entry_id), found.partition_index)
 
 
 @dataclass(frozen=True, slots=True)

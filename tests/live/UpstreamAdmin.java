@@ -40,6 +40,9 @@ public final class UpstreamAdmin {
 
     /** One line in: a JSON array of words. One line out: {"exit", "stdout", "stderr"}. */
     private static void answer(String url, PrintStream out) throws Exception {
+        Properties settings = new Properties();
+        settings.setProperty("webServiceUrl", url);
+        CommandLine commander = commander(tool(settings)); // takes a tenth of a second; each line begins with the initial values
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = JSON.readValue(line, String[].class);
@@ -49,12 +52,7 @@ public final class UpstreamAdmin {
             System.setOut(new PrintStream(printed, true, "UTF-8"));
             System.setErr(new PrintStream(errors, true, "UTF-8"));
             int code;
-            Object tool = null;
             try {
-                Properties settings = new Properties();
-                settings.setProperty("webServiceUrl", url);
-                tool = tool(settings);
-                CommandLine commander = commander(tool);
                 PrintWriter stdout = new PrintWriter(System.out, true);
                 commander.setOut(stdout);
                 commander.setErr(new PrintWriter(System.err, true));
@@ -65,7 +63,6 @@ public final class UpstreamAdmin {
                 System.err.flush();
                 System.setOut(out);
                 System.setErr(oldErr);
-                closeClient(tool);
             }
             Map<String, Object> said = new LinkedHashMap<>();
             said.put("exit", code);
@@ -84,14 +81,6 @@ public final class UpstreamAdmin {
 
     private static CommandLine commander(Object tool) throws Exception {
         return (CommandLine) field(tool, "commander");
-    }
-
-    /** The client of a command has threads of its own, which nobody ends: a command usually ends its process. */
-    private static void closeClient(Object tool) throws Exception {
-        Object client = tool == null ? null : field(field(tool, "pulsarAdminSupplier"), "admin");
-        if (client != null) {
-            ((AutoCloseable) client).close();
-        }
     }
 
     private static Object field(Object owner, String name) throws Exception {
