@@ -133,14 +133,8 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
     """Run one command line and return its exit code; results are on stdout, everything else on stderr."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     _, instruction = completion_instruction(program)
-    if instruction:
-        from pulsar_admin.completing import complete
-
-        code = complete(root(), program, instruction)
-        sys.stdout.flush()
-        return code
     try:
-        code = _invoke(arguments, program)
+        code = _complete(program, instruction) if instruction else _invoke(arguments, program)
         sys.stdout.flush()
     except (PipeClosed, BrokenPipeError):
         _silence_stdout()
@@ -148,6 +142,12 @@ def run(argv: Sequence[str] | None = None, *, program: str = PROGRAMS[0]) -> int
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the one place where every error gets its number
         return _report(error, as_json=_wants_json(arguments))
     return code
+
+
+def _complete(program: str, instruction: str) -> int:
+    from pulsar_admin.completing import complete
+
+    return complete(root(), program, instruction)
 
 
 def _invoke(arguments: Sequence[str], program: str) -> int:

@@ -7,7 +7,6 @@ A script hands over the command line up to the cursor (``COMP_LINE``) and gets a
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice, takewhile
@@ -107,11 +106,14 @@ def script(shell: str, program: str) -> str:
 
 def complete(group: click.Command, program: str, instruction: str) -> int:
     """Write the words that may stand at the cursor; INSTRUCTION is ``SHELL_complete``, or ``SHELL_source`` for its script."""
+    from pulsar_admin.output import Writer
+
+    writer = Writer()
     shell, _, wanted = instruction.partition("_")
     if shell not in SCRIPTS or wanted not in ("complete", "source"):
         return 1
     if wanted == "source":
-        sys.stdout.write(script(shell, program))
+        writer.write(script(shell, program))
         return 0
     line, breaks = completion_line()
     # The mark makes a word of what is at the cursor, be it nothing or a blank that is quoted.
@@ -120,7 +122,7 @@ def complete(group: click.Command, program: str, instruction: str) -> int:
     for item in _items(group, program, words[1:], incomplete):
         word = _as_typed(shell, item.value, incomplete, breaks)
         help_text = " ".join((item.help or "").split())
-        sys.stdout.write(f"{item.type}\t{word}\t{help_text}\n")
+        writer.write(f"{item.type}\t{word}\t{help_text}\n")
     return 0
 
 

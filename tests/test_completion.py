@@ -49,7 +49,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("topi", ["topics"]),
+        ("compa", ["compaction"]),
         ("topics stats-i", ["stats-internal"]),
         ("topics list --dr", []),
         ("topics list --output=js", ["--output=json", "--output=jsonl"]),
@@ -70,7 +70,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ledgers info 17", ["17", "170", "171", "172", "173", "174", "175"]),
         ("ledgers info x", []),
         ("--store /nowhere topics stats-internal ac", []),
-        ("--store /nowhere topi", ["topics"]),
+        ("--store /nowhere compa", ["compaction"]),
         ("completion ", ["bash", "zsh", "fish"]),
     ],
 )
