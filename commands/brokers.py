@@ -11,7 +11,12 @@ from store.errors import InvalidValue, MetadataCorrupt, Refused, StoreNotFound
 from store.model.dynamic_config import DYNAMIC_SETTINGS, read_configuration
 
 _HELPS = {"config": "Name of the setting.", "value": "What it is set to."}
-_SETS: Any = {"changes": True, "helps": _HELPS, "errors": [Refused, InvalidValue]}  # Any: keywords of click
+_SETS: Any = {
+    "changes": True,
+    "writes_first": True,
+    "helps": _HELPS,
+    "errors": [Refused, InvalidValue],
+}  # Any: keywords of click
 
 
 @mirrored(

@@ -111,6 +111,7 @@ def get(app: App, cluster: str) -> None:
 @mirrored(
     "clusters create",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters create west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run"],
     errors=[InvalidValue, AlreadyExists],
@@ -125,6 +126,7 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 @mirrored(
     "clusters update",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update standalone --url http://new:8080 --dry-run"],
     errors=[ResourceNotFound, InvalidValue],
@@ -139,6 +141,7 @@ def update(app: App, cluster: str, cluster_config_file: str | None, **options: o
 @mirrored(
     "clusters delete",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters delete standalone --dry-run"],
     errors=[ResourceNotFound, Refused],
@@ -165,6 +168,7 @@ def get_peers(app: App, cluster: str) -> None:
 @mirrored(
     "clusters update-peer-clusters",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=['pulsar-admin clusters update-peer-clusters standalone --peer-clusters "" --dry-run'],
     errors=[ResourceNotFound, Refused],
@@ -191,6 +195,7 @@ def get_migration(app: App, cluster: str) -> None:
 @mirrored(
     "clusters update-cluster-migration",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin clusters update-cluster-migration standalone --migrated --broker-url pulsar://b --dry-run"],
     errors=[InvalidValue],
@@ -232,7 +237,12 @@ def get_domain(app: App, cluster: str, domain_name: str) -> None:
         app.answer(DOMAIN.show(read_domain(txn, cluster, domain_name)))
 
 
-_DOMAIN: Any = {"changes": True, "helps": _HELPS, "errors": [ResourceNotFound, Refused]}  # Any: keywords of click
+_DOMAIN: Any = {
+    "changes": True,
+    "writes_first": True,
+    "helps": _HELPS,
+    "errors": [ResourceNotFound, Refused],
+}  # Any: keywords of click
 _EXAMPLE = "pulsar-admin clusters {} standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
 
 

@@ -39,7 +39,7 @@ from store.errors import (
 )
 from store.model.bundles import bundle_topics, find_local_policies, read_bundle, read_bundles, read_policies
 from store.model.ledgers import open_reader
-from store.model.resources import check_cluster
+from store.model.resources import check_cluster, read_cluster
 from store.model.topics import iter_namespaces
 from store.names import NamespaceName
 
@@ -68,8 +68,18 @@ _HELPS = {
     "migrated": "It is migrated; without this it is not.",
 }
 _READS: Any = {"helps": _HELPS, "errors": [NamespaceNotFound, MetadataCorrupt]}  # Any: keywords of click
-_SETS: Any = {"helps": _HELPS, "changes": True, "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt]}
-_PERMISSION: Any = {"helps": _HELPS, "changes": True, "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound]}
+_SETS: Any = {
+    "helps": _HELPS,
+    "changes": True,
+    "writes_first": True,
+    "errors": [NamespaceNotFound, InvalidValue, MetadataCorrupt],
+}
+_PERMISSION: Any = {
+    "helps": _HELPS,
+    "changes": True,
+    "writes_first": True,
+    "errors": [NamespaceNotFound, InvalidValue, ResourceNotFound],
+}
 
 
 def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
@@ -84,6 +94,7 @@ def _change(app: App, plan: Callable[[Txn], Plan]) -> None:
 @mirrored(
     "namespaces create",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces create acme/new --bundles 8 --dry-run"],
     errors=[NamespaceNotFound, AlreadyExists, Refused, InvalidValue],
@@ -94,8 +105,27 @@ def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundle
 
 
 @mirrored(
+    "namespaces list-cluster",
+    examples=[],
+    elsewhere=["pulsar-admin namespaces list-cluster acme/standalone"],
+    output="Names, one a line.",
+    errors=[InvalidValue, ResourceNotFound],
+    hidden=True,
+)
+def list_cluster(app: App, params: str) -> None:
+    """List the namespaces of TENANT/CLUSTER that have a cluster in their name."""
+    tenant, slash, cluster = params.partition("/")
+    if not slash or "/" in cluster:
+        raise InvalidValue("Parameter format is incorrect", hint="write TENANT/CLUSTER", value=params)
+    with app.store.read() as txn:
+        read_cluster(txn, cluster)
+        app.answer([str(name) for name in iter_namespaces(txn, tenant) if name.cluster == cluster])
+
+
+@mirrored(
     "namespaces delete",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces delete acme/iot --force --dry-run"],
     errors=[NamespaceNotFound, Refused],
@@ -120,6 +150,7 @@ def show_bundles(app: App, namespace: NamespaceName) -> None:
 @mirrored(
     "namespaces split-bundle",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin namespaces split-bundle acme/iot --bundle-type LARGEST --dry-run"],
     errors=[NamespaceNotFound, InvalidValue, NeedsBroker],

@@ -39,6 +39,7 @@ def get(app: App, tenant: str) -> None:
 @mirrored(
     "tenants create",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants create shop --admin-roles shop-admin --allowed-clusters standalone --dry-run"],
     errors=[InvalidValue, Refused, AlreadyExists],
@@ -53,6 +54,7 @@ def create(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 @mirrored(
     "tenants update",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=["pulsar-admin tenants update acme --admin-roles acme-admin,ops --dry-run"],
     errors=[NamespaceNotFound, InvalidValue, Refused],
@@ -67,6 +69,7 @@ def update(app: App, tenant: str, admin_roles: tuple[str, ...], allowed_clusters
 @mirrored(
     "tenants delete",
     changes=True,
+    writes_first=True,
     helps=_HELPS,
     examples=[],
     elsewhere=["pulsar-admin tenants delete shop --dry-run"],

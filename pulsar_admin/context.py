@@ -322,8 +322,10 @@ class App:
 
         COLUMNS are of the table that several changes at once are shown as.
         """
-        from store.changes.intent import WritingPlan
+        from store.changes.intent import WritingPlan, asked_again
 
+        if not isinstance(plan, WritingPlan) and self._keeps_words():
+            plan = asked_again(plan, self.now_ms)
         self.confirm(plan, columns)
         if not isinstance(plan, WritingPlan):
             self.show(self.apply(plan))
@@ -333,6 +335,11 @@ class App:
                 self.intent.check_store(store)
             reports = plan.made(store)
         self.show(*reports, columns=columns)
+
+    def _keeps_words(self) -> bool:
+        """Whether a plan file is written or done whose command keeps in it what was asked for."""
+        details = getattr(click.get_current_context().command, "details", None)
+        return getattr(details, "writes_first", False) and (self.settings.plan is not None or self.intent is not None)
 
     def show(self, *reports: ChangeReport, columns: Sequence[Column] = ()) -> None:
         """Write what a change did or would do: one object, or several; default: as text, several changes as a table of COLUMNS."""

@@ -261,7 +261,11 @@ COMMANDS: dict[str, dict[str, Row]] = {
     },
     "namespaces": {
         "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant."),
-        "topics": Row("commands.namespaces:topics", "List the topics of a namespace."),
+        "topics": Row("commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
+        "list-cluster": Row(
+            "commands.namespaces_resources:list_cluster",
+            "List the namespaces of TENANT/CLUSTER that have a cluster in their name.",
+        ),
         "policies": Row("commands.namespaces:policies", "Show the policies of a namespace as they are stored."),
         "clear-backlog": Row(
             "commands.namespaces_cursors:clear_backlog",

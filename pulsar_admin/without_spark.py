@@ -24,6 +24,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "resourcegroups *",
         "tenants *",
         "namespaces list",
+        "namespaces list-cluster",
         "namespaces topics",
         "namespaces policies",
         "namespaces get-*",
