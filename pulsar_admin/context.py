@@ -159,6 +159,11 @@ class App:
         else:
             self.answer(value)
 
+    def answer_change(self, value: object) -> None:
+        """Write what upstream prints behind a change; with ``-o`` the change's report is the output."""
+        if self.settings.output is None:
+            self.answer(value)
+
     def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
         """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line, where TEXT is Java's toString of a value.
 

@@ -48,7 +48,7 @@ def terminate(app: App, topic: TopicName) -> None:
         end = terminal_position(read_topic(reader.txn, topic))
         plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
     app.change(asked_again(plan, app.now_ms))
-    app.answer(f"Topic successfully terminated at {end}:-1")
+    app.answer_change(f"Topic successfully terminated at {end}:-1")
 
 
 @mirrored(
@@ -66,7 +66,7 @@ def partitioned_terminate(app: App, topic: TopicName) -> None:
         ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
         plan = plan_terminate(reader, "topics partitioned-terminate", names, app.now_ms)
     app.change(asked_again(plan, app.now_ms))
-    app.answer([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends.items()])
+    app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends.items()])
 
 
 @mirrored(

@@ -46,6 +46,16 @@ _earliest = click.option(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Which sizes and times are there, and whether to show properties."""
+
+    sizes: bool
+    earliest: bool
+    explain: bool
+    redact: bool
+
+
 @command(
     "stats",
     examples=[
@@ -61,18 +71,21 @@ _earliest = click.option(
 @_precise
 @_sizes
 @_earliest
+@click.option(
+    "--explain", is_flag=True, help="Also topicCreationTimeStamp and lastPublishTimeStamp, as brokers from 4.1 on."
+)
 @redact_properties_option
+@gather(TopicOptions)
 @pass_app
-def stats(app: App, selection: TopicSelection, precise: bool, sizes: bool, earliest: bool, redact: bool) -> None:
+def stats(app: App, selection: TopicSelection, options: TopicOptions, precise: bool) -> None:
     """Show the size of a topic and the backlog of its subscriptions."""
+    wanted = StatsOptions(options.sizes, options.earliest, options.explain)
     problems: list[StoreError] = []
 
     def work(reader: EntryReader, name: TopicName) -> TopicStats:
-        return read_topic_stats(
-            reader, name, StatsOptions(backlog_size=sizes, earliest_time=earliest), problems=problems
-        )
+        return read_topic_stats(reader, name, wanted, problems=problems)
 
-    answer(app, selection, work, _COLUMNS, redact=redact)
+    answer(app, selection, work, _COLUMNS, redact=options.redact)
     report(app, problems)
 
 

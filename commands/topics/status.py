@@ -41,7 +41,7 @@ def compact(app: App, topic: TopicName) -> None:
     with app.store.read() as txn:
         read_topic(txn, topic)
     compact_topics(app, TopicSelection((topic,)), CompactionJob("topics compact", LEGACY, RULE_4_0, by_key=True))
-    app.answer(f"Topic compaction requested for {topic}")
+    app.answer_change(f"Topic compaction requested for {topic}")
 
 
 @mirrored(

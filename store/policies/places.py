@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from store.names import java_hash
 
 Json = dict[str, Any]  # Any: JSON values
 Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream.name_of``
@@ -149,9 +147,3 @@ def put(found: Mapping[str, Any], key: str, value: Any) -> Json:
     else:
         changed[key] = value
     return changed
-
-
-def in_hash_order(names: Iterable[str]) -> list[str]:
-    """Return NAMES, each once, as a small ``java.util.HashSet`` iterates over them."""
-    hashes = {name: java_hash(name) for name in names}
-    return sorted(hashes, key=lambda name: (hashes[name] ^ (hashes[name] >> 16)) & 15)

@@ -14,8 +14,8 @@ from store.codec.policies import decode_json_object
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue
-from store.names import INT_MAX, NamespaceName, TopicName, parse_topic
-from store.policies.places import Json, Options, in_hash_order
+from store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
+from store.policies.places import Json, Options
 
 NAMESPACES, TOPICS, TOPIC_POLICIES = "namespaces", "topics", "topicPolicies"
 QUOTA_TYPES = ("destination_storage", "message_age")
@@ -216,12 +216,12 @@ def subscription_types(group: str, options: Options) -> list[str]:
             raise InvalidValue(
                 f"Illegal subscription type {name}. Possible values: [{', '.join(_SUBSCRIPTION_TYPES)}]."
             )
-    return in_hash_order(options["types"]) if group == NAMESPACES else list(options["types"])
+    return in_hash_order(dict.fromkeys(options["types"])) if group == NAMESPACES else list(options["types"])
 
 
 def clusters(group: str, options: Options) -> list[str]:
     """Return the clusters named, as upstream's set gives them."""
-    return in_hash_order(options["clusters"].split(","))
+    return in_hash_order(dict.fromkeys(options["clusters"].split(",")))
 
 
 # -- offload ----------------------------------------------------------------------------------------------------------

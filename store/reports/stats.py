@@ -12,9 +12,10 @@ from dataclasses import field, replace
 
 from store.codec.cursor import Ranges
 from store.codec.given import parse_integer
+from store.codec.message import decode_message_entry
 from store.codec.policies import PartitionedTopic
 from store.db.environment import Txn
-from store.errors import MetadataCorrupt, StoreError
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
 from store.frozen import frozen
 from store.model.cursors import (
     DEDUP_CURSOR,
@@ -41,10 +42,14 @@ _IN_BYTES = {"json": "delayedMessageIndexSizeInBytes"}  # the suffix is part of 
 
 @frozen
 class StatsOptions:
-    """What to add. ``backlog_size``: bytes of each subscription's backlog, else −1; ``earliest_time``: reads one entry each."""
+    """What to add. ``backlog_size``: bytes of each subscription's backlog, else −1; ``earliest_time``: reads one entry each.
+
+    ``explained``: what only newer brokers say, see ``TopicStats.topic_creation_time_stamp``.
+    """
 
     backlog_size: bool = True
     earliest_time: bool = False
+    explained: bool = False
 
 
 @frozen
@@ -151,6 +156,9 @@ class TopicStats:
     delayed_message_index_size_in_bytes: int = field(default=0, metadata=_IN_BYTES)
     compaction: CompactionStats = field(default_factory=CompactionStats)
     owner_broker: str | None = field(default=None, metadata=_OPTIONAL)
+    topic_creation_time_stamp: int | None = field(default=None, metadata=_OPTIONAL)
+    """PIP-431: when the topic's node was made, and when its last message was published (0: none is there)."""
+    last_publish_time_stamp: int | None = field(default=None, metadata=_OPTIONAL)
 
 
 @frozen
@@ -194,7 +202,19 @@ def read_topic_stats(
         non_contiguous_deleted_messages_ranges_serialized_size=sum(
             found.non_contiguous_deleted_messages_ranges_serialized_size for found in subscriptions.values()
         ),
+        topic_creation_time_stamp=topic.stat.created_ms if options.explained else None,
+        last_publish_time_stamp=_last_publish_ms(reader, topic) if options.explained else None,
     )
+
+
+def _last_publish_ms(reader: EntryReader, topic: Topic) -> int:
+    """Return the publish time of the last entry, 0 where there is none that can be read."""
+    last = topic.last_confirmed
+    try:
+        payload = reader.read(last.ledger_id, last.entry_id).payload
+        return decode_message_entry(payload, f"entry {last}").metadata.publish_time
+    except (EntryNotFound, LedgerNotFound, EntryCorrupt):
+        return 0
 
 
 def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, options: StatsOptions) -> SubscriptionStats:

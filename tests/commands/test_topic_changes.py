@@ -92,6 +92,14 @@ def test_terminate(cli: Cli, store: Path) -> None:
     check_undo(cli, store, 1, rows)
 
 
+def test_the_report_is_the_output_where_a_format_is_asked_for(cli: Cli, store: Path) -> None:
+    done = cli("--store", store, "topics", "terminate", PLAIN, "-o", "json").json
+    assert done["after"] == {"terminatedPosition": str(managed_of(store, PLAIN).terminated)}
+    assert (
+        cli("--store", store, "topics", "compact", "acme/orders/compacted-single", "-o", "json").json["dryRun"] is False
+    )
+
+
 def test_truncate(cli: Cli, store: Path) -> None:
     before, rows = managed_of(store, PLAIN), rows_of(store)
     said = cli("--store", store, "topics", "truncate", PLAIN)

@@ -157,3 +157,13 @@ def test_the_flag_of_backlog_sizes_switches_them_off(cli: Cli) -> None:
     assert ask(cli, store, "stats", "public/default/plain")["backlogSize"] >= 0
     without = ask(cli, store, "stats", "public/default/plain", "-sbs")
     assert {row["backlogSize"] for row in without["subscriptions"].values()} == {-1}
+
+
+def test_what_newer_brokers_say(cli: Cli) -> None:
+    """PIP-431, with --explain alone: 4.0 has no such keys. The time is that of the last message its producer sent."""
+    store = imported("small", "clean")
+    said = cli("--store", store, "topics", "stats", "public/default/plain", "--explain").json
+    last = cli("--store", store, "topics", "read", "public/default/plain", "-o", "jsonl").json_lines[-1]
+    assert said["lastPublishTimeStamp"] == last["publishTime"]
+    assert 1795252800000 < said["topicCreationTimeStamp"] < 1795260000000
+    assert "topicCreationTimeStamp" not in cli("--store", store, "topics", "stats", "public/default/plain").json
