@@ -154,7 +154,8 @@ def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
     with suppress(StoreError, OSError, click.ClickException):
         settings = build_settings(ctx.meta.get("pulsar_admin.given", {}))
         with open_store(settings.store) as store, store.read() as txn:
-            found += islice(NAMES[param.name or ""](txn, ctx, incomplete), WORDS_MAX)
+            kind = param.name if param.name in NAMES else param.type.name
+            found += islice(NAMES[kind or ""](txn, ctx, incomplete), WORDS_MAX)
     return found
 
 
@@ -212,15 +213,15 @@ def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
 
 def _subscriptions(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
     from store.model.topics import expand_topic, iter_topics
+    from store.names import NamespaceName, TopicName
 
     params = _given(ctx)
-    topics = next((params[key] for key in ("topic", "topics") if params.get(key)), ())
-    namespace = params.get("namespace")
+    given = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
+    topics = [one for one in given if isinstance(one, TopicName)]
+    namespace = next((one for one in given if isinstance(one, NamespaceName)), None)
     if namespace is not None and not topics:
-        topics = tuple(islice(iter_topics(txn, namespace), WORDS_MAX))
-    parts = [
-        part for topic in (topics if isinstance(topics, tuple) else (topics,)) for part in expand_topic(txn, topic)
-    ]
+        topics = list(islice(iter_topics(txn, namespace), WORDS_MAX))
+    parts = [part for topic in topics for part in expand_topic(txn, topic)]
     for name in sorted({name for part in parts for name in _below(txn, part.path, start)}):
         yield CompletionItem(name)
 

@@ -292,7 +292,7 @@ class Command(click.Command):
         shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
         self.globals = [option for option in global_options(shown) if not taken.intersection(option.opts)]
         for param in self.params:
-            if param.name in _IN_STORE and param._custom_shell_complete is None:
+            if (param.name in _IN_STORE or param.type in (TOPIC, NAMESPACE)) and param._custom_shell_complete is None:
                 param._custom_shell_complete = _complete_from_store
         self.params += self.globals
 

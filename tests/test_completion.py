@@ -204,4 +204,4 @@ def test_a_cold_completion_imports_no_command_and_nothing_heavy(store: Path) -> 
         [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.splitlines()[-1].split("\0"))
-    assert not {"numpy", "pyarrow", "rich", "lmdb", "commands.topics"} & loaded
+    assert not {"numpy", "pyarrow", "rich", "commands.topics.find", "commands.topics.read"} & loaded
