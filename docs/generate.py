@@ -1,4 +1,5 @@
-"""Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table.
+"""Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table,
+``docs/compatibility.md`` from upstream's command tree.
 
 ``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
 """
@@ -12,7 +13,9 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+import compatibility  # noqa: E402 - works on a checkout that is not installed
 
 from pulsar_admin import errors, table  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
@@ -33,6 +36,7 @@ says how changes are kept.
 def all_pages() -> dict[str, str]:
     """Return every generated page: path below ``docs/`` → text."""
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
+    pages["compatibility.md"] = NOTE + compatibility.page()
     for name in table.subgroups_of(table.ROOT):
         pages[f"cli/{name}.md"] = group_page(name)
     return pages

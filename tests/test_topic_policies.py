@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from store.changes.topic_policies import java_hash
 from store.codec.brokerentry import BrokerEntry
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from store.codec.message import decode_message_entry, encode_message_entry
 from store.codec.policies import (
     BacklogQuota,
@@ -27,8 +28,10 @@ from store.codec.policies import (
 )
 from store.codec.policyevent import AvroSchema, PolicyEvent, builtin_schema, decode_policy_event, encode_policy_event
 from store.db.environment import open_store
+from store.db.tree import Node, put_nodes, read_node
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from store.model.ledgers import open_reader
+from store.model.references import index_owners
 from store.model.topics import read_topic
 from store.names import parse_namespace, parse_topic
 from store.policies.events import find_policy_events
@@ -502,3 +505,27 @@ def test_status_goes_by_the_topics_own_policies(cli: Cli, path: Path) -> None:
     assert (row["policy"]["tickTime"], row["policySource"]) == (3000, "topic")
     assert row["evictingQuotas"] == ["destination_storage"]
     assert (row["ttlConflict"]["ttlSeconds"], row["ttlConflict"]["messages"]) == (600, 13)
+
+
+def test_events_that_compaction_alone_keeps(path: Path, cli: Cli) -> None:
+    """A broker compacts ``__change_events`` and trims it: then every policy is in the compacted ledger, and no entry in its own."""
+    before = _policies_of(path)
+    assert before
+    made = cli("--store", path, "compaction", "run", EVENTS, "-o", "json")
+    assert made.exit_code == 0, made.stderr
+
+    def trim(txn: Any) -> None:
+        node = read_node(txn, parse_topic(EVENTS).path)
+        managed = ManagedLedger((LedgerInfo(900_000),))
+        put_nodes(txn, [Node(node.path, node.stat, encode_managed_ledger(managed))])
+        index_owners(opened, txn)
+
+    with open_store(path, writable=True) as opened:
+        opened.write(trim)
+    assert _policies_of(path) == before
+
+
+def _policies_of(path: Path) -> Any:
+    with open_store(path) as opened, opened.read() as txn:
+        found = find_policy_events(txn, parse_namespace("acme/policies"))
+    return found and (found.local, found.global_)

@@ -13,6 +13,7 @@ from typing import Any
 from store.db.environment import Txn
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, StoreError
+from store.model.cursors import COMPACTION_CURSOR
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic, partition_count, read_topic
 from store.names import NamespaceName, TopicName
@@ -56,7 +57,7 @@ def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | Non
 def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:
     topics = [read_topic(txn, name) for name in names]
     events = PolicyEvents()
-    if not any(topic.number_of_entries for topic in topics):
+    if not any(topic.number_of_entries or _is_compacted(txn, topic.name) for topic in topics):
         return events
     # Imported here: most questions meet no events.
     from store.db.entry_files import EntryFiles
@@ -71,6 +72,11 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
             except StoreError as error:  # a file that is gone, too: what it said is as unknown
                 raise _unknown(namespace, error) from error
     return events
+
+
+def _is_compacted(txn: Txn, name: TopicName) -> bool:
+    """Whether NAME was ever compacted: then its compacted ledger may hold what was trimmed from its own."""
+    return find_node(txn, name.cursor_path(COMPACTION_CURSOR)) is not None
 
 
 def _replay(reader: EntryReader, topic: Topic, events: PolicyEvents) -> None:
