@@ -28,6 +28,7 @@ from store.model.extent import Extent, extent_of
 from store.model.ledgers import EntryReader
 from store.model.partitions import existing_partitions, read_partitioned
 from store.model.topics import Topic, TopicLedger, read_topic
+from store.model.transactions import pending_ack_topic
 from store.names import Position, TopicName, shell_word
 
 _INDEX = "index"
@@ -164,7 +165,7 @@ def plan_delete(
 ) -> Plan:
     """Plan deleting the topics NAMES, and of BASES (topics without partition number) the record of partitions and the schema."""
     txn = reader.txn
-    listed = list(dict.fromkeys(names))
+    listed = list(_with_pending_acks(txn, names))
     owners = {str(name) for name in (*listed, *bases)}
     steps: list[Step] = []
     ledgers: list[int] = []
@@ -187,6 +188,13 @@ def plan_delete(
             records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
     steps += _ledger_steps(txn, ledgers, owners)
     return Plan(command, txn.id, tuple(steps), (*records, *parts))
+
+
+def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, None]:
+    """Return NAMES, each once, and the logs of what transactions acknowledged on their subscriptions: a broker deletes those, too."""
+    listed = dict.fromkeys(names)
+    logs = (pending_ack_topic(name, cursor) for name in listed for cursor in iter_cursor_names(txn, name))
+    return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 
 def _deleted(reader: EntryReader, name: TopicName) -> tuple[list[int], list[Step], ChangePart]:

@@ -34,6 +34,7 @@ from store.model.ledgers import EntryReader
 from store.model.schemas import find_locator, live_versions
 from store.model.topics import check_namespace
 from store.names import Position, TopicName
+from store.policies.events import find_policy_events
 
 _STRUCTURED = ("AVRO", "JSON", "PROTOBUF")
 _UNDEFINED = "UNDEFINED"
@@ -82,7 +83,11 @@ def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
 
 
 def compatibility_strategy(txn: Txn, name: TopicName) -> str:
-    """Return what the namespace of NAME asks of a new version; UNDEFINED is a broker's default."""
+    """Return what the policies of NAME, else of its namespace, ask of a new version; UNDEFINED is a broker's default."""
+    events = find_policy_events(txn, name.namespace)
+    own = "" if events is None else events.local.get(name.base, {}).get("schemaCompatibilityStrategy")
+    if own and own != _UNDEFINED:
+        return str(own)
     node = find_node(txn, name.namespace.policies_path)
     policies = {} if node is None else decode_json_object(node.value, node.path)
     found = str(policies.get("schema_compatibility_strategy") or _UNDEFINED)

@@ -22,6 +22,7 @@ from store.codec.transactions import (
     decode_pending_ack,
 )
 from store.db.environment import open_store
+from store.db.tree import tree_key
 from store.errors import EntryCorrupt, Unsupported
 from store.model.transactions import log_topic, pending_ack_topic
 from store.names import Position, parse_topic
@@ -166,6 +167,16 @@ def test_buffer(cli: Cli, store: Path, topic: str) -> None:
         said["ongoingTxnCount"],
         said["abortedTxnCount"],
     )
+
+
+def test_delete_takes_the_pending_acks_along(cli: Cli, store: Path) -> None:
+    """As the broker did: behind ``topics delete`` the log of the subscription was gone, too."""
+    rows = rows_of(store)
+    gone = cli("--store", store, "topics", "delete", "tdo/one/txn", "-o", "jsonl").json_lines
+    log = pending_ack_topic(parse_topic("tdo/one/txn"), "sub")
+    assert [part["topic"] for part in gone] == ["persistent://tdo/one/txn", str(log)]
+    assert tree_key(log.path) not in rows_of(store)["tree"]
+    check_undo(cli, store, 2, rows)
 
 
 def test_scale(cli: Cli, store: Path) -> None:
