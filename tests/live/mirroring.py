@@ -253,6 +253,8 @@ _UNKNOWN = (
     " entriesAddedCounter lastLedgerCreatedTimestamp readPosition messagesConsumedCounter cursorLedger cursorLedgerLastEntry"
     " lastLedgerSwitchTimestamp state numberOfEntriesSinceFirstNotAckedMessage currentLedgerEntries currentLedgerSize"
     " lastLedgerCreationFailureTimestamp waitingCursorsCount active subscriptionHavePendingRead"
+    # transactions
+    " recoverStartTime recoverEndTime lastSnapshotTimestamps lowWaterMarks"
     # info-internal: a clean stop writes the topic and its cursors anew
     " version modificationDate timestamp cursorsLedgerId markDelete individualDeletedMessages properties entries size"
 )
