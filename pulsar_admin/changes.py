@@ -14,10 +14,10 @@ from store.wording import counted, plural
 
 _SHOWN_LEDGERS = 10
 _LINE = 80
-_DELETES = ("namespaces delete", "tenants delete", "clusters delete")
+_DELETES = ("topics delete-partitioned-topic", "namespaces delete", "tenants delete", "clusters delete")
 """What goes is the first part; what goes with it has parts of its own."""
 _DESTROYING = (
-    *("topics delete", "topics delete-partitioned-topic", "topics trim-topic", "topics truncate"),
+    *("topics delete", "topics trim-topic", "topics truncate"),
     *_DELETES,
 )
 """Commands whose parts without a subscription say what goes for ever."""
@@ -46,6 +46,17 @@ _ACTIONS = {
     "namespaces delete": "delete namespace {place}",
     "namespaces unsubscribe": "remove subscription {subscription} from {place}",
     "topics load": "load entries into {place}",
+    "topics compact": "compact {place}",
+    "topics create": "create {place}",
+    "topics create-partitioned-topic": "create partitioned topic {place}",
+    "topics create-missed-partitions": "create the missing partitions of {place}",
+    "topics update-partitioned-topic": "add partitions to {place}",
+    "topics delete": "delete {place}",
+    "topics delete-partitioned-topic": "delete partitioned topic {place}",
+    "topics terminate": "terminate {place}",
+    "topics partitioned-terminate": "terminate {place}",
+    "topics truncate": "truncate {place}",
+    "topics trim-topic": "trim {place}",
     "store annotate": "annotate the ledgers of {place}",
     "nacks add": "track negative acks of {subscription} on {place}",
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",

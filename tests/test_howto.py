@@ -14,7 +14,15 @@ from commands.topics.resets_file import iter_reset_rows
 from tests.conftest import Cli
 
 HOWTO = Path(__file__).resolve().parent.parent / "docs" / "howto"
-PAGES = ("clocks.md", "delayed-messages.md", "dump-and-load.md", "expire.md", "negative-acks.md", "reset-a-cursor.md")
+PAGES = (
+    "administer.md",
+    "clocks.md",
+    "delayed-messages.md",
+    "dump-and-load.md",
+    "expire.md",
+    "negative-acks.md",
+    "reset-a-cursor.md",
+)
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
