@@ -24,7 +24,7 @@ from pulsar_admin.cli import TableGroup, root
 from store.db.environment import open_store
 from store.db.tree import find_node, iter_children
 from tests.conftest import Cli
-from tests.live import upstream
+from tests.live import shell, upstream
 from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
@@ -68,6 +68,10 @@ def exists(path: str) -> bool:
 
 READING = [path for path in reading_commands() if exists(path)]
 CHANGES = [line for line in dict.fromkeys(changes()) if exists(" ".join(line.split()[:2]))]
+
+
+def test_the_commands_of_the_shells_are_those_of_the_checked_in_file() -> None:
+    assert upstream.render(shell.commands()) == shell.FILE.read_text(), "python -m tests.live.shell"
 
 
 def test_upstreams_commands_are_those_of_the_checked_in_file() -> None:
