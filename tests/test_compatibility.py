@@ -29,4 +29,4 @@ def test_every_command_of_upstream_is_on_the_page_once() -> None:
 def test_what_is_open_is_here_by_name() -> None:
     """A command that is made leaves this list, and none joins it."""
     opened = {line.path for line in LINES if line.status is Status.OPEN}
-    assert opened == {"namespaces destinations", "namespaces list-cluster", "topicPolicies delete"}
+    assert opened <= {"topicPolicies delete"}
