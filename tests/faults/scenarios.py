@@ -81,7 +81,7 @@ SCENARIOS = (
     Scenario("set-message-ttl", f"topics set-message-ttl {PLAIN} -t 100"),
     Scenario("namespace retention", "namespaces set-retention public/default --time 1h --size 10M"),
     Scenario("enable-delayed", "namespaces enable-delayed-message acme/delayed"),
-    Scenario("tenant", "tenants update acme --admin-roles ops"),
+    Scenario("tenant", "tenants update acme --admin-roles ops,dev"),
     Scenario("cluster", "clusters update standalone --url http://new:8080"),
     Scenario("resource group", "resourcegroups create batch -mp 1000"),
     Scenario("quota", "resource-quotas set -mi 10 -mo 20 -bi 1000 -bo 2000 -mem 100"),
