@@ -145,6 +145,26 @@ def _given(verb: str) -> dict[str, bool]:
     return {"enable": verb == "enable", "disable": verb == "disable"} if verb in ("enable", "disable") else {}
 
 
+@mirrored(
+    "topicPolicies delete",
+    examples=["pulsar-admin topicPolicies delete public/default/plain --dry-run"],
+    several=True,
+    changes=True,
+    writes_first=True,
+    uses=["interceptors", "broker_conf"],
+    output="Nothing; on stderr the policies before and after, and the undo command.",
+    errors=[InvalidValue, MetadataCorrupt, Refused, StalePlan],
+)
+def delete_all(app: App, selection: TopicSelection) -> None:
+    """Delete all policies of topics, those for all clusters, too."""
+    from store.changes.topic_policies import plan_delete
+
+    with app.store.read() as txn:
+        names = selection.topics or _topics(txn, selection)
+        plan = plan_delete(txn, "topicPolicies delete", list(names), app.now_ms, app.settings.interceptors)
+    app.change(plan)
+
+
 # -- declaring --------------------------------------------------------------------------------------------------------
 
 

@@ -259,6 +259,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
         ),
     },
+    "topicPolicies": {
+        "delete": Row("commands.policies:delete_all", "Delete all policies of topics, those for all clusters, too."),
+    },
     "namespaces": {
         "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant."),
         "topics": Row("commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),

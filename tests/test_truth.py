@@ -82,7 +82,7 @@ def test_topic_policies_in_a_compacted_ledger_without_metadata(tmp_path: Path, c
     events = MadeTopic([[Made(PUBLISH_MS, raw=raw)]], compacted=made)
     path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[]]), "a/b/__change_events": events})
     asked = ("--store", path, "topics", "get-message-ttl", "a/b/t", "-o", "json")
-    assert cli(*asked).json["messageTTL"] == 5
+    assert cli(*asked).json == 5
     assert cli("--store", path, "topics", "stats", "a/b/t").exit_code == 0
     _delete(path, ledger_path(77))
     after = cli(*asked)

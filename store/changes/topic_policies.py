@@ -42,7 +42,7 @@ from store.model.schemas import find_locator, find_schema
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.names import NamespaceName, Position, TopicName, encode_name, java_hash
 from store.policies.events import EVENTS_TOPIC, find_policy_events
-from store.policies.in_force import find_delivery, find_message_ttl, find_quotas
+from store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
 from store.policies.rules import Scope
 from store.policies.values import find_cluster, read_namespace_json
 
@@ -324,6 +324,17 @@ def forget_policies(
         return (apply_written(written, replace(plan, steps=(*plan.steps, *added)), now_ms),)
 
     return WritingPlan(plan.command, plan.txn_id, lambda: (plan.preview(),), make)
+
+
+def plan_delete(
+    txn: Txn, command: str, names: Sequence[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
+) -> WritingPlan:
+    """Plan COMMAND: all policies of the topics NAMES go, of this cluster and of all; raises as ``forget_policies``."""
+    parts = []
+    for name in sorted({name.base for name in names}):
+        own = {source: _set(fields) for source, fields in iter_stored(txn, name)}
+        parts.append(ChangePart(topic=str(name), before=own, after={}))
+    return forget_policies(txn, Plan(command, txn.id, (), tuple(parts)), names, now_ms, interceptors)
 
 
 def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:

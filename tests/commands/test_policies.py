@@ -19,10 +19,9 @@ from tests.live.policy_commands import LINES, STORED, commands_of, stored_polici
 from tests.stores import copied
 
 RECORDED: dict[str, Any] = json.loads(STORED.read_text())
-IGNORED = {"is_allow_auto_update_schema"}
-"""4.0.8 writes this member beside any other once it was asked for: its default, merged into what its cache holds."""
-
-
+IGNORED = {"is_allow_auto_update_schema", "dispatcherPauseOnAckStatePersistentEnabled"}
+"""4.0.8 writes the first beside any other member once it was asked for: its default, merged into what its cache holds. It does not
+wait for a topic's event of the second, which the next change may overtake: two recordings differ in it."""
 OTHER_WORDS = {"bad", "full", "pol/none", "nope/none", "pol/b/none", "pol/none/x", "non-persistent://pol/b/x"}
 """What is not there, or has no valid name, is refused in the words of all our commands."""
 NOT_KNOWN = {"set-entry-filters", "set-entry-filters-per-topic", "get-entry-filters", "get-entry-filters-per-topic"}

@@ -44,8 +44,8 @@ class Offline:
 
 def _get(store: Path, topics: tuple[str, ...]) -> dict[str, Json]:
     rows = run_toolkit(store, "topics", "get-delayed-delivery", *topics)
-    found = {row["topic"].removeprefix("persistent://"): row for row in rows}
-    return {topic: {key: found[topic][key] for key in delivery(True, 0)} for topic in topics}
+    found = {row["topic"].removeprefix("persistent://"): row["value"] for row in rows}
+    return {topic: found[topic] for topic in topics}
 
 
 def _fill(broker: Broker, metadata_seed: int) -> None:
