@@ -266,6 +266,18 @@ REASONS: Mapping[str, str] = {
     "topics peek-messages * mirror/one/missing": "upstream says nothing of a topic that is not there, and ends with 0",
     "topics stats -etb *": "of a topic without a backlog upstream shows 0 or -1, as it was loaded",
     "namespaces permissions *": "the order of a set",
+    "namespaces get-subscription-types-enabled *": "the order of a set",
+    "namespaces get-schema-autoupdate-strategy *": "upstream's command fails where nothing is set",
+    "topics get-shadow-topics *": "upstream's command fails where nothing is set",
+    "topics get-properties mirror/one/parts": "upstream's command fails where nothing is set",
+    "topicPolicies get-dispatcher-pause-on-ack-state-persistent *": "upstream's command prints a future in place of its value",
+    "topic* get-retention -ap *": "the broker's configuration",
+    "topic* get-backlog-quota* -ap *": "the broker's configuration",
+    "topic* get-inactive-topic-policies -ap *": "the broker's configuration",
+    "topic* get-dispatch-rate -ap *": "the broker's dynamic configuration, which the changes set",
+    "namespaces set-entry-filters *": "upstream's broker knows the filters that are installed",
+    "topics set-offload-policies *": "upstream's command refuses an option by both of its names",
+    "topics terminate *": "the ledger that a broker opened when it loaded the topic",
     "namespaces policies mirror/set": "the order of a set",
 }
 """Lines, as globs, that differ, and why."""

@@ -176,7 +176,8 @@ def test_changes_print_the_same_and_leave_the_same_metadata(world: World, cli: C
     offences = []
     for line in CHANGES:
         theirs, ours = world.changed[line], cli("--store", world.before, *shlex.split(line), "-y")
-        if (theirs.exit == 0) != (ours.exit_code == 0) or (theirs.exit == 0 and theirs.stdout != ours.stdout):
+        same = (theirs.exit == 0) is (ours.exit_code == 0) and (theirs.exit != 0 or theirs.stdout == ours.stdout)
+        if not same and not any(fnmatchcase(line, glob) for glob in REASONS):
             offences.append(f"{line}: {theirs}\n  ours {ours}")
     left_out = [line for line in changes() if line not in CHANGES]
     print(f"\nchanges {len(CHANGES)}, not the same {len(offences)}, not here {len(left_out)}")
