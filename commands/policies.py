@@ -176,13 +176,11 @@ def _mirrored(path: str, function: Callable[..., None], policy: Policy) -> Comma
     function.__doc__ = row.help
     more: dict[str, Any] = {
         "output": "As upstream prints it; null where it is not set.",
-        "errors": [NamespaceNotFound, MetadataCorrupt],
+        "errors": [TopicNotFound if of_topics else NamespaceNotFound, InvalidValue, MetadataCorrupt],
     }
-    if of_topics:
-        more["errors"] = [TopicNotFound, InvalidValue, MetadataCorrupt]
     if not reads:
         more |= {"changes": True, "output": "Nothing; on stderr the policy before and after, and the undo command."}
-        more["errors"] = [*more["errors"], InvalidValue, StalePlan][-4:]
+        more["errors"] = [*more["errors"], StalePlan]
     if not reads and of_topics:
         more |= {"writes_first": True, "uses": ["interceptors", "broker_conf"], "errors": [*more["errors"], Refused]}
     return mirrored(path, examples=(), elsewhere=[_example(path)], helps=_HELPS, several=of_topics, **more)(function)

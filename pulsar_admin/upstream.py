@@ -153,16 +153,15 @@ def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
     else:
         values: Sequence[str] | None = row.get("values")
         choice = click.Choice(values) if values else None
-        more |= {
-            "type": choice or _CONVERTED.get(row.get("converter", "")) or _TYPES.get(kind),
-            "default": _default(row),
-        }
+        more["type"] = choice or _CONVERTED.get(row.get("converter", "")) or _TYPES.get(kind)
+        if "default" in row and not row.get("required"):
+            more["default"] = _default(row)  # for click even None would be one
     return click.option(*flags, name, **more)
 
 
 def _default(row: Json) -> Any:
     """Return an option's default; one that upstream converts stands in upstream's unit, here in milliseconds or bytes."""
-    default, converter = row.get("default"), row.get("converter")
+    default, converter = row["default"], row.get("converter")
     if default is None or converter is None:
         return default
     return int(default) * 1000 if "Seconds" in converter and int(default) > 0 else int(default)

@@ -428,6 +428,17 @@ def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
         )
 
 
+def check_offload(scope: Scope, value: Json, options: Options) -> None:
+    """Raise InvalidValue for a driver without a bucket (``OffloadPoliciesImpl.bucketValid``); of ``topicPolicies``, sizes below 1."""
+    for what in ("max_block_size", "read_buffer_size") if scope.group == TOPIC_POLICIES else ():
+        size = _given(options, what, f"{what}_in_bytes")
+        if size is not None and size <= 0:
+            name = what.title().replace("_", "")
+            raise InvalidValue(f"{name[0].lower()}{name[1:]}InBytes cannot be less than or equal to 0!", value=size)
+    if not value.get("managedLedgerOffloadBucket") and not _kinds(value)["fileSystemDriver"]:
+        raise InvalidValue("The bucket must be specified for namespace offload.", hint="name it with --bucket")
+
+
 def check_persistence(scope: Scope, value: Json, options: Options) -> None:
     """Raise InvalidValue for quorums that do not fit."""
     ensemble, write, ack = (value[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))

@@ -273,6 +273,7 @@ POLICIES: tuple[Policy, ...] = (
         Member(_OFFLOADS),
         Member("offloadPolicies"),
         rules.offload,
+        rules.check_offload,
         answer=rules.offload_answer,
     ),
     Policy(

@@ -98,3 +98,53 @@ def test_every_policy_command_is_recorded(group: str) -> None:
 UNRECORDED: dict[str, set[str]] = {
     "topicPolicies": {"topicPolicies get-dispatcher-pause-on-ack-state-persistent"},  # 4.0.8 prints a future of its own
 }
+
+
+MISSING = [  # what the real pulsar-admin 4.0.8 requires: of each type of option, with and without a default in its class
+    ("namespaces set-message-ttl pol/a", "--messageTTL"),
+    ("namespaces set-max-producers-per-topic pol/a", "--max-producers-per-topic"),
+    ("namespaces set-compaction-threshold pol/a", "--threshold"),
+    ("namespaces set-clusters pol/a", "--clusters"),
+    ("namespaces set-entry-filters pol/a", "--entry-filters-name"),
+    ("namespaces set-subscription-types-enabled pol/a", "--types"),
+    ("topicPolicies set-max-unacked-messages-per-consumer pol/b/t", "--maxNum"),
+    ("topics create-partitioned-topic pol/a/new", "--partitions"),
+]
+
+
+@pytest.mark.parametrize(("line", "option"), MISSING, ids=[line for line, _ in MISSING])
+def test_a_required_option_is_asked_for(cli: Cli, prepared: Path, line: str, option: str) -> None:
+    said = cli("--store", prepared, *line.split())
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert "Missing option" in said.stderr and option in said.stderr
+
+
+def test_an_equals_sign_may_stand_behind_a_short_option(cli: Cli, prepared: Path) -> None:
+    store = ("--store", prepared)
+    for line in ("set-max-producers-per-topic pol/a -p=7", "set-subscription-types-enabled pol/a -t=Shared"):
+        assert cli(*store, "namespaces", *line.split()).exit_code == 0
+    assert cli(*store, "namespaces", "get-max-producers-per-topic", "pol/a").stdout == "7\n"
+    assert cli(*store, "namespaces", "get-subscription-types-enabled", "pol/a").stdout == '[ "Shared" ]\n'
+
+
+OFFLOADS = [
+    ("namespaces set-offload-policies pol/a -d azureblob", "The bucket must be specified for namespace offload."),
+    ("topics set-offload-policies pol/b/t -d aws-s3 -r x", "The bucket must be specified for namespace offload."),
+    (
+        "topicPolicies set-offload-policies pol/b/t -d azureblob -b x -m 0",
+        "maxBlockSizeInBytes cannot be less than or equal to 0!",
+    ),
+    (
+        "topicPolicies set-offload-policies pol/b/t -d azureblob -b x -rb=-2",
+        "readBufferSizeInBytes cannot be less than or equal to 0!",
+    ),
+    ("topics set-offload-policies pol/b/t -d azureblob -b x -m 0", ""),
+    ("namespaces set-offload-policies pol/a -d filesystem", ""),
+]
+
+
+@pytest.mark.parametrize(("line", "refused"), OFFLOADS, ids=[line for line, _ in OFFLOADS])
+def test_offload_policies_that_upstream_refuses(cli: Cli, prepared: Path, line: str, refused: str) -> None:
+    said = cli("--store", prepared, *line.split())
+    assert said.exit_code == (2 if refused else 0), said.stderr
+    assert refused in said.stderr
