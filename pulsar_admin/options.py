@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -297,8 +298,8 @@ class Command(click.Command):
         self.params += self.globals
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if self.mirrors:
-            args = list(_without_equals(args, {flag for param in self.params for flag in param.opts if len(flag) == 2}))
+        end = args.index("--") if "--" in args else len(args)
+        args[:end] = [re.sub(r"\A(-[A-Za-z])=(?!\Z)", r"\1", word) for word in args[:end]]  # -p=7, as picocli has it
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
@@ -365,15 +366,6 @@ class Command(click.Command):
         if self.aliases:
             _write_text(formatter, "Also called", ", ".join(self.aliases))
         _write_text(formatter, "Global options", "--store, -o, --now … may stand here too: see `pulsar-admin --help`.")
-
-
-def _without_equals(args: Sequence[str], letters: Collection[str]) -> Iterator[str]:
-    """Yield ARGS with ``-t=5``, which picocli takes of options of one of LETTERS too, as ``-t5``, up to ``--``."""
-    words = iter(args)
-    for word in words:
-        yield word[:2] + word[3:] if word[2:3] == "=" and len(word) > 3 and word[:2] in letters else word
-        if word == "--":
-            yield from words
 
 
 def _reason(command_path: str) -> str:
