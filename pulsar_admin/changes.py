@@ -10,6 +10,7 @@ from pulsar_admin.columns import render_cell
 from pulsar_admin.visible import clean_text
 from store.changes.report import ChangePart, ChangeReport, Json, undo_command
 from store.model.extent import Extent
+from store.model.redaction import hide_secrets_in
 from store.wording import counted, plural
 
 _SHOWN_LEDGERS = 10
@@ -257,11 +258,11 @@ def _totals(report: ChangeReport) -> Iterator[str]:
 def _sides(part: ChangePart) -> Iterator[str]:
     """Yield ``key: old -> new`` of what differs; of what is made or removed, ``key: value``."""
     if part.before is None or part.after is None:
-        for key, value in _leaves(part.before or part.after or {}):
+        for key, value in _leaves(hide_secrets_in(part.before or part.after or {})):
             if value and value != "[]":
                 yield f"{clean_text(key)}: {_shown(key, value)}"
         return
-    before, after = dict(_leaves(part.before)), dict(_leaves(part.after))
+    before, after = (dict(_leaves(hide_secrets_in(side))) for side in (part.before, part.after))
     for key in {**before, **after}:
         old, new = (_shown(key, side.get(key)) or "none" for side in (before, after))
         if key == "compactedLedger" and part.compaction is not None and after[key] is None:

@@ -95,3 +95,21 @@ def test_no_pyspark_is_still_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyspark", None)
     with pytest.raises(MissingComponent), open_session(SparkOptions(master="spark://h:99999")):
         pass
+
+
+@pytest.mark.parametrize("target", ["namespaces acme/orders", "topics acme/orders/compacted"])
+@pytest.mark.parametrize("more", [("-o", "json"), (), ("--dry-run",)])
+def test_no_report_of_a_change_has_a_secret(
+    target: str, more: tuple[str, ...], cli: Cli, demo_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(demo_copy)
+    group, place = target.split()
+    secret = "wJalrXUtnFEMI/K7MDENG"
+    words = ("-d", "aws-s3", "-b", "bucket", "-r", "eu-west-1", "-i", "AKIA", "-s", secret)
+    words += () if group == "namespaces" else ("-oat", "10M")
+    done = cli(group, "set-offload-policies", place, *words, *more)
+    assert done.exit_code == 0, done.stderr
+    for said in (done, cli("store", "log", "-o", "json"), cli("store", "log", "1")):
+        assert secret not in said.stdout + said.stderr
+    if "--dry-run" not in more:
+        assert secret in cli(group, "get-offload-policies", place).stdout  # as pulsar-admin prints it

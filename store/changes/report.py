@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from store.model.extent import Extent
+from store.model.redaction import hide_secrets_in
 from store.names import Position
 
 Json = Mapping[str, Any]  # Any: JSON values
@@ -216,8 +217,8 @@ class ChangePart:
         yield from _present(("topic", self.topic), ("subscription", self.subscription), ("namespace", self.namespace))
         yield from _present(("resource", self.resource))
         yield from _present(("precisionBits", self.precision_bits), ("form", self.form))
-        yield "before", self.before
-        yield "after", self.after
+        yield "before", hide_secrets_in(self.before)
+        yield "after", hide_secrets_in(self.after)
         if self.event is not None:
             yield "events", self.event.topic
             yield "position", _text(self.event.position)

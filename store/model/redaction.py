@@ -25,6 +25,18 @@ def redact_value(value: object) -> str:
     return redact(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
+def hide_secrets_in(value: Any) -> Any:  # Any: JSON values
+    """Return JSON with the digests of secrets in their place: members such as ``s3ManagedLedgerOffloadCredentialSecret``."""
+    if isinstance(value, list):
+        return [hide_secrets_in(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: redact(item) if key.lower().endswith("secret") and isinstance(item, str) else hide_secrets_in(item)
+        for key, item in value.items()
+    }
+
+
 def redact_metadata(value: Any) -> Any:  # Any: JSON values
     """Return JSON of metadata with the texts of properties redacted, wherever they stand; numbers, which are positions, stay."""
     if isinstance(value, list):
