@@ -191,7 +191,7 @@ def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]
             flags, callback=_remember, expose_value=False, is_eager=True, hidden=hidden, default=None, **attributes
         )
     version: dict[str, Any] = {"is_flag": True, "callback": _show_version, "expose_value": False, "is_eager": True}
-    yield click.Option(("--version",), hidden=shown is not None, help="Show the version and exit.", **version)
+    yield click.Option(("-v", "--version"), hidden=shown is not None, help="Show the version and exit.", **version)
 
 
 _UPSTREAMS = (

@@ -7,7 +7,7 @@ subtracted, as upstream does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from store.codec.cursor import CursorState
 from store.db.environment import Txn
@@ -20,7 +20,10 @@ from store.names import Position
 
 @dataclass(frozen=True, slots=True)
 class BacklogAnalysis:
-    """``topics analyze-backlog``; ids are null when nothing is left. Filters are a broker's: here every entry is accepted."""
+    """``topics analyze-backlog``; ids are None, left out of its JSON, when nothing is left.
+
+    Filters are a broker's: here every entry is accepted.
+    """
 
     entries: int
     messages: int
@@ -31,8 +34,8 @@ class BacklogAnalysis:
     filter_accepted_messages: int
     filter_rescheduled_messages: int
     aborted: bool
-    first_message_id: str | None
-    last_message_id: str | None
+    first_message_id: str | None = field(metadata={"json_optional": True})
+    last_message_id: str | None = field(metadata={"json_optional": True})
 
 
 def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None = None) -> BacklogAnalysis:

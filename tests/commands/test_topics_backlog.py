@@ -72,7 +72,11 @@ def test_nothing_left(cli: Cli, tmp_path: Path) -> None:
     topic = MadeTopic([[Made(START_MS)] * 3], cursors={"done": CursorInfo(-1, Position(10, 2))})
     store = make_store(tmp_path / "store", {T: topic})
     found = analyze(cli, store, T, "-s", "done")
-    assert (found["entries"], found["messages"], found["firstMessageId"]) == (0, 0, None)
+    assert (found["entries"], found["messages"], "firstMessageId" in found) == (
+        0,
+        0,
+        False,
+    )  # Pulsar 4.0.8 leaves it out
     assert analyze(cli, store, T, "-s", "done", "-p", "latest")["entries"] == 0
 
 

@@ -28,6 +28,7 @@ public final class UpstreamAdmin {
 
     public static void main(String[] words) throws Exception {
         PrintStream out = System.out;
+        System.setOut(System.err); // what is logged late, by threads of the client, is no answer
         if (words[0].equals("tree")) {
             CommandLine root = commander(tool(new Properties()));
             out.println(JSON.writeValueAsString(tree(root)));
@@ -61,7 +62,7 @@ public final class UpstreamAdmin {
             } finally {
                 System.out.flush();
                 System.err.flush();
-                System.setOut(out);
+                System.setOut(oldErr);
                 System.setErr(oldErr);
             }
             Map<String, Object> said = new LinkedHashMap<>();

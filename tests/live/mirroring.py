@@ -86,7 +86,6 @@ set-bookie-affinity-group -pg primary -sg secondary
 set-clusters -c standalone
 set-allowed-clusters -c standalone
 set-encryption-required -e
-set-entry-filters -efn none
 set-is-allow-auto-update-schema -d
 set-max-consumers-per-topic -c 31
 set-max-producers-per-topic -p 32
@@ -275,8 +274,9 @@ REASONS: Mapping[str, str] = {
     "topic* get-backlog-quota* -ap *": "the broker's configuration",
     "topic* get-inactive-topic-policies -ap *": "the broker's configuration",
     "topic* get-dispatch-rate -ap *": "the broker's dynamic configuration, which the changes set",
-    "namespaces set-entry-filters *": "upstream's broker knows the filters that are installed",
     "topics set-offload-policies *": "upstream's command refuses an option by both of its names",
+    "transactions coordinator-stats": "a broker without transactions has no coordinator, and says so with its stack",
+    "topic* remove-backlog-quota *": "the broker's configuration: its default quota must stay below the retention",
     "topics terminate *": "the ledger that a broker opened when it loaded the topic",
     "namespaces policies mirror/set": "the order of a set",
 }

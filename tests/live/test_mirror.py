@@ -199,7 +199,7 @@ def tree(store: Path) -> dict[str, Any]:  # Any: JSON of metadata nodes
     def add(txn: Any, path: str) -> None:
         node = find_node(txn, path)
         if node is not None and node.value:
-            found[path] = json.loads(node.value)
+            found[path] = _ordered(json.loads(node.value))
             if isinstance(found[path], dict):
                 found[path].pop("is_allow_auto_update_schema", None)  # a broker that was asked writes its default
         for child in iter_children(txn, path):
@@ -209,3 +209,12 @@ def tree(store: Path) -> dict[str, Any]:  # Any: JSON of metadata nodes
         for path in ("/admin", "/bookies", "/loadbalance/resource-quota"):
             add(txn, path)
     return found
+
+
+def _ordered(value: Any) -> Any:  # Any: JSON
+    """VALUE with lists of texts sorted: roles' actions and others are sets, in the order of their hashes."""
+    if isinstance(value, dict):
+        return {key: _ordered(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return sorted(value) if all(isinstance(item, str) for item in value) else [_ordered(item) for item in value]
+    return value
