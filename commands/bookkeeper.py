@@ -18,6 +18,7 @@ from store.errors import (
 )
 from store.files import write_new_file
 from store.model.ledgers import open_reader
+from store.names import LONG_MAX
 from store.reports import shell
 
 _FORMATTED = "Lines as the shell logs them, without time, thread and class."
@@ -85,7 +86,7 @@ def ledgermetadata(
 )
 def ledger(app: App, ledger_id: str, meta: bool) -> None:
     """Show where the entries of a ledger lie."""
-    if not ledger_id.isascii() or not ledger_id.isdigit():
+    if not ledger_id.isascii() or not ledger_id.isdigit() or int(ledger_id) > LONG_MAX:
         raise InvalidValue(f"invalid ledger id {ledger_id!r}", hint="give its number")
     with app.store.read() as txn:
         _print(app, shell.index_lines(txn, int(ledger_id)))

@@ -29,41 +29,47 @@ _OBJECTS = ("AVRO", "JSON", "PROTOBUF", "PROTOBUF_NATIVE")
     "schemas get",
     examples=[
         "pulsar-admin schemas get public/default/avro",
+        "pulsar-admin schemas get public/default/avro -v 0",
         "pulsar-admin schemas get public/default/avro --all-version",
     ],
-    output="`version` and `schemaInfo`; with --all-version an object a version, definitions in base64 and as text.",
-    errors=[NothingMatches, MetadataCorrupt],
-    helps={"all_version": "Every version, oldest first, from behind the last deletion."},
+    output="`version` and `schemaInfo`, with -v what stands in that; with --all-version every version, definitions in base64 and as text.",
+    errors=[NothingMatches, InvalidValue, MetadataCorrupt],
+    helps={
+        "all_version": "Every version, oldest first, from behind the last deletion.",
+        "version": "This version; default: the newest.",
+    },
 )
-def get(app: App, topic: TopicName, all_version: bool) -> None:
+def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> None:
     """Show the schema of a topic."""
     with open_reader(app.store) as reader:
         found = live_versions(reader, topic)
+    if version is not None and version < 0:
+        raise InvalidValue(f"Option --version must be greater than 0, but found {version}", value=str(version))
+    if all_version and version is not None:
+        raise InvalidValue("Only one or neither of --version and --all-version can be specified.")
     if all_version:
         app.answer([_info(topic, entry) for _, entry in found])
         return
-    if not found:
-        raise NothingMatches(f"Schema not found: {topic} has none", topic=str(topic))
-    version, entry = found[-1]
-    _answer_version(app, version, topic, entry)
+    wanted = [one for one in found if version in (None, one[0])]
+    if not wanted:
+        what = "none" if version is None else f"no version {version}"
+        raise NothingMatches(f"Schema not found: {topic} has {what}", topic=str(topic))
+    _answer_version(app, *wanted[-1], topic, alone=version is not None)
 
 
-def _answer_version(app: App, version: int, topic: TopicName, entry: SchemaEntry) -> None:
+def _answer_version(app: App, version: int, entry: SchemaEntry, topic: TopicName, *, alone: bool) -> None:
     shown = _info(topic, entry)
-    text = gson_text(
-        {
-            "version": version,
-            "schemaInfo": {
-                "name": shown["name"],
-                "schema": entry.definition.decode("utf-8", "replace"),
-                "type": shown["type"],
-                "timestamp": entry.timestamp_ms,
-                "properties": dict(sorted(entry.properties.items())),
-            },
-        },
-        parsed=("schema",) if entry.type_name in _OBJECTS else (),
-    )
-    app.emit({"version": version, "schemaInfo": shown}, plain=None if app.settings.output else text + "\n")
+    info = {
+        "name": shown["name"],
+        "schema": entry.definition.decode("utf-8", "replace"),
+        "type": shown["type"],
+        "timestamp": entry.timestamp_ms,
+        "properties": dict(sorted(entry.properties.items())),
+    }
+    parsed = ("schema",) if entry.type_name in _OBJECTS else ()
+    text = gson_text(info if alone else {"version": version, "schemaInfo": info}, parsed=parsed)
+    value = shown if alone else {"version": version, "schemaInfo": shown}
+    app.emit(value, plain=None if app.settings.output else text + "\n")
 
 
 def _info(topic: TopicName, entry: SchemaEntry) -> dict[str, Any]:  # Any: JSON

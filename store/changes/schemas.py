@@ -64,7 +64,9 @@ def parse_schema(data: bytes, where: str) -> NewSchema:
         properties = {str(key): str(value) for key, value in (found.get("properties") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidValue(f"{where} is no schema: {error}", hint="see the example in --help", path=where) from error
-    if kind not in TYPE_NUMBERS or not isinstance(definition, str):
+    if not isinstance(definition, str):
+        raise InvalidValue(f'{where}: "schema" is no text', hint="write the definition as a text in quotes", path=where)
+    if kind not in TYPE_NUMBERS:
         raise InvalidValue(f"No enum constant org.apache.pulsar.common.schema.SchemaType.{kind}", value=str(kind))
     new = NewSchema(kind, definition, properties)
     if kind in _STRUCTURED:

@@ -124,6 +124,14 @@ def test_upload_and_delete(cli: Cli, store: Path, given: Path) -> None:
     assert payloads_of(store, TOPIC) == [bytes.fromhex(ENTRIES[0])]
     assert cli("--store", store, "schemas", "get", TOPIC).stdout == SHOWN
     again = cli("--store", store, "schemas", "upload", TOPIC, "-f", given)
+    alone = cli("--store", store, "schemas", "get", TOPIC, "-v", 0).stdout
+    assert json.loads(alone) == json.loads(SHOWN)["schemaInfo"]
+    assert alone.startswith('{\n  "name": "pq",\n  "schema": {\n    "type": "record",\n')
+    assert cli("--store", store, "schemas", "get", TOPIC, "--version", 1).exit_code == 5
+    below = cli("--store", store, "schemas", "get", TOPIC, "-v", -1)
+    assert (below.exit_code, "Option --version must be greater than 0, but found -1" in below.stderr) == (2, True)
+    both = cli("--store", store, "schemas", "get", TOPIC, "-v", 0, "-a")
+    assert "Only one or neither of --version and --all-version can be specified." in both.stderr
     assert again.stderr.startswith("no change")
     assert cli("--store", store, "schemas", "delete", TOPIC, "--now", "2026-11-22T21:26:39.115Z").stdout == ""
     assert list(map(without_ledgers, payloads_of(store, TOPIC))) == [
@@ -156,6 +164,7 @@ def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
     assert "Error during schema compatibility check with strategy FULL" in upload("AVRO", more)
     assert "No enum constant org.apache.pulsar.common.schema.SchemaType.FOO" in upload("FOO", "")
     assert "Invalid schema definition data for AVRO schema" in upload("AVRO", '{"type":"nonsense"}')
+    assert '"schema" is no text' in upload("AVRO", {"type": "record"})
     assert "namespace" in upload("AVRO", empty, "tdo/none/x")
     missing = cli("--store", store, "schemas", "upload", TOPIC, "-f", tmp_path / "none.json")
     assert "none.json is not found." in missing.stderr

@@ -77,7 +77,7 @@ def _leaves(node: Json, path: tuple[str, ...]) -> Iterator[tuple[str, Json]]:
 def _arguments(arguments: Sequence[Json]) -> Iterator[Json]:
     """Yield options or parameters without what says nothing: one value, and a default of false or null."""
     for argument in arguments:
-        if not _EVERYWHERE.intersection(argument.get("names", ())):
+        if argument.get("arity") != "0" or not _EVERYWHERE.intersection(argument.get("names", ())):
             silent = {"arity": ("1",), "default": ("false", "null")}
             yield {key: value for key, value in argument.items() if value not in silent.get(key, ())}
 
