@@ -164,13 +164,13 @@ _NAMES = {
     errno.EPERM: (errors.Refused.code, REFUSED),
 }
 """What the system says of a name, wherever it is met first: no bug of ours."""
-_BROKER_OPTIONS = {"--admin-url", "--auth-params", "--auth-plugin", "--request-timeout", "--tls-provider"}
+_BROKER_OPTIONS = ("--admin-url", "--auth-p", "--request-timeout", "--tls-")
 
 
 def _usage_failure(error: click.ClickException) -> Failure:
     path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pulsar-admin"
     hint = f"see: {path} --help"
-    if isinstance(error, click.NoSuchOption) and error.option_name in _BROKER_OPTIONS:
+    if isinstance(error, click.NoSuchOption) and error.option_name.startswith(_BROKER_OPTIONS):
         hint = "leave it out: no broker is asked, --store names the data"
     return Failure(USAGE, "usage", " ".join(error.format_message().split()), hint=hint)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 _READING = "get list show describe read find peek examine stats stat status count check verify view print info dump"
 _ALIKE_VERBS = ("set put update", "create add new make init", "remove delete del rm unset drop")
@@ -20,12 +20,14 @@ _HALF = 0.5
 _MOST = 3
 
 
-def suggestions(name: str, known: Iterable[str]) -> list[str]:
+def suggestions(name: str, known: Collection[str]) -> list[str]:
     """Return up to three of KNOWN that NAME may have meant, the nearest first; nothing rather than something wrong.
 
     The verbs must do the same. The nouns of a change must be the same, or misspelt; those of a question may be up to half
-    of the other's, or twice as many.
+    of the other's, or twice as many. A name of the same letters, but for capitals and hyphens, is the one meant.
     """
+    if same := [other for other in known if _letters(other) == _letters(name)]:
+        return same
     likely = [(likeness, other) for other in known if (likeness := _likeness(name, other))]
     return [other for _, other in sorted(likely, key=lambda pair: -pair[0])[:_MOST]]
 
@@ -60,6 +62,10 @@ def _same(word: str, other: str) -> bool:
     from difflib import SequenceMatcher
 
     return word[0] == other[0] and SequenceMatcher(None, word, other).ratio() >= _ALIKE
+
+
+def _letters(name: str) -> str:
+    return re.sub("[-_]", "", name).lower()
 
 
 def _words(name: str) -> list[str]:

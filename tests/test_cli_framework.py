@@ -187,6 +187,13 @@ def test_upstreams_older_group_has_the_same_commands(cli: Cli) -> None:
     assert cli("persistent", "skip-all", "--help").stdout.startswith("Usage: pulsar-admin persistent skip-all ")
 
 
+@pytest.mark.parametrize("option", ["--admin-url", "--tls-allow-insecure", "--tls-trust-cert-path"])
+def test_options_of_a_broker_behind_a_command_are_better_left_out(cli: Cli, option: str) -> None:
+    """As with upstream, whose program has them: behind a command they are unknown."""
+    result = cli("tenants", "list", option)
+    assert (result.exit_code, "hint: leave it out: no broker is asked" in result.stderr) == (2, True)
+
+
 def test_unknown_command_suggests(cli: Cli) -> None:
     result = cli("sample", "row")
     assert result.exit_code == 2
@@ -206,6 +213,9 @@ def test_unknown_command_suggests(cli: Cli) -> None:
         ("update-partitioned-topic", ["create-partitioned-topic"], []),
         ("lst", ["list", "last-message-id"], ["list"]),
         ("rest-cursor", ["reset-cursor"], []),
+        ("topicpolicies", ["topics", "topicPolicies"], ["topicPolicies"]),
+        ("resource-groups", ["resource-quotas", "resourcegroups"], ["resourcegroups"]),
+        ("list-ledgers", ["ledger", "listledgers"], ["listledgers"]),
     ],
 )
 def test_suggestions_go_by_words_and_never_from_a_question_to_a_change(
