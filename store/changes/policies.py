@@ -12,6 +12,7 @@ from store.codec.policies import (
     JsonObject,
     Policies,
     decode_json_object,
+    decode_namespace_json,
     decode_policies,
     encode_json_object,
     encode_policies,
@@ -92,7 +93,7 @@ def find_policies(txn: Txn, namespace: NamespaceName) -> Policies | None:
 def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
     """Return the policies of NAMESPACE as stored, every key that they have; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
-    return decode_json_object(node.value, node.path)
+    return decode_namespace_json(node.value, node.path)
 
 
 def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:

@@ -81,6 +81,41 @@ def decode_json_object(value: bytes, where: str) -> JsonObject:
     return found
 
 
+_OBJECTS = (
+    "auth_policies",
+    "backlog_quota_map",
+    "clusterDispatchRate",
+    "topicDispatchRate",
+    "subscriptionDispatchRate",
+    "replicatorDispatchRate",
+    "clusterSubscribeRate",
+    "publishMaxMessageRate",
+    "offload_policies",
+    "retention_policies",
+    "persistence",
+    "delayed_delivery_policies",
+    "inactive_topic_policies",
+    "autoTopicCreationOverride",
+    "autoSubscriptionCreationOverride",
+    "entryFilters",
+    "properties",
+    "bundles",
+)
+_LISTS = ("replication_clusters", "allowed_clusters", "subscription_types_enabled")
+
+
+def decode_namespace_json(value: bytes, where: str) -> JsonObject:
+    """Return ``Policies`` as stored; raises MetadataCorrupt, also for a member that is no object, or no list, where upstream has one."""
+    found = decode_json_object(value, where)
+    for members, kind, words in ((_OBJECTS, dict, "an object"), (_LISTS, list, "an array")):
+        for member in members:
+            if not isinstance(found.get(member), kind | None):
+                raise MetadataCorrupt(
+                    f"{where}: {member}: expected {words}, found {kind_of(found[member])}", where=where, found=member
+                )
+    return found
+
+
 def encode_json_object(found: JsonObject) -> bytes:
     """Return a JSON object as Jackson writes it: UTF-8, no blanks."""
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

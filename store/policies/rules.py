@@ -34,6 +34,7 @@ STRATEGIES = (
 )
 _DELETE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
 _SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+_ENSEMBLE_MAX = 5  # managedLedgerMaxEnsembleSize of a broker that sets nothing
 _MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
 
 
@@ -440,8 +441,10 @@ def check_offload(scope: Scope, value: Json, options: Options) -> None:
 
 
 def check_persistence(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for quorums that do not fit."""
+    """Raise InvalidValue for quorums that do not fit, or an ensemble above what a broker that sets nothing takes."""
     ensemble, write, ack = (value[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
+    if ensemble > _ENSEMBLE_MAX:
+        raise InvalidValue(f"Bookkeeper-Ensemble must be <= {_ENSEMBLE_MAX} and > 0.", value=ensemble)
     if not ensemble >= write >= ack:
         raise InvalidValue(f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from store.codec.policies import decode_json_object
+from store.codec.policies import decode_namespace_json
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.names import NamespaceName, TopicName
@@ -18,7 +18,7 @@ _NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
 def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
     """Return the policies of NAMESPACE as stored, empty where it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
-    return {} if node is None else decode_json_object(node.value, node.path)
+    return {} if node is None else decode_namespace_json(node.value, node.path)
 
 
 def find_cluster(txn: Txn, namespace: NamespaceName) -> str | None:

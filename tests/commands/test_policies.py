@@ -149,3 +149,36 @@ def test_offload_policies_that_upstream_refuses(cli: Cli, prepared: Path, line: 
     said = cli("--store", prepared, *line.split())
     assert said.exit_code == (2 if refused else 0), said.stderr
     assert refused in said.stderr
+
+
+def test_an_ensemble_above_what_a_broker_takes_is_refused(cli: Cli, prepared: Path) -> None:
+    for words in (("topics", "set-persistence", "pol/b/t"), ("namespaces", "set-persistence", "pol/a")):
+        said = cli("--store", prepared, *words, "-e", "6", "-w", "2", "-a", "2")
+        assert (said.exit_code, said.stderr.splitlines()[0]) == (2, "error: Bookkeeper-Ensemble must be <= 5 and > 0.")
+
+
+WRONG = {
+    "offload_policies": (
+        "get-offload-policies pol/a",
+        "set-offload-threshold pol/a -s 10M",
+        "clear-offload-deletion-lag pol/a",
+    ),
+    "publishMaxMessageRate": ("get-publish-rate pol/a", "set-publish-rate pol/a -m 4"),
+    "backlog_quota_map": ("get-backlog-quotas pol/a", "set-backlog-quota pol/a -l 1K -p producer_exception"),
+    "retention_policies": ("get-retention pol/a", "set-backlog-quota pol/a -l 1K -p producer_exception"),
+    "replication_clusters": ("get-clusters pol/a", "set-dispatch-rate pol/a -md 4"),
+}
+
+
+@pytest.mark.parametrize("member", WRONG)
+def test_a_member_of_another_kind_is_damage(cli: Cli, prepared: Path, member: str) -> None:
+    path = "/admin/policies/pol/a"
+    stored = json.loads(bytes.fromhex(RECORDED["nodes"][path])) | {member: "x"}
+    with open_store(prepared, writable=True) as store:
+        with store.read() as txn:
+            plan = Plan("store init", txn.id, (put_value_step(txn, path, json.dumps(stored).encode(), 0),), ())
+        apply_plan(store, plan, 0)
+    for line in WRONG[member]:
+        said = cli("--store", prepared, "namespaces", *line.split())
+        assert (said.exit_code, said.stdout) == (6, ""), line
+        assert f"{path}: {member}: expected an" in said.stderr
