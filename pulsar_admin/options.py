@@ -313,7 +313,7 @@ class Command(click.Command):
         arguments: list[str] = []
         for param in self.params:
             value = raw.get(param.name or "")
-            if param in self.globals or not value or not (value is True or isinstance(value, (str, tuple, list))):
+            if param in self.globals or not (value is True or isinstance(value, (str, tuple, list))):
                 continue
             if value is True:
                 options.append(param.opts[0])

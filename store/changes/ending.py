@@ -182,8 +182,11 @@ def plan_delete(
         steps += [delete_step(txn, path) for path in paths]
         before = {"partitions": read_partitioned(txn, base).partitions, "schemaLedgers": list(schema)}
         if base in listed:
-            place = listed.index(base)
-            parts[place] = replace(parts[place], before={**(parts[place].before or {}), "schemaLedgers": list(schema)})
+            part = parts[place := listed.index(base)]
+            before = {**(part.before or {}), "schemaLedgers": list(schema)}
+            parts[place] = replace(
+                part, before=before, unreferenced_ledgers=(*dict.fromkeys((*part.unreferenced_ledgers, *schema)),)
+            )
         else:
             records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
     steps += _ledger_steps(txn, ledgers, owners)

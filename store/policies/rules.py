@@ -301,7 +301,7 @@ def _given(options: Options, *names: str) -> Any:
 def _thresholds(group: str, options: Options) -> Json:
     priority = options["offloaded_read_priority"]
     known = {"bookkeeper-first": "BOOKKEEPER_FIRST", "tiered-storage-first": "TIERED_STORAGE_FIRST"}
-    if priority is not None and priority not in known:
+    if priority not in (None, *known):
         raise InvalidValue(f"--offloadedReadPriority parameter must be one of {','.join(known)} but got: {priority}")
     age = _given(options, "offload_after_threshold_in_seconds", "offload_threshold_in_seconds")
     size = _given(options, "offload_after_threshold", "offload_threshold_in_bytes")
@@ -340,8 +340,8 @@ def offload_lag(group: str, options: Options) -> Json:
 
 def offload_threshold(group: str, options: Options) -> Json:
     """Return the members of the offload policies that ``set-offload-threshold`` sets."""
-    names = ("managedLedgerOffloadThresholdInBytes", "managedLedgerOffloadThresholdInSeconds")
-    return dict(zip(names, (options["size"], _seconds(options["time"])), strict=True))
+    size, age = options["size"], _seconds(options["time"])
+    return {"managedLedgerOffloadThresholdInBytes": size, "managedLedgerOffloadThresholdInSeconds": age}
 
 
 def lag_answer(value: Json | None) -> str:
@@ -430,12 +430,10 @@ def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
 
 
 def check_offload(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for a driver without a bucket (``OffloadPoliciesImpl.bucketValid``); of ``topicPolicies``, sizes below 1."""
-    for what in ("max_block_size", "read_buffer_size") if scope.group == TOPIC_POLICIES else ():
-        size = _given(options, what, f"{what}_in_bytes")
-        if size is not None and size <= 0:
-            name = what.title().replace("_", "")
-            raise InvalidValue(f"{name[0].lower()}{name[1:]}InBytes cannot be less than or equal to 0!", value=size)
+    """Raise InvalidValue for no bucket (``OffloadPoliciesImpl.bucketValid``); of ``topicPolicies``, for sizes below 1."""
+    for size in ("MaxBlockSizeInBytes", "ReadBufferSizeInBytes") if scope.group == TOPIC_POLICIES else ():
+        if value.get(f"managedLedgerOffload{size}", 1) <= 0:
+            raise InvalidValue(f"{size[0].lower()}{size[1:]} cannot be less than or equal to 0!")
     if not value.get("managedLedgerOffloadBucket") and not _kinds(value)["fileSystemDriver"]:
         raise InvalidValue("The bucket must be specified for namespace offload.", hint="name it with --bucket")
 
@@ -464,9 +462,8 @@ def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
         return
     if "global" in value:
         raise InvalidValue("Cannot specify global in the list of replication clusters")
-    known = set(iter_children(scope.txn, "/admin/clusters"))
     for name in value:
-        if name not in known:
+        if name not in iter_children(scope.txn, "/admin/clusters"):
             raise InvalidValue(f"Invalid cluster id: {name}")
         _check_tenant(scope, name)
 

@@ -143,3 +143,9 @@ def test_plan_file(cli: Cli, store: Path, tmp_path: Path) -> None:
     applied = cli("--store", store, "apply", plan)
     assert applied.exit_code == 0, applied.stderr
     assert managed_of(store, PLAIN) is None
+
+
+def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, store: Path) -> None:
+    done = cli("--store", store, "topics", "delete", "public/default/avro", "-o", "json").json
+    assert done["before"]["schemaLedgers"]
+    assert {*done["before"]["schemaLedgers"], *done["before"]["ledgers"]} <= {*done["unreferencedLedgers"]}
