@@ -185,12 +185,24 @@ def plan_delete(
             part = parts[place := listed.index(base)]
             before = {**(part.before or {}), "schemaLedgers": list(schema)}
             parts[place] = replace(
-                part, before=before, unreferenced_ledgers=(*dict.fromkeys((*part.unreferenced_ledgers, *schema)),)
+                part,
+                before=before,
+                unreferenced_ledgers=(*dict.fromkeys((*(part.unreferenced_ledgers or ()), *schema)),),
             )
         else:
             records.append(ChangePart(topic=str(base), before=before, unreferenced_ledgers=schema))
+    kept = {ledger_id for ledger_id in ledgers if _is_of_others(txn, ledger_id, owners)}
     steps += _ledger_steps(txn, ledgers, owners)
-    return Plan(command, txn.id, tuple(steps), (*records, *parts))
+    return Plan(command, txn.id, tuple(steps), (*records, *(_without(part, kept) for part in parts)))
+
+
+def _without(part: ChangePart, kept: set[int]) -> ChangePart:
+    """Return PART without the ledgers KEPT, and where it has no others, without their messages."""
+    told = part.unreferenced_ledgers or ()
+    left = tuple(ledger_id for ledger_id in told if ledger_id not in kept)
+    if left == told:
+        return part
+    return replace(part, unreferenced_ledgers=left, extent=part.extent if left else None)
 
 
 def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, None]:
@@ -224,9 +236,13 @@ def _schema_ledgers(txn: Txn, base: TopicName) -> tuple[int, ...]:
     return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
 
 
+def _is_of_others(txn: Txn, ledger_id: int, owners: set[str]) -> bool:
+    """Return whether a topic besides OWNERS refers to a ledger: the source of a shadow topic does."""
+    return any(one.kind != "schema" and one.topic not in owners for one in find_owners(txn, ledger_id))
+
+
 def _ledger_steps(txn: Txn, ledger_ids: Iterable[int], owners: set[str]) -> Iterator[Step]:
-    """Yield the steps that delete the metadata of LEDGER_IDS, but of those that others refer to: the source of a shadow topic."""
+    """Yield the steps that delete the metadata of LEDGER_IDS, but of those that others than OWNERS refer to."""
     for ledger_id in dict.fromkeys(ledger_ids):
-        others = [one for one in find_owners(txn, ledger_id) if one.kind != "schema" and one.topic not in owners]
-        if not others and find_node(txn, ledger_path(ledger_id)) is not None:
+        if not _is_of_others(txn, ledger_id, owners) and find_node(txn, ledger_path(ledger_id)) is not None:
             yield delete_step(txn, ledger_path(ledger_id))

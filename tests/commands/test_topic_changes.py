@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from store.changes.plan import Plan, apply_plan, put_value_step
 from store.codec.cursor import decode_cursor_info
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
@@ -149,3 +150,20 @@ def test_the_ledgers_of_a_schema_are_told_with_those_of_its_topic(cli: Cli, stor
     done = cli("--store", store, "topics", "delete", "public/default/avro", "-o", "json").json
     assert done["before"]["schemaLedgers"]
     assert {*done["before"]["schemaLedgers"], *done["before"]["ledgers"]} <= {*done["unreferencedLedgers"]}
+
+
+def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, store: Path) -> None:
+    """A broker writes the ledgers of its source into a shadow topic (4.0.8)."""
+    source, shadow = parse_topic(PLAIN), parse_topic("public/default/shadow")
+    with open_store(store, writable=True) as opened:
+        with opened.read() as txn:
+            node = find_node(txn, source.path)
+            assert node is not None
+            plan = Plan("store init", txn.id, (put_value_step(txn, shadow.path, node.value, 0),), ())
+        apply_plan(opened, plan, 0)
+    ledgers = [ledger.ledger_id for ledger in managed_of(store, PLAIN).ledgers]
+    report = cli("--store", store, "topics", "delete", shadow, "-o", "json").json
+    assert report["before"]["ledgers"] == ledgers
+    assert not report["unreferencedLedgers"]
+    assert not report.get("entries")
+    assert managed_of(store, PLAIN).ledgers
