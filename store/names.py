@@ -232,6 +232,9 @@ def parse_topic(text: str) -> TopicName:
     elif "/" not in text:
         rest = f"public/default/{text}"
     parts = rest.split("/", 2)
+    if "://" not in text and rest.count("/") > 2:
+        words = "it should be in the format of <tenant>/<namespace>/<topic> or <topic>"
+        raise InvalidValue(f"Invalid short topic name '{text}', {words}", hint=f"write persistent://{text}", value=text)
     if len(parts) != 3 or not parts[2] or not all(_NAME.fullmatch(part) for part in parts[:2]):
         raise InvalidValue(
             f"invalid topic name {text!r}",

@@ -167,3 +167,13 @@ def test_a_shadow_topic_does_not_take_the_ledgers_of_its_source_along(cli: Cli, 
     assert not report["unreferencedLedgers"]
     assert not report.get("entries")
     assert managed_of(store, PLAIN).ledgers
+
+
+def test_a_short_name_has_one_part_or_three(cli: Cli, store: Path) -> None:
+    """As pulsar-admin 4.0.8 refuses it."""
+    said = cli("--store", store, "topics", "create", "public/default/a/b")
+    assert said.exit_code == 2
+    assert (
+        "Invalid short topic name 'public/default/a/b', it should be in the format of "
+        "<tenant>/<namespace>/<topic> or <topic>" in said.stderr
+    )
