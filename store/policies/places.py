@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from store.frozen import frozen
 
 Json = dict[str, Any]  # Any: JSON values
 Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream.name_of``
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place(ABC):
     """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of FOUND."""
 
@@ -31,7 +33,7 @@ class Place(ABC):
         """Return FOUND with VALUE."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member(Place):
     """A member of its own. ``empty``: what upstream leaves there when it is removed; None: no member."""
 
@@ -44,7 +46,7 @@ class Member(Place):
         return put(found, self.key, self.empty if value is None else value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PerCluster(Place):
     """A map by cluster. ``older``: a member that has the same for clients of before."""
 
@@ -63,7 +65,7 @@ class PerCluster(Place):
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry(Place):
     """A map of which an option names the entry; ``read`` gives the whole map."""
 
@@ -76,7 +78,7 @@ class Entry(Place):
         return {**found, self.key: put(found.get(self.key) or {}, options[self.option], value)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfSubscription(Place):
     """A member that a subscription may have a value of its own of, in ``subscriptionPolicies``."""
 
@@ -97,7 +99,7 @@ class OfSubscription(Place):
         return {**found, "subscriptionPolicies": put(kept, name, own or None)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inner(Place):
     """Some members of an object: all of what the value has. ``template``: the object where there is none."""
 
@@ -116,7 +118,7 @@ class Inner(Place):
         return {**found, self.key: held}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parts(Place):
     """Members that are the members of one object: the object's → theirs; set and removed together, the first tells."""
 

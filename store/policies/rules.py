@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from store.codec.policies import decode_json_object
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue
+from store.frozen import frozen
 from store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
 from store.policies.places import Json, Options
 
@@ -38,7 +38,7 @@ _ENSEMBLE_MAX = 5  # managedLedgerMaxEnsembleSize of a broker that sets nothing
 _MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """Whose policies: GROUP is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
 

@@ -7,16 +7,16 @@ Reading, setting, removing, checking and the commands of all groups follow from 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from store.frozen import frozen
 from store.policies import rules
 from store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
 from store.policies.rules import Check, Make, choice, fields, least
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Policy:
     """One policy. ``names``: what upstream calls it in any group, ours first; ``what``: in a sentence.
 
