@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -74,7 +74,9 @@ _HELPS = {
 @functools.cache
 def upstream_commands() -> Mapping[str, Json]:
     """Return upstream's commands by path (``topics create``)."""
-    files = (Path(__file__).with_name(name).read_bytes() for name in ("upstream.json", "shell.json"))
+    loader: Any = __spec__.loader  # from a folder or from the archive that Spark's executors have
+    folder = os.path.dirname(__file__)
+    files = (loader.get_data(os.path.join(folder, name)) for name in ("upstream.json", "shell.json"))
     return {path: row for file in files for path, row in json.loads(file).items()}
 
 

@@ -79,6 +79,10 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "ledgers entries",
         "bookkeeper *",
     ),
+    "it reads the entries of one topic, one after the other": (
+        "transactions transaction-buffer-stats",
+        "transactions transaction-in-buffer-stats",
+    ),
     "it changes metadata": (
         "apply",
         "store init",

@@ -112,7 +112,7 @@ def pack_code(folder: Path) -> Path:
                     f"the package {name} is not installed", hint="install pulsar-admin-toolkit again"
                 )
             root = Path(package.origin).parent
-            for file in sorted((*root.rglob("*.py"), *root.rglob("*.avsc"))):
+            for file in sorted(file for kind in ("py", "avsc", "json") for file in root.rglob(f"*.{kind}")):
                 zipped.write(file, Path(name) / file.relative_to(root))
     return archive
 

@@ -46,7 +46,8 @@ def test_enable_writes_both_parts(cli: Cli, path: Path) -> None:
         "delayed_delivery_policies": {"tickTime": 500, "active": True, "maxDeliveryDelayInMillis": 864_000_000},
     }
     assert list(after) == list(before)
-    shown = cli("--store", path, "namespaces", "get-delayed-delivery", NAMESPACE, "-o", "json").json
+    # get-delayed-delivery prints upstream's policy alone; the widths of the index are with what is delayed.
+    shown = cli("--store", path, "delayed", "status", f"{NAMESPACE}/reminders", "-o", "json").json[0]["policy"]
     assert (shown["timePartitionGranularity"], shown["tickDuration"]) == (3_600_000, 500)
     with open_store(path) as store, store.read() as txn:
         row = txn.get("delayed", b"policy\0acme/delayed")

@@ -265,7 +265,7 @@ REASONS: Mapping[str, str] = {
     "topics peek-messages * mirror/one/missing": "upstream says nothing of a topic that is not there, and ends with 0",
     "topics stats -etb *": "of a topic without a backlog upstream shows 0 or -1, as it was loaded",
     "namespaces permissions *": "the order of a set",
-    "namespaces get-subscription-types-enabled *": "the order of a set",
+    "* get-subscription-types-enabled *": "the order of a set",
     "namespaces get-schema-autoupdate-strategy *": "upstream's command fails where nothing is set",
     "topics get-shadow-topics *": "upstream's command fails where nothing is set",
     "topics get-properties mirror/one/parts": "upstream's command fails where nothing is set",
