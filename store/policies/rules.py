@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from store.codec.policies import decode_json_object
-from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue
 from store.frozen import frozen
 from store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
 from store.policies.places import Json, Options
+
+if TYPE_CHECKING:
+    from store.db.environment import Txn
+    from store.db.tree import Node
 
 NAMESPACES, TOPICS, TOPIC_POLICIES = "namespaces", "topics", "topicPolicies"
 QUOTA_TYPES = ("destination_storage", "message_age")
@@ -71,10 +72,11 @@ def number(group: str, options: Options) -> Any:
 
 def seconds(group: str, options: Options) -> int:
     """Return the one option, a time, in seconds."""
-    return _seconds(number(group, options))
+    return seconds_of(number(group, options))
 
 
-def _seconds(time_ms: int) -> int:
+def seconds_of(time_ms: int) -> int:
+    """Return a time of an option in seconds; below 0: as typed."""
     return time_ms if time_ms == -1 else int(time_ms / 1000)  # -1 is a default of upstream's, not typed
 
 
@@ -113,7 +115,7 @@ def choice(*values: str, words: str) -> Make:
 
 def retention(group: str, options: Options) -> Json:
     """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; −1 is infinite. Raises InvalidValue out of range."""
-    time_s, size = _seconds(options["time"]), options["size"]
+    time_s, size = seconds_of(options["time"]), options["size"]
     minutes = -1 if time_s == -1 else int(time_s / 60)
     megabytes = -1 if size == -1 else int(size / (1 << 20))
     if max(minutes, megabytes) > INT_MAX:
@@ -134,7 +136,7 @@ def backlog_quota(group: str, options: Options) -> Json:
         if (limit if by_size else time_ms) is None:
             raise InvalidValue(f"Quota type of '{kind}' needs a {'size' if by_size else 'time'} limit")
         limit, time_ms = (limit, None) if by_size else (None, time_ms)
-    size, time_s = -1 if limit is None else limit, -1 if time_ms is None else _seconds(time_ms)
+    size, time_s = -1 if limit is None else limit, -1 if time_ms is None else seconds_of(time_ms)
     if time_s > INT_MAX:
         raise InvalidValue(f"{time_s} seconds: {INT_MAX} at most")
     return {"limit": size, "limitSize": size, "limitTime": time_s, "policy": policy}
@@ -159,7 +161,7 @@ def inactive(group: str, options: Options) -> Json:
     mode = options["delete_mode"]
     if mode not in _DELETE_MODES:
         raise InvalidValue(f"delete mode can only be set to {' or '.join(_DELETE_MODES)}")
-    age = _seconds(options["max_inactive_duration"])
+    age = seconds_of(options["max_inactive_duration"])
     return {"inactiveTopicDeleteMode": mode, "maxInactiveDurationSeconds": age, "deleteWhileInactive": deletes}
 
 
@@ -223,139 +225,6 @@ def subscription_types(group: str, options: Options) -> list[str]:
 def clusters(group: str, options: Options) -> list[str]:
     """Return the clusters named, as upstream's set gives them."""
     return in_hash_order(dict.fromkeys(options["clusters"].split(",")))
-
-
-# -- offload ----------------------------------------------------------------------------------------------------------
-
-DRIVERS = ("S3", "aws-s3", "google-cloud-storage", "filesystem", "azureblob", "aliyun-oss")
-OFFLOAD: Json = {
-    "offloadersDirectory": "./offloaders",
-    "managedLedgerOffloadDriver": None,
-    "managedLedgerOffloadMaxThreads": 2,
-    "managedLedgerOffloadReadThreads": 2,
-    "managedLedgerOffloadPrefetchRounds": 1,
-    "managedLedgerOffloadThresholdInSeconds": None,
-    "managedLedgerOffloadThresholdInBytes": None,
-    "managedLedgerOffloadDeletionLagInMillis": None,
-    "managedLedgerOffloadedReadPriority": None,
-    "managedLedgerExtraConfigurations": {},
-    "s3ManagedLedgerOffloadRegion": None,
-    "s3ManagedLedgerOffloadBucket": None,
-    "s3ManagedLedgerOffloadServiceEndpoint": None,
-    "s3ManagedLedgerOffloadMaxBlockSizeInBytes": 64 << 20,
-    "s3ManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
-    "s3ManagedLedgerOffloadCredentialId": None,
-    "s3ManagedLedgerOffloadCredentialSecret": None,
-    "s3ManagedLedgerOffloadRole": None,
-    "s3ManagedLedgerOffloadRoleSessionName": "pulsar-s3-offload",
-    "gcsManagedLedgerOffloadRegion": None,
-    "gcsManagedLedgerOffloadBucket": None,
-    "gcsManagedLedgerOffloadMaxBlockSizeInBytes": 128 << 20,
-    "gcsManagedLedgerOffloadReadBufferSizeInBytes": 1 << 20,
-    "gcsManagedLedgerOffloadServiceAccountKeyFile": None,
-    "fileSystemProfilePath": None,
-    "fileSystemURI": None,
-    "managedLedgerOffloadBucket": None,
-    "managedLedgerOffloadRegion": None,
-    "managedLedgerOffloadServiceEndpoint": None,
-    "managedLedgerOffloadMaxBlockSizeInBytes": None,
-    "managedLedgerOffloadReadBufferSizeInBytes": None,
-}
-"""``OffloadPoliciesImpl`` that sets nothing, in the order that Jackson writes it in; what is None is left out."""
-NO_OFFLOAD = {key: value for key, value in OFFLOAD.items() if value is not None}
-
-
-def offload(group: str, options: Options) -> Json:
-    """Return ``OffloadPoliciesImpl.create``; raises InvalidValue."""
-    driver, region, endpoint = options["driver"], options["region"], options["endpoint"]
-    if driver.lower() not in [name.lower() for name in DRIVERS]:
-        raise InvalidValue(f"The driver {driver} is not supported, (Possible values: {','.join(DRIVERS)}).")
-    if _is_s3(driver) and not region and not endpoint:
-        raise InvalidValue(
-            "Either s3ManagedLedgerOffloadRegion or s3ManagedLedgerOffloadServiceEndpoint must be set if s3 offload enabled"
-        )
-    value = NO_OFFLOAD | {"managedLedgerOffloadDriver": driver} | _thresholds(group, options)
-    shared = {
-        "Region": region,
-        "Bucket": options["bucket"],
-        "ServiceEndpoint": endpoint,
-        "MaxBlockSizeInBytes": _given(options, "max_block_size", "max_block_size_in_bytes"),
-        "ReadBufferSizeInBytes": _given(options, "read_buffer_size", "read_buffer_size_in_bytes"),
-    }
-    own = {"CredentialId": options["aws_id"], "CredentialSecret": options["aws_secret"], "Role": options["s3_role"]}
-    own["RoleSessionName"] = options["s3_role_session_name"] or OFFLOAD["s3ManagedLedgerOffloadRoleSessionName"]
-    value |= {f"managedLedgerOffload{name}": part for name, part in shared.items()}
-    if _is_s3(driver):
-        value |= {f"s3ManagedLedgerOffload{name}": part for name, part in {**shared, **own}.items()}
-    if driver.lower() == DRIVERS[2]:
-        del shared["ServiceEndpoint"]
-        value |= {f"gcsManagedLedgerOffload{name}": part for name, part in shared.items()}
-    value = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
-    return value | _kinds(value) if group == NAMESPACES else value
-
-
-def _given(options: Options, *names: str) -> Any:
-    return next((options[name] for name in names if name in options), None)
-
-
-def _thresholds(group: str, options: Options) -> Json:
-    priority = options["offloaded_read_priority"]
-    known = {"bookkeeper-first": "BOOKKEEPER_FIRST", "tiered-storage-first": "TIERED_STORAGE_FIRST"}
-    if priority not in (None, *known):
-        raise InvalidValue(f"--offloadedReadPriority parameter must be one of {','.join(known)} but got: {priority}")
-    age = _given(options, "offload_after_threshold_in_seconds", "offload_threshold_in_seconds")
-    size = _given(options, "offload_after_threshold", "offload_threshold_in_bytes")
-    lag = _given(options, "offload_after_elapsed", "offload_deletion_lag_in_millis")
-    if group != TOPIC_POLICIES and age is not None:
-        age = _seconds(age)
-    return {
-        "managedLedgerOffloadThresholdInSeconds": age,
-        "managedLedgerOffloadThresholdInBytes": size,
-        "managedLedgerOffloadDeletionLagInMillis": lag,
-        "managedLedgerOffloadedReadPriority": None if priority is None else known[priority],
-    }
-
-
-def _is_s3(driver: str | None) -> bool:
-    return (driver or "").lower() in ("s3", "aws-s3")
-
-
-def _kinds(value: Json) -> Json:
-    driver = (value.get("managedLedgerOffloadDriver") or "").lower()
-    return {"s3Driver": _is_s3(driver), "gcsDriver": driver == DRIVERS[2], "fileSystemDriver": driver == DRIVERS[3]}
-
-
-def offload_answer(value: Json | None) -> Json | None:
-    """Return offload policies as upstream prints them: its order, and what kind of driver it is."""
-    if value is None:
-        return None
-    found = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
-    return found | _kinds(found)
-
-
-def offload_lag(group: str, options: Options) -> Json:
-    """Return the member of the offload policies that ``set-offload-deletion-lag`` sets."""
-    return {"managedLedgerOffloadDeletionLagInMillis": options["lag"]}
-
-
-def offload_threshold(group: str, options: Options) -> Json:
-    """Return the members of the offload policies that ``set-offload-threshold`` sets."""
-    size, age = options["size"], _seconds(options["time"])
-    return {"managedLedgerOffloadThresholdInBytes": size, "managedLedgerOffloadThresholdInSeconds": age}
-
-
-def lag_answer(value: Json | None) -> str:
-    """Return the lag as upstream prints it."""
-    if value is None:
-        return "Unset for namespace. Defaulting to broker setting."
-    return f"{int(value['managedLedgerOffloadDeletionLagInMillis'] / 60_000)} minute(s)"
-
-
-def threshold_answer(value: Json | None) -> str:
-    """Return the thresholds as upstream prints them, −1 where none is set."""
-    found = value or {}
-    names = ("ThresholdInBytes", "ThresholdInSeconds")
-    return "\n".join(f"offload{name}: {found.get(f'managedLedgerOffload{name}', -1)}" for name in names)
 
 
 def quotas_answer(value: Json | None) -> dict[str, str]:
@@ -429,15 +298,6 @@ def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
         )
 
 
-def check_offload(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for no bucket (``OffloadPoliciesImpl.bucketValid``); of ``topicPolicies``, for sizes below 1."""
-    for size in ("MaxBlockSizeInBytes", "ReadBufferSizeInBytes") if scope.group == TOPIC_POLICIES else ():
-        if value.get(f"managedLedgerOffload{size}", 1) <= 0:
-            raise InvalidValue(f"{size[0].lower()}{size[1:]} cannot be less than or equal to 0!")
-    if not value.get("managedLedgerOffloadBucket") and not _kinds(value)["fileSystemDriver"]:
-        raise InvalidValue("The bucket must be specified for namespace offload.", hint="name it with --bucket")
-
-
 def check_persistence(scope: Scope, value: Json, options: Options) -> None:
     """Raise InvalidValue for quorums that do not fit, or an ensemble above what a broker that sets nothing takes."""
     ensemble, write, ack = (value[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
@@ -458,6 +318,8 @@ def check_message_size(scope: Scope, value: int, options: Options) -> None:
 
 def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
     """Raise InvalidValue for a cluster that is not there or not the tenant's; ``topicPolicies`` does not ask."""
+    from store.db.tree import iter_children
+
     if scope.group == TOPIC_POLICIES:
         return
     if "global" in value:
@@ -468,8 +330,16 @@ def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
         _check_tenant(scope, name)
 
 
+def _node(scope: Scope, path: str) -> Node | None:
+    from store.db.tree import find_node  # helps of policies read no store
+
+    return find_node(scope.txn, path)
+
+
 def _check_tenant(scope: Scope, cluster: str) -> None:
-    node = find_node(scope.txn, f"/admin/policies/{scope.namespace.tenant}")
+    from store.codec.policies import decode_json_object
+
+    node = _node(scope, f"/admin/policies/{scope.namespace.tenant}")
     allowed = None if node is None else decode_json_object(node.value, node.path).get("allowedClusters")
     if allowed is not None and cluster not in allowed:
         raise InvalidValue(
@@ -485,7 +355,7 @@ def check_filters(scope: Scope, value: Json, options: Options) -> None:
 
 def check_group(scope: Scope, value: str, options: Options) -> None:
     """Raise InvalidValue for a resource group that is not there."""
-    if find_node(scope.txn, f"/admin/resourcegroups/{value}") is None:
+    if _node(scope, f"/admin/resourcegroups/{value}") is None:
         raise InvalidValue("ResourceGroup does not exist")
 
 
@@ -496,5 +366,5 @@ def check_shadows(scope: Scope, value: list[str], options: Options) -> None:
             name: TopicName = parse_topic(text)
         except InvalidValue as error:
             raise InvalidValue(f"Invalid shadow topic name: {text}") from error
-        if find_node(scope.txn, name.path) is None and find_node(scope.txn, name.partitioned_path) is None:
+        if _node(scope, name.path) is None and _node(scope, name.partitioned_path) is None:
             raise InvalidValue(f"Shadow topic [{text}] not exists.")

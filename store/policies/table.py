@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from store.frozen import frozen
-from store.policies import rules
+from store.policies import offload, rules
 from store.policies.places import Entry, Inner, Member, OfSubscription, Parts, PerCluster, Place
 from store.policies.rules import Check, Make, choice, fields, least
 
@@ -88,7 +88,7 @@ _INACTIVE = dict(zip(_SHAPES[5], ("delete_when_no_subscriptions", 60, True), str
 _strategy = choice(*rules.STRATEGIES, words="Illegal schema compatibility strategy {}. Possible values: [{}]")
 _OFFLOADS = "offload_policies"
 _THRESHOLDS = ("managedLedgerOffloadThresholdInBytes", "managedLedgerOffloadThresholdInSeconds")
-_NO_OFFLOAD = rules.NO_OFFLOAD | {"s3Driver": False, "gcsDriver": False, "fileSystemDriver": False}
+_NO_OFFLOAD = offload.NO_OFFLOAD | {"s3Driver": False, "gcsDriver": False, "fileSystemDriver": False}
 
 POLICIES: tuple[Policy, ...] = (
     Policy(
@@ -272,23 +272,23 @@ POLICIES: tuple[Policy, ...] = (
         "policy of offloading",
         Member(_OFFLOADS),
         Member("offloadPolicies"),
-        rules.offload,
-        rules.check_offload,
-        answer=rules.offload_answer,
+        offload.offload,
+        offload.check_offload,
+        answer=offload.offload_answer,
     ),
     Policy(
         "offload-deletion-lag",
         "lag between offloading and deleting",
         Inner(_OFFLOADS, _NO_OFFLOAD, ("managedLedgerOffloadDeletionLagInMillis",)),
-        make=rules.offload_lag,
-        answer=rules.lag_answer,
+        make=offload.offload_lag,
+        answer=offload.lag_answer,
     ),
     Policy(
         "offload-threshold",
         "thresholds of offloading",
         Inner(_OFFLOADS, _NO_OFFLOAD, _THRESHOLDS),
-        make=rules.offload_threshold,
-        answer=rules.threshold_answer,
+        make=offload.offload_threshold,
+        answer=offload.threshold_answer,
     ),
     Policy(
         "replication-clusters clusters",
