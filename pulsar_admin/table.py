@@ -146,6 +146,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "get-message-id": Row(
             "commands.topics.message_id:get_message_id", "Show the id that a broker finds for a point in time."
         ),
+        "get-message-id-by-index": Row(
+            "commands.topics.message_id:get_message_id_by_index",
+            "Show the id of the entry that the broker gave an index.",
+        ),
         "find-by-index": Row(
             "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."
         ),

@@ -41,6 +41,22 @@ def test_every_message_is_found_by_its_index(name: str) -> None:
         assert (behind.position, behind.scanned, behind.indexed, behind.next_index) == (None, True, True, None)
 
 
+def test_the_id_by_an_index_is_that_of_a_broker(cli: Cli) -> None:
+    """Pulsar 4.2.4, ``getMessageIdByIndex``: the entry that covers the index, without the place in its batch; 404 beside them."""
+    recorded = oracle("small")["topics"]["public/default/batched"]["messages"]
+    ask = ("--store", imported("small", "clean"), "topics", "get-message-id-by-index", "public/default/batched")
+    for index in (0, 1, 58, 59, len(recorded) - 1):
+        ledger_id, entry_id = recorded[index][:2]
+        expected = {"ledgerId": ledger_id, "entryId": entry_id, "partitionIndex": -1, "batchIndex": -1, "batchSize": 0}
+        assert cli(*ask, "-i", index).json == expected
+    behind = cli(*ask, "-i", len(recorded))
+    assert (behind.exit_code, behind.stdout) == (5, "")
+    assert f"Message not found for index {len(recorded)}" in behind.stderr
+    assert cli(*ask, "-i", -2).exit_code == 2
+    partition = cli(*ask[:-1], "acme/orders/parts-partition-1", "-i", 0)
+    assert partition.json["partitionIndex"] == 1
+
+
 def test_peeked_headers_have_the_same_index() -> None:
     asked = 0
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:

@@ -1,12 +1,16 @@
-"""``topics get-message-id``: upstream's question by time; ``commands.topics.find`` has ours."""
+"""``topics get-message-id`` and ``get-message-id-by-index``: upstream's questions; ``commands.topics.find`` and ``index`` have ours."""
 
 from __future__ import annotations
 
+import click
+
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import message_id_json
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import TOPIC, command, pass_app
 from pulsar_admin.upstream import mirrored
 from store.dump.finding import TimeQuestion, find_as_broker
-from store.errors import TopicNotFound
+from store.errors import NothingMatches, TopicNotFound
 from store.model.ledgers import open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
@@ -26,3 +30,23 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> None:
     with open_reader(app.store) as reader:
         answer = find_as_broker(reader, read_topic(reader.txn, topic), TimeQuestion(time_ms))
     app.answer(message_id_json(answer.position, topic.partition_index))
+
+
+@command(
+    "get-message-id-by-index",
+    examples=["pulsar-admin topics get-message-id-by-index public/default/batched -i 59"],
+    output="The id of the entry that covers the index (PIP-415); `find-by-index` also tells the message in its batch.",
+    errors=[TopicNotFound, NothingMatches],
+)
+@click.argument("topic", type=TOPIC)
+@click.option("-i", "--index", type=whole(), required=True, help="The index, counted from 0.")
+@pass_app
+def get_message_id_by_index(app: App, topic: TopicName, index: int) -> None:
+    """Show the id of the entry that the broker gave an index."""
+    from store.search.by_index import find_by_index
+
+    with open_reader(app.store) as reader:
+        found = find_by_index(reader, read_topic(reader.txn, topic), index)
+    if found.position is None:
+        raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
+    app.answer(message_id_json(found.position, topic.partition_index))
