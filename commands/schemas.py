@@ -59,9 +59,11 @@ def get(app: App, topic: TopicName, all_version: bool, version: int | None) -> N
 
 def _answer_version(app: App, version: int, entry: SchemaEntry, topic: TopicName, *, alone: bool) -> None:
     shown = _info(topic, entry)
+    # Upstream's gson writes the definition of a primitive type, which some clients fill with "null", in base64.
+    is_text = entry.type_name in (*_OBJECTS, "KEY_VALUE")
     info = {
         "name": shown["name"],
-        "schema": entry.definition.decode("utf-8", "replace"),
+        "schema": entry.definition.decode("utf-8", "replace") if is_text else shown["schema"],
         "type": shown["type"],
         "timestamp": entry.timestamp_ms,
         "properties": dict(sorted(entry.properties.items())),

@@ -81,6 +81,7 @@ NEEDS: tuple[Need, ...] = (
     Need(
         ("functions *", "functions-worker *", "sinks *", "sources *"),
         "running workers keep, run and count functions, sinks and sources",
+        "the topics that workers keep them in: pulsar-admin topics list public/functions",
     ),
     Need(("packages *",), "a running broker keeps packages in a storage of its own"),
     Need(

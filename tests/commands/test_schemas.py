@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from store.changes.intent import WritingPlan
+from store.changes.schemas import NewSchema, plan_upload
 from store.codec.avrocompat import can_read
 from store.codec.schema import SchemaEntry, decode_schema_entry
 from store.db.environment import open_store
@@ -144,6 +146,18 @@ def test_upload_and_delete(cli: Cli, store: Path, given: Path) -> None:
     for change in (4, 3):
         assert cli("--store", store, "store", "undo", change).exit_code == 0
     check_undo(cli, store, 2, rows)
+
+
+def test_a_definition_of_a_primitive_is_base64(cli: Cli, store: Path) -> None:
+    """``schemas get`` of a STRING schema of the Python client, which sends ``null``, by the real pulsar-admin 4.0.8."""
+    topic = parse_topic("public/default/plain")
+    with open_store(store) as opened, open_reader(opened) as reader:
+        plan = plan_upload(reader, topic, NewSchema("STRING", "null"), now_ms=1)
+    assert isinstance(plan, WritingPlan)
+    with open_store(store, writable=True) as opened:
+        plan.made(opened)
+    shown = json.loads(cli("--store", store, "schemas", "get", topic).stdout)
+    assert (shown["schemaInfo"]["type"], shown["schemaInfo"]["schema"]) == ("STRING", "bnVsbA==")
 
 
 def test_delete_of_nothing_is_a_version(cli: Cli, store: Path) -> None:
