@@ -9,8 +9,6 @@ from typing import Any
 from pulsar_admin.context import App
 from pulsar_admin.gson import gson_text
 from pulsar_admin.upstream import mirrored
-from store.changes.intent import asked_again
-from store.changes.plan import Plan
 from store.changes.schemas import NewSchema, check_compatible, parse_schema, plan_delete_schema, plan_upload
 from store.codec.javamap import in_hash_map_order
 from store.codec.schema import IndexEntry, SchemaEntry
@@ -132,7 +130,7 @@ def upload(app: App, topic: TopicName, filename: str) -> None:
     """
     with open_reader(app.store) as reader:
         plan = plan_upload(reader, topic, _read(filename), app.now_ms)
-    app.change(asked_again(plan, app.now_ms) if isinstance(plan, Plan) else plan)
+    app.change(plan)
 
 
 @mirrored(
@@ -162,4 +160,4 @@ def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic."""
     with app.store.read() as txn:
         plan = plan_delete_schema(txn, topic, force=force, now_ms=app.now_ms)
-    app.change(asked_again(plan, app.now_ms) if isinstance(plan, Plan) else plan)
+    app.change(plan)

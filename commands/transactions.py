@@ -7,7 +7,6 @@ from typing import Any
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.upstream import mirrored
-from store.changes.intent import asked_again
 from store.changes.topics import plan_coordinators
 from store.codec.javamap import in_hash_map_order
 from store.codec.transactions import TxnId
@@ -220,7 +219,7 @@ def scale(app: App, replicas: int) -> None:
     """Have more transaction coordinators."""
     with open_reader(app.store) as reader:
         plan = plan_coordinators(reader, replicas, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 def _internal(reader: EntryReader, name: TopicName, metadata: bool) -> dict[str, Any]:  # Any: JSON

@@ -18,7 +18,6 @@ from store.changes.ending import (
     plan_truncate,
     terminal_position,
 )
-from store.changes.intent import asked_again
 from store.changes.topic_policies import forget_policies
 from store.db.environment import Txn
 from store.errors import InvalidValue, Refused, StalePlan, TopicNotFound
@@ -47,7 +46,7 @@ def terminate(app: App, topic: TopicName) -> None:
     with open_reader(app.store) as reader:
         end = terminal_position(read_topic(reader.txn, topic))
         plan = plan_terminate(reader, "topics terminate", [topic], app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
     app.answer_change(f"Topic successfully terminated at {end}:-1")
 
 
@@ -65,7 +64,7 @@ def partitioned_terminate(app: App, topic: TopicName) -> None:
         names = existing_partitions(reader.txn, check_partitioned(reader.txn, topic))
         ends = {name: terminal_position(read_topic(reader.txn, name)) for name in names}
         plan = plan_terminate(reader, "topics partitioned-terminate", names, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
     app.answer_change([f"Topic {name} successfully terminated at {end}:-1" for name, end in ends.items()])
 
 
@@ -81,7 +80,7 @@ def trim(app: App, topic: TopicName) -> None:
     """Delete the ledgers of a topic that every subscription has consumed and retention lets go; never the last one."""
     with open_reader(app.store) as reader:
         plan = plan_trim(reader, expand_topic(reader.txn, topic), app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -96,7 +95,7 @@ def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays."""
     with open_reader(app.store) as reader:
         plan = plan_truncate(reader, expand_topic(reader.txn, topic), app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pulsar_admin.context import App
 from pulsar_admin.upstream import mirrored
-from store.changes.intent import asked_again
 from store.changes.topics import (
     SHADOW_SOURCE,
     plan_missing_partitions,
@@ -51,7 +50,7 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
     """
     with app.store.read() as txn:
         plan = plan_topic(txn, "topics create", topic, parse_pairs(metadata), app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -68,7 +67,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
     command = "topics create-partitioned-topic"
     with app.store.read() as txn:
         plan = plan_partitioned(txn, command, topic, partitions, parse_pairs(metadata), app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -83,7 +82,7 @@ def create_missed(app: App, topic: TopicName) -> None:
     """Make the partitions of a partitioned topic that are not there."""
     with app.store.read() as txn:
         plan = plan_missing_partitions(txn, topic, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -106,7 +105,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
     """
     with open_reader(app.store) as reader:
         plan = plan_partitions(reader, topic, partitions, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -122,7 +121,7 @@ def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str,
     """Make a shadow topic: it shows the entries of another one and has subscriptions of its own."""
     with app.store.read() as txn:
         plan = plan_shadow(txn, topic, parse_topic(source), properties, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(

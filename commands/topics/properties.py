@@ -7,7 +7,6 @@ from pulsar_admin.context import App
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.upstream import mirrored
-from store.changes.intent import asked_again
 from store.changes.subscriptions import is_replicated, plan_replicated, plan_subscription_properties, shown_properties
 from store.changes.topics import plan_properties, read_properties
 from store.errors import InvalidValue, StalePlan, SubscriptionNotFound, TopicNotFound
@@ -45,7 +44,7 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     command = "topics update-properties"
     with app.store.read() as txn:
         plan = plan_properties(txn, command, topic, lambda found: {**found, **property}, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -64,7 +63,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
         plan = plan_properties(
             txn, command, topic, lambda found: {k: v for k, v in found.items() if k != key}, app.now_ms
         )
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -104,7 +103,7 @@ def update_of_subscription(
     with open_reader(app.store) as reader:
         cursors = iter_cursors(reader, TopicSelection((topic,)), subscription)
         plan = plan_subscription_properties(reader, cursors, property, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
 
 
 @mirrored(
@@ -136,4 +135,4 @@ def set_replicated(app: App, topic: TopicName, subscription: str, enable: bool, 
         raise InvalidValue("Need to specify either --enable or --disable")
     with open_reader(app.store) as reader:
         plan = plan_replicated(reader, iter_cursors(reader, TopicSelection((topic,)), subscription), enable, app.now_ms)
-    app.change(asked_again(plan, app.now_ms))
+    app.change(plan)
