@@ -9,14 +9,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 T = TypeVar("T")
 
-_START_LIMIT_SECONDS = 480  # twelve alone; minutes on a machine that is busy with other work
+START_LIMIT_SECONDS = 480  # twelve alone; minutes on a machine that is busy with other work
 _STOP_LIMIT_SECONDS = 90
 _POLL_SECONDS = 0.1
 _RENEWALS_OF_A_GOOD_START = 20  # at most 1 was seen; without end it is about 200 a second
@@ -69,98 +69,59 @@ def wait_until(ask: Callable[[], T | None], what: str, limit_seconds: float = 60
     raise BrokerError(f"{what}: not within {limit_seconds} s")
 
 
-class Broker:
-    """A standalone Pulsar whose data lies in ``folder/data`` and whose log and configuration lie in ``folder``.
+class Daemon:
+    """A program of the distribution, its log beside its data: one file a run."""
 
-    A bookie's cookie holds the path of its data, so the broker starts again only while ``folder`` stays where it is.
-    """
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}-0.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._folder = folder
 
-    def __init__(self, distribution: Path, folder: Path, settings: Mapping[str, str], heap: str = "1g") -> None:
-        """``settings`` overrides the distribution's ``standalone.conf``; ports are chosen here and kept."""
-        self.distribution = distribution
-        self.folder = folder
-        self.data = folder / "data"
+    def launch(self, command: Sequence[object], environment: Mapping[str, str]) -> None:
+        """Start it; its scripts replace themselves by java, so that the process is java's."""
+        assert self.process is None, f"{self.name} is already running"
+        self.log = self._folder / f"{self.name}-{len(list(self._folder.glob(f'{self.name}-*.log')))}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                list(map(str, command)),
+                env=dict(environment),
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise BrokerError when it has ended."""
+        assert self.process is not None
+        if self.process.poll() is not None:
+            self.process = None
+            raise BrokerError(f"{self.name} ended while starting, see {self.log}")
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal and wait for the end; nothing happens when it is not running."""
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(_STOP_LIMIT_SECONDS)
+            self.process = None
+
+
+class Admin:
+    """The admin interface of a running broker, on ports that are chosen here and kept."""
+
+    def __init__(self) -> None:
         self.port, self.web_port = free_port(), free_port()
         self.service_url = f"pulsar://127.0.0.1:{self.port}"
         self.web_url = f"http://127.0.0.1:{self.web_port}"
-        self._heap = heap
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = folder / "pulsar-0.log"
-        folder.mkdir(parents=True, exist_ok=True)
-        ports = {"brokerServicePort": str(self.port), "webServicePort": str(self.web_port)}
-        self._configuration = folder / "standalone.conf"
-        original = (distribution / "conf" / "standalone.conf").read_text()
-        self._configuration.write_text(_override(original, {**settings, **ports}))
 
-    def environment(self) -> dict[str, str]:
-        """The environment for the distribution's scripts: memory, and logs beside the data."""
-        return {
-            **os.environ,
-            "PULSAR_MEM": f"-Xms{self._heap} -Xmx{self._heap} -XX:MaxDirectMemorySize=1500m",
-            "PULSAR_LOG_DIR": str(self.folder / "logs"),
-            "PULSAR_STANDALONE_CONF": str(self._configuration),
-        }
-
-    def start(self) -> float:
-        """Start and wait until the admin interface answers; the seconds it took.
-
-        After SIGKILL, Pulsar 4.0.8 on RocksDB sometimes takes the dead process's registration of the bookie for a rival
-        and deletes and renews its own without end, so that the bookie comes and goes. A clean stop removes the
-        registration; no topic was loaded by then, so nothing but system topics notices.
-        """
-        begin = time.monotonic()
-        self._launch()
-        if self._renews_registration_forever():
-            self.stop()
-            self._launch()
-            assert not self._renews_registration_forever(), f"the bookie comes and goes, see {self._log}"
-        return time.monotonic() - begin
-
-    def processor_seconds(self) -> float:
-        """Processor time that the broker has used so far, all its threads."""
-        assert self._process is not None
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def _launch(self) -> None:
-        assert self._process is None, "already running"
-        command = [str(self.distribution / "bin" / "pulsar"), "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
-        command += ["--metadata-dir", str(self.data / "metadata"), "--bookkeeper-dir", str(self.data / "bookkeeper")]
-        self._log = self.folder / f"pulsar-{len(list(self.folder.glob('pulsar-*.log')))}.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, env=self.environment(), cwd=self.folder, stdout=log, stderr=log, start_new_session=True
-            )
-        wait_until(self._is_ready, f"start, see {self._log}", _START_LIMIT_SECONDS)
-
-    def _renews_registration_forever(self) -> bool:
-        renewals = self._log.read_bytes().count(b"Lock on resource /ledgers/available/")
-        return renewals > _RENEWALS_OF_A_GOOD_START
-
-    def _is_ready(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            self._process = None
-            raise BrokerError(f"Pulsar ended while starting, see {self._log}")
+    def answers(self) -> bool:
+        """Whether the admin interface answers, which it does when the broker is ready."""
         try:
             self.get("namespaces/public/default")
         except (BrokerError, OSError, http.client.HTTPException):
             return False
         return True
-
-    def stop(self) -> None:
-        """End it with SIGTERM, as an operator does."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it with SIGKILL, as a power cut does; nothing happens when it is not running."""
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)  # the start script has replaced itself by java: this is java's id
-            self._process.wait(_STOP_LIMIT_SECONDS)
-            self._process = None
 
     def request(self, method: str, path: str, body: object = None) -> bytes:
         """The answer's bytes to a request below ``/admin/v2/``. Raises BrokerError for a status of 300 or more."""
@@ -195,7 +156,80 @@ class Broker:
         self.put(f"persistent/{topic}/subscription/{quote(subscription, safe='')}", position)
 
 
-def _override(configuration: str, settings: Mapping[str, str]) -> str:
+class Broker(Admin):
+    """A standalone Pulsar whose data lies in ``folder/data`` and whose log and configuration lie in ``folder``.
+
+    A bookie's cookie holds the path of its data, so the broker starts again only while ``folder`` stays where it is.
+    """
+
+    def __init__(self, distribution: Path, folder: Path, settings: Mapping[str, str], heap: str = "1g") -> None:
+        """``settings`` overrides the distribution's ``standalone.conf``; ports are chosen here and kept."""
+        self.distribution = distribution
+        self.folder = folder
+        self.data = folder / "data"
+        super().__init__()
+        self._heap = heap
+        self._daemon = Daemon("pulsar", folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        ports = {"brokerServicePort": str(self.port), "webServicePort": str(self.web_port)}
+        self._configuration = folder / "standalone.conf"
+        original = (distribution / "conf" / "standalone.conf").read_text()
+        self._configuration.write_text(override(original, {**settings, **ports}))
+
+    def environment(self) -> dict[str, str]:
+        """The environment for the distribution's scripts: memory, and logs beside the data."""
+        return {
+            **os.environ,
+            "PULSAR_MEM": f"-Xms{self._heap} -Xmx{self._heap} -XX:MaxDirectMemorySize=1500m",
+            "PULSAR_LOG_DIR": str(self.folder / "logs"),
+            "PULSAR_STANDALONE_CONF": str(self._configuration),
+        }
+
+    def start(self) -> float:
+        """Start and wait until the admin interface answers; the seconds it took.
+
+        After SIGKILL, Pulsar 4.0.8 on RocksDB sometimes takes the dead process's registration of the bookie for a rival
+        and deletes and renews its own without end, so that the bookie comes and goes. A clean stop removes the
+        registration; no topic was loaded by then, so nothing but system topics notices.
+        """
+        begin = time.monotonic()
+        self._launch()
+        if self._renews_registration_forever():
+            self.stop()
+            self._launch()
+            assert not self._renews_registration_forever(), f"the bookie comes and goes, see {self._daemon.log}"
+        return time.monotonic() - begin
+
+    def processor_seconds(self) -> float:
+        """Processor time that the broker has used so far, all its threads."""
+        assert self._daemon.process is not None
+        fields = Path(f"/proc/{self._daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _launch(self) -> None:
+        command = [self.distribution / "bin" / "pulsar", "standalone", "-nfw", "-nss", "-a", "127.0.0.1"]
+        command += ["--metadata-dir", self.data / "metadata", "--bookkeeper-dir", self.data / "bookkeeper"]
+        self._daemon.launch(command, self.environment())
+        wait_until(self._is_ready, f"start, see {self._daemon.log}", START_LIMIT_SECONDS)
+
+    def _renews_registration_forever(self) -> bool:
+        renewals = self._daemon.log.read_bytes().count(b"Lock on resource /ledgers/available/")
+        return renewals > _RENEWALS_OF_A_GOOD_START
+
+    def _is_ready(self) -> bool:
+        self._daemon.check()
+        return self.answers()
+
+    def stop(self) -> None:
+        """End it with SIGTERM, as an operator does."""
+        self._daemon.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a power cut does; nothing happens when it is not running."""
+        self._daemon.end(signal.SIGKILL)
+
+
+def override(configuration: str, settings: Mapping[str, str]) -> str:
     """The text of a ``.conf`` file with these settings in place of its own; unknown ones are appended."""
     lines = configuration.splitlines()
     kept = [line for line in lines if line.split("=", 1)[0].strip() not in settings]

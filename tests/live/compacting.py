@@ -17,7 +17,7 @@ from typing import Any
 
 import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-from tests.live.broker import Broker, wait_until
+from tests.live.broker import Admin, wait_until
 from tests.live.producing import RECEIVE_MS, open_client
 
 
@@ -86,7 +86,7 @@ def _key_reader(folder: Path) -> Any:
     return pulsar.CryptoKeyReader(str(folder / "pub.pem"), str(folder / "priv.pem"))
 
 
-def compact(broker: Broker, topic: str) -> str:
+def compact(broker: Admin, topic: str) -> str:
     """Let the broker compact a topic; how that ended."""
     path = f"persistent/{topic}/compaction"
     broker.put(path)

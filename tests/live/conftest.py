@@ -18,6 +18,8 @@ from pulsar_admin.config import environment_variables
 from tests.worlds import digest_of
 
 if TYPE_CHECKING:
+    from tests.live.cluster import Cluster
+    from tests.live.cluster_recipe import ClusterWorld
     from tests.live.recipe import World
 
 PROBES = 500
@@ -42,29 +44,105 @@ class Live:
     copy: Path
     killed: bool
 
+    def asked(self) -> Asked:
+        """Return its unchanged store and what was said."""
+        return Asked(self.copy, self.world.said, self.killed)
 
-def run_toolkit(store: Path, *arguments: object) -> Any:  # Any: the JSON result of the command
+
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """A cluster whose processes have ended, imported into ``store``, which stays as it is."""
+
+    world: ClusterWorld
+    store: Path
+
+    def asked(self) -> Asked:
+        """Return its store and what was said."""
+        return Asked(self.store, self.world.said, killed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A store of a world that has ended, and what its broker and clients said before."""
+
+    store: Path
+    said: dict[str, Any]
+    killed: bool
+
+
+def import_cluster(cluster: Cluster, store: Path) -> None:
+    """Import the files of a cluster, through links that name its directories as a standalone Pulsar would."""
+    links = store.with_suffix(".links")
+    links.mkdir()
+    (links / "zookeeper").symlink_to(cluster.zookeeper_data)
+    for number, bookie in enumerate(cluster.bookies):
+        for index, directory in enumerate((*bookie.ledgers, *bookie.journals)):
+            (links / f"bookkeeper{number}{index}").symlink_to(directory)
+    run_toolkit(store, "store", "import", "standalone", links, code=1)  # journals apart: warned of
+
+
+def run_toolkit(store: Path, *arguments: object, code: int = 0) -> Any:  # Any: the JSON result of the command
     """One command of the toolkit in a process of its own, as an operator runs it; its decoded JSON result."""
     command = [sys.executable, "-m", "pulsar_admin", "--store", str(store), "-o", "json", *map(str, arguments)]
     environment = {key: value for key, value in os.environ.items() if key not in environment_variables()}
     finished = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
-    assert finished.returncode == 0, f"{arguments}: {finished.returncode}\n{finished.stdout}\n{finished.stderr}"
+    assert finished.returncode == code, f"{arguments}: {finished.returncode}\n{finished.stdout}\n{finished.stderr}"
     return json.loads(finished.stdout)
 
 
-@pytest.fixture(scope="session", params=["killed", "stopped"])
-def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """``killed``: Pulsar's defaults, SIGKILL while written; ``stopped``: broker entry metadata on, SIGTERM."""
-    from tests.live.recipe import make_world
-
-    killed = request.param == "killed"
-    folder = tmp_path_factory.mktemp(request.param)
+def _seed() -> int:
     seed = int(_SEED) if _SEED else time.time_ns() % 1_000_000
     print(f"\nPULSAR_LIVE_SEED={seed}")
-    world = make_world(folder / "pulsar", seed, broker_metadata=not killed, kill=killed, probes=PROBES)
+    return seed
+
+
+def _live(folder: Path, killed: bool) -> Iterator[Live]:
+    from tests.live.recipe import make_world
+
+    world = make_world(folder / "pulsar", _seed(), broker_metadata=not killed, kill=killed, probes=PROBES)
     before = digest_of(world.broker.data)
     for name, mode in (("store", ()), ("copy", ("--copy",))):
         run_toolkit(folder / name, "store", "import", "standalone", world.broker.data, *mode)
     assert digest_of(world.broker.data) == before, "import changed its source"
     yield Live(world, folder / "store", folder / "copy", killed)
     world.broker.kill()
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Pulsar's defaults, SIGKILL while written."""
+    yield from _live(tmp_path_factory.mktemp("killed"), killed=True)
+
+
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Broker entry metadata on, SIGTERM."""
+    yield from _live(tmp_path_factory.mktemp("stopped"), killed=False)
+
+
+@pytest.fixture(scope="session")
+def clustered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+    """ZooKeeper, three bookies and a broker: the broker and one bookie end with SIGKILL while written, the others with SIGTERM."""
+    from tests.live.cluster_recipe import make_cluster_world
+
+    folder = tmp_path_factory.mktemp("clustered")
+    world = make_cluster_world(folder / "cluster", _seed(), PROBES)
+    before = digest_of(world.cluster.folder)
+    import_cluster(world.cluster, folder / "store")
+    assert digest_of(world.cluster.folder) == before, "import changed its source"
+    yield Clustered(world, folder / "store")
+    world.cluster.kill()
+
+
+@pytest.fixture(params=["killed", "stopped"])
+def live(request: pytest.FixtureRequest) -> Live:
+    """A world of one standalone Pulsar."""
+    world: Live = request.getfixturevalue(request.param)
+    return world
+
+
+@pytest.fixture(params=["killed", "stopped", "clustered"])
+def asked(request: pytest.FixtureRequest) -> Asked:
+    """A world of any kind, only to be read."""
+    world: Live | Clustered = request.getfixturevalue(request.param)
+    return world.asked()

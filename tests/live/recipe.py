@@ -11,12 +11,13 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Broker, wait_until
+from tests.live.broker import BASE_SETTINGS, BROKER_METADATA, Admin, Broker, wait_until
 from tests.live.distribution import find_distribution
 from tests.live.producing import Consuming, Sending, consume, open_client, payload_of, read_rows, send
 from tests.live.wire import Stamped, StampingProducer
@@ -91,7 +92,7 @@ def make_world(folder: Path, seed: int, broker_metadata: bool, kill: bool, probe
         fill(broker, seed)
         said = ask(broker)
         said["probes"] = probe_times(broker, said["rows"], seed, probes)
-        said["confirmed"] = kill_while_writing(broker) if kill else []
+        said["confirmed"] = kill_while_writing(broker, broker.kill, folder / "confirmed.jsonl") if kill else []
         broker.stop()
     finally:
         broker.kill()
@@ -99,7 +100,7 @@ def make_world(folder: Path, seed: int, broker_metadata: bool, kill: bool, probe
     return World(broker, said, seed)
 
 
-def fill(broker: Broker, seed: int) -> None:
+def fill(broker: Admin, seed: int) -> None:
     """Topics, subscriptions, messages and acknowledgements; returns when every cursor is on disk."""
     broker.put("tenants/acme", {"adminRoles": [], "allowedClusters": ["standalone"]})
     for namespace in NAMESPACES[:3]:
@@ -129,7 +130,7 @@ def _shared() -> Any:
     return pulsar.ConsumerType.Shared
 
 
-def send_skewed(broker: Broker, topic: str, seed: int) -> None:
+def send_skewed(broker: Admin, topic: str, seed: int) -> None:
     """200 entries from producers whose clocks disagree, one of which jumps both ways, some times equal."""
     rng = random.Random(f"{seed} {topic}")
     producers = {name: StampingProducer(broker.port, topic, name) for name in [*_CLOCKS_MS, "jumping"]}
@@ -146,14 +147,14 @@ def send_skewed(broker: Broker, topic: str, seed: int) -> None:
         producer.close()
 
 
-def topics_of(broker: Broker) -> list[str]:
+def topics_of(broker: Admin) -> list[str]:
     """Every persistent topic of the world's namespaces, partitions one by one, system topics left out."""
     names = [name for namespace in NAMESPACES for name in broker.get(f"persistent/{namespace}")]
     plain = [name.removeprefix("persistent://") for name in names]
     return sorted(name for name in plain if not name.rsplit("/", 1)[1].startswith("__"))
 
 
-def wait_until_settled(broker: Broker) -> None:
+def wait_until_settled(broker: Admin) -> None:
     """Return when no cursor has moved and no cursor ledger has grown for three flush intervals."""
     seen: tuple[float, object] = (time.monotonic(), None)
 
@@ -169,7 +170,7 @@ def wait_until_settled(broker: Broker) -> None:
     wait_until(settled, "cursors at rest")
 
 
-def ask(broker: Broker) -> dict[str, Any]:
+def ask(broker: Admin) -> dict[str, Any]:
     """What the broker and a reader say about every topic and namespace; loads every topic."""
     client = open_client(broker.service_url)
     said: dict[str, Any] = {"rows": {}, "stats": {}, "internal": {}, "info": {}, "policies": {}}
@@ -185,7 +186,7 @@ def ask(broker: Broker) -> dict[str, Any]:
     return said
 
 
-def probe_times(broker: Broker, rows: dict[str, list[list[Any]]], seed: int, count: int) -> list[list[Any]]:
+def probe_times(broker: Admin, rows: dict[str, list[list[Any]]], seed: int, count: int) -> list[list[Any]]:
     """``count`` fresh questions ``[topic, time ms, [ledger, entry]]`` answered by ``GET messageid/<ms>``."""
     rng = random.Random(f"{seed} probes")
     probes = []
@@ -200,15 +201,14 @@ def probe_times(broker: Broker, rows: dict[str, list[list[Any]]], seed: int, cou
     return probes
 
 
-def kill_while_writing(broker: Broker) -> list[list[Any]]:
-    """SIGKILL the broker in the middle of a producer's work; the messages it had confirmed to that producer."""
+def kill_while_writing(broker: Admin, kill: Callable[[], None], lines: Path) -> list[list[Any]]:
+    """``kill`` in the middle of a producer's work, which goes to LINES; the messages that were confirmed to it."""
     writer = [sys.executable, "-m", "tests.live.producing", broker.service_url, INTERRUPTED]
-    lines = broker.folder / "confirmed.jsonl"
     with lines.open("wb") as out:
         process = subprocess.Popen(writer, stdout=out, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
         try:
             wait_until(lambda: lines.read_bytes().count(b"\n") > 300, "300 confirmed messages")
-            broker.kill()
+            kill()
         finally:
             process.kill()
             process.wait()

@@ -1,0 +1,88 @@
+"""What is in a live cluster, and what its broker said before its processes ended.
+
+``python -m tests.live.cluster_recipe FOLDER [--seed N]`` makes one by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.live import recipe
+from tests.live.cluster import Cluster
+from tests.live.compacting import Keyed, compact
+from tests.live.compacting import fill as fill_keyed
+from tests.live.producing import open_client
+
+COMPACTED = Keyed("compacted", 120, 15, 5)
+SCHEMA_TOPIC = "public/default/with-schema"
+SCHEMA = '{"type":"record","name":"Reading","fields":[{"name":"value","type":"int"}]}'
+POLICY_TOPIC = recipe.STEADY
+POLICY_SECONDS = 4321
+KILLED_BOOKIE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWorld:
+    """A cluster whose processes have ended, and what was said before, as ``recipe.World`` has it."""
+
+    cluster: Cluster
+    said: dict[str, Any]
+    seed: int
+
+
+def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
+    """Start, fill, ask and end a cluster in FOLDER: broker and one bookie with SIGKILL, in the midst of a producer's work."""
+    cluster = Cluster(folder, recipe.SETTINGS)
+    try:
+        cluster.start()
+        recipe.fill(cluster, seed)
+        _fill_more(cluster, seed)
+        said = recipe.ask(cluster)
+        said["probes"] = recipe.probe_times(cluster, said["rows"], seed, probes)
+
+        def kill() -> None:
+            cluster.broker.end(signal.SIGKILL)
+            cluster.bookies[KILLED_BOOKIE].daemon.end(signal.SIGKILL)
+
+        said["confirmed"] = recipe.kill_while_writing(cluster, kill, folder / "confirmed.jsonl")
+        cluster.stop()
+    finally:
+        cluster.kill()
+    (folder / "said.json").write_text(json.dumps(said))
+    return ClusterWorld(cluster, said, seed)
+
+
+def _fill_more(cluster: Cluster, seed: int) -> None:
+    """What only a whole cluster has to keep: a compacted topic, a schema, a policy of one topic."""
+    client = open_client(cluster.service_url)
+    fill_keyed(client, COMPACTED, seed, cluster.folder)
+    assert compact(cluster, COMPACTED.topic) == "SUCCESS"
+    cluster.post(f"schemas/{SCHEMA_TOPIC}/schema", {"type": "JSON", "schema": SCHEMA, "properties": {}})
+    producer = client.create_producer(f"persistent://{SCHEMA_TOPIC}")
+    for value in range(30):
+        producer.send(json.dumps({"value": value}).encode())
+    client.close()
+    cluster.post(f"persistent/{POLICY_TOPIC}/messageTTL?messageTTL={POLICY_SECONDS}")
+
+
+def main() -> None:
+    """Make one from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--probes", type=int, default=500)
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    world = make_cluster_world(arguments.folder.absolute(), arguments.seed, arguments.probes)
+    messages = {topic: len(rows) for topic, rows in world.said["rows"].items()}
+    print(json.dumps({"seconds": round(time.monotonic() - begin, 1), "messages": messages}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
