@@ -142,7 +142,7 @@ def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
         _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = _STAT.unpack(reader.take(_STAT.size))
         newest = max(newest, czxid, mzxid, pzxid)
         if path:
-            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, _is_session(owner))
+            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, is_of_session(owner))
     end = reader.pos
     _check_seal(memoryview(data), end, where)
     reader.take(_SEAL.size)
@@ -152,7 +152,8 @@ def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
     return Snapshot(nodes, newest)
 
 
-def _is_session(owner: int) -> bool:
+def is_of_session(owner: int) -> bool:
+    """Whether OWNER of a node is a session, so that the node ends with it; containers and nodes with a TTL have owners that are none."""
     return owner not in (0, _CONTAINER_OWNER) and owner >> 56 != -1
 
 

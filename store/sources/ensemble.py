@@ -1,0 +1,444 @@
+"""A live ZooKeeper ensemble by its client protocol (kazoo): its nodes as of one moment, and one transaction that changes some.
+
+A reading sets one persistent recursive watch (``AddWatchMode.PERSISTENT_RECURSIVE``, ZooKeeper 3.6) on the root, reads every node, and then
+again those that the server named meanwhile, until it names none: a server sends the event of a change before any answer that shows it, so
+the nodes are those of one zxid. They wait in a temporary file until that is sure; nothing is written to the ensemble.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO, Any, ClassVar, NamedTuple, TypeVar
+
+from store.codec.rocksvalue import NodeStat
+from store.codec.zookeeper import is_of_session
+from store.codec.zookeeper_reads import (
+    GET_CHILDREN,
+    GET_DATA,
+    MULTI_READ,
+    NO_AUTH,
+    NO_NODE,
+    Data,
+    Failed,
+    Read,
+    decode_answers,
+    encode_reads,
+)
+from store.db.tree import Node
+from store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    MissingComponent,
+    Refused,
+    SourceChanged,
+    SourceNotFound,
+    StoreError,
+    Unsupported,
+)
+from store.files import read_file
+from store.frozen import frozen
+from store.wording import counted
+
+_HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
+_ADDRESS = re.compile(rf"(?:zk:)?({_HOST}(?:[,;]{_HOST})*)(/[^\0]*)?")
+_BATCH = 200  # reads in one request
+_WINDOW = 4  # requests under way: enough that the ensemble never waits for this side
+_ROUNDS = 200  # of reading again what moved; each is as short as what moved in the one before
+_ROW = struct.Struct(
+    ">I"  # bytes of the path
+    "I"  #  bytes of the value
+    "q"  #  version
+    "q"  #  created, ms
+    "q"  #  modified, ms
+)
+_FIELDS = {
+    "user": str,
+    "password": str,
+    "password-file": str,
+    "scheme": str,
+    "ca": str,
+    "certificate": str,
+    "key": str,
+    "key-password": str,
+    "verify-hostname": bool,
+    "timeout-seconds": int,
+}
+Answer = TypeVar("Answer")
+
+
+@frozen
+class Address:
+    """Where an ensemble is: ``HOST:PORT,HOST:PORT`` and the path that is its root, "" for the whole tree."""
+
+    hosts: str
+    chroot: str
+
+    def __str__(self) -> str:
+        return self.hosts + self.chroot
+
+    def full(self, path: str) -> str:
+        """Return the path in the ensemble of the node PATH."""
+        return self.chroot + path if path != "/" or not self.chroot else self.chroot
+
+
+def is_address(text: str) -> bool:
+    """Whether TEXT names an ensemble and no directory: every host has a port."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def parse_address(text: str) -> Address:
+    """Return the ensemble that TEXT names, also as Pulsar's ``metadataStoreUrl`` does (``zk:…``); raises InvalidValue."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or any(int(host.rpartition(":")[2]) > 65_535 for host in re.split("[,;]", found[1])):
+        raise InvalidValue(f"{text!r} names no ensemble", hint="write HOST:PORT[,HOST:PORT][/CHROOT]", value=text)
+    return Address(found[1].replace(";", ","), (found[2] or "").rstrip("/"))
+
+
+@frozen
+class Client:
+    """How to log in. ``scheme``: "digest", "sasl" (DIGEST-MD5) or "gssapi" (the ticket of this process); "": not at all."""
+
+    scheme: str = ""
+    user: str = ""
+    password: str = ""
+    ca: str | None = None  # PEM files; any of the three asks for TLS
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    verify_hostname: bool = True
+    timeout_seconds: int = 30
+
+
+def read_client(file: Path | None) -> Client:
+    """Return how the TOML FILE says to log in to an ensemble; raises InvalidValue, SourceNotFound."""
+    if file is None:
+        return Client()
+    import tomllib
+
+    try:
+        values = tomllib.loads(read_file(file).decode())
+    except OSError as error:
+        raise SourceNotFound(f"{file} cannot be read: {error.strerror}", path=str(file)) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"{file} is not TOML: {error}", hint='write lines such as scheme = "digest"') from error
+    for name, value in values.items():
+        if type(value) is not _FIELDS.get(name):
+            raise InvalidValue(f"{file} sets {name}, which is none of {', '.join(_FIELDS)}, or of another type")
+    if values.get("scheme", "digest") not in ("digest", "sasl", "gssapi"):
+        raise InvalidValue(f"{file}: scheme {values['scheme']!r}", hint="one of digest, sasl, gssapi")
+    secret = values.pop("password-file", None)
+    if secret is not None:
+        values["password"] = read_client_secret(file.parent / secret)
+    if "user" in values:
+        values.setdefault("scheme", "digest")
+    return Client(**{name.replace("-", "_"): value for name, value in values.items()})
+
+
+def read_client_secret(file: Path) -> str:
+    """Return the password in FILE, without the end of its line."""
+    try:
+        return read_file(file).decode().rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise SourceNotFound(f"{file}: no password can be read from it", path=str(file)) from error
+
+
+# -- the session ------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class _AddWatch:
+    """The request ``AddWatchRequest``, which kazoo 2.11 lacks."""
+
+    path: str
+    type: ClassVar[int] = 106
+    mode: ClassVar[int] = 1  # PERSISTENT_RECURSIVE
+
+    def serialize(self) -> bytes:
+        from kazoo.protocol.serialization import int_struct, write_string
+
+        return bytes(write_string(self.path) + int_struct.pack(self.mode))
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        return None
+
+
+@frozen
+class _MultiRead:
+    """The request ``multiRead``, which kazoo lacks, too: READS of one request."""
+
+    reads: tuple[Read, ...]
+    type: ClassVar[int] = MULTI_READ
+
+    def serialize(self) -> bytes:
+        return encode_reads(self.reads)
+
+    @classmethod
+    def deserialize(cls, buffer: bytes, offset: int) -> list[Data | list[str] | Failed]:
+        return decode_answers(memoryview(buffer)[offset:], "an answer of the ensemble")
+
+
+class _Events(dict[str, set[Callable[..., None]]]):
+    """Stands where kazoo keeps its watches: it looks up the path of every event here, in its own thread, before the next answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paths: SimpleQueue[str] = SimpleQueue()
+
+    def pop(self, path: str, *_: object) -> set[Callable[..., None]]:
+        self._paths.put(path)
+        return set()
+
+    def take(self) -> set[str]:
+        """Return the paths that events named since the last call."""
+        found = set()
+        while True:
+            try:
+                found.add(self._paths.get_nowait())
+            except Empty:
+                return found
+
+
+class Session:
+    """A connection to the ensemble at ADDRESS. One that was lost stays lost: what was read before belongs to no later moment."""
+
+    def __init__(self, address: Address, client: Any, timeout_seconds: int) -> None:  # Any: a KazooClient
+        self.address = address
+        self.client = client
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def zxid(self) -> int:
+        """The newest transaction that the server has told of."""
+        return int(self.client.last_zxid)
+
+    def send(self, request: _AddWatch | _MultiRead) -> Any:  # Any: a result of kazoo
+        """Send a REQUEST that kazoo has no method for."""
+        result = self.client.handler.async_result()
+        self.client._call(request, result)
+        return result
+
+    def answer(self, result: Any) -> Any:  # Any: of kazoo
+        """Return the answer that RESULT waits for; raises StoreError, and NoNodeError of kazoo."""
+        return self.told(lambda: result.get(timeout=self._timeout_seconds))
+
+    def told(self, ask: Callable[[], Answer]) -> Answer:
+        """Return what ASK returns; what kazoo raises but for a missing node is told as a StoreError."""
+        from kazoo.exceptions import KazooException, NoNodeError
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return ask()
+        except NoNodeError:
+            raise
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> StoreError:
+        from kazoo.exceptions import AuthFailedError, NoAuthError, UnimplementedError
+
+        if isinstance(error, (NoAuthError, AuthFailedError)):
+            return Refused(
+                f"{self.address}: the ensemble does not let this user read all of it ({type(error).__name__})",
+                hint="say how to log in with --zookeeper-client FILE",
+            )
+        if isinstance(error, UnimplementedError):
+            return Unsupported(
+                f"{self.address}: this ZooKeeper knows no recursive watches; 3.6 or newer is needed (Pulsar 2.8 has it)",
+                hint="import its version-2 directory",
+            )
+        return SourceNotFound(
+            f"{self.address}: the connection was lost ({type(error).__name__}{f': {error}' if str(error) else ''})",
+            hint="nothing was taken over; run the command again when the ensemble answers",
+            address=str(self.address),
+        )
+
+
+@contextmanager
+def open_session(address: Address, login: Client) -> Iterator[Session]:
+    """Connect to the ensemble at ADDRESS; raises SourceNotFound when nobody answers there, Refused for a wrong password."""
+    from kazoo.client import KazooClient  # 60 ms, and few commands talk to an ensemble
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.retry import KazooRetry
+
+    logger = logging.Logger("zookeeper")
+    logger.addHandler(logging.NullHandler())
+    client = KazooClient(
+        address.hosts,
+        timeout=login.timeout_seconds,
+        logger=logger,
+        connection_retry=KazooRetry(max_tries=3, delay=0.1, max_delay=1),
+        command_retry=KazooRetry(max_tries=0),
+        **_login_arguments(login),
+    )
+    session = Session(address, client, login.timeout_seconds)
+    try:
+        try:
+            client.start(timeout=login.timeout_seconds)
+        except KazooTimeoutError as error:
+            raise SourceNotFound(
+                f"no ZooKeeper answers at {address.hosts} within {login.timeout_seconds} s, or it refuses the login",
+                hint="check HOST:PORT, and TLS and user in the file of --zookeeper-client",
+                address=str(address),
+            ) from error
+        yield session
+    finally:
+        client.stop()
+        client.close()
+
+
+def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of KazooClient
+    found: dict[str, Any] = {}  # Any: as above
+    if login.ca or login.certificate or login.key:
+        found |= {"use_ssl": True, "ca": login.ca, "certfile": login.certificate, "keyfile": login.key}
+        found |= {"keyfile_password": login.key_password, "check_hostname": login.verify_hostname}
+    if login.scheme == "digest":
+        found["auth_data"] = [("digest", f"{login.user}:{login.password}")]
+    elif login.scheme:
+        from importlib.util import find_spec
+
+        if find_spec("puresasl") is None:
+            raise MissingComponent("SASL needs the package pure-sasl", hint="pip install 'kazoo[sasl]'")
+        by_password = {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
+        found["sasl_options"] = by_password if login.scheme == "sasl" else {"mechanism": "GSSAPI"}
+    return found
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class LiveEnsemble:
+    """The metadata of the ensemble at ADDRESS as a source. ``zxid``: of the moment that its nodes were read of, 0 before."""
+
+    def __init__(self, address: Address, login: Client) -> None:
+        self.address = address
+        self.login = login
+        self.zxid = 0
+
+    @property
+    def name(self) -> str:
+        return str(self.address)
+
+    def nodes(self, _problems: list[str]) -> Iterator[Node]:
+        """Yield every node but the ephemeral ones; raises StoreError, before the first node, when the ensemble is lost or moves on."""
+        with tempfile.TemporaryFile(prefix="pulsar-admin-") as spool:
+            with open_session(self.address, self.login) as session:
+                reading = _Reading(session, spool)
+                reading.run()
+                self.zxid = session.zxid
+            yield from reading.nodes()
+
+
+class _Asked(NamedTuple):
+    """A request under way."""
+
+    reads: tuple[Read, ...]
+    result: Any  # of kazoo
+
+
+class _Reading:
+    """Reads all nodes into a SPOOL, and what moved since into memory."""
+
+    def __init__(self, session: Session, spool: IO[bytes]) -> None:
+        self._session = session
+        self._spool = spool
+        self._root = session.address.full("/")
+        self._moved: dict[str, Node | None] = {}
+
+    def run(self) -> None:
+        session, client = self._session, self._session.client
+        client._data_watchers = events = _Events()
+        session.answer(session.send(_AddWatch(self._root)))
+        session.answer(client.sync_async(self._root))  # the server may lag behind its leader
+        self._read_all()
+        for _ in range(_ROUNDS):
+            if not (paths := events.take()):
+                return
+            self._read_again(sorted(paths - {self._root}))
+        raise SourceChanged(
+            f"{session.address} changes faster than it can be read: {counted(len(self._moved), 'node')} moved while the others were read",
+            hint="ask a server that is nearer, or one that observes only",
+        )
+
+    def _read_all(self) -> None:
+        waiting, under_way = [Read(GET_DATA, self._root)], deque[_Asked]()
+        while waiting or under_way:
+            while waiting and len(under_way) < _WINDOW:
+                reads = tuple(waiting[-_BATCH:][::-1])
+                del waiting[-_BATCH:]
+                under_way.append(_Asked(reads, self._session.send(_MultiRead(reads))))
+            asked = under_way.popleft()
+            for read, found in zip(asked.reads, self._session.answer(asked.result), strict=True):
+                self._take(read, found, waiting)
+
+    def _take(self, read: Read, found: Data | list[str] | Failed, waiting: list[Read]) -> None:
+        if isinstance(found, list):
+            below = read.path.rstrip("/") + "/"
+            waiting += (Read(GET_DATA, below + name) for name in sorted(found, reverse=True))
+            return
+        data = self._data(read.path, found)
+        if data is None:
+            return  # deleted since its parent was read: an event tells of it
+        if data.children:
+            waiting.append(Read(GET_CHILDREN, read.path))
+        if read.path != self._root and not is_of_session(data.owner):
+            self._spool.write(_packed(self._inner(read.path), data))
+
+    def _read_again(self, paths: list[str]) -> None:
+        for start in range(0, len(paths), _BATCH):
+            reads = tuple(Read(GET_DATA, path) for path in paths[start : start + _BATCH])
+            for read, found in zip(reads, self._session.answer(self._session.send(_MultiRead(reads))), strict=True):
+                assert not isinstance(found, list)
+                data, path = self._data(read.path, found), self._inner(read.path)
+                self._moved[path] = None if data is None or is_of_session(data.owner) else _node(path, data)
+
+    def _data(self, path: str, found: Data | Failed) -> Data | None:
+        """Return FOUND at PATH, None where there is no such node now."""
+        if isinstance(found, Data):
+            return found
+        if found.error == NO_AUTH:
+            raise Refused(
+                f"{self._session.address}: this user may not read {path}",
+                hint="say how to log in with --zookeeper-client FILE; a node that cannot be read would be missing without a word",
+                path=path,
+            )
+        if found.error != NO_NODE or path == self._root:
+            raise SourceNotFound(f"{self._session.address}: {path} cannot be read (error {found.error})", path=path)
+        return None
+
+    def _inner(self, path: str) -> str:
+        return path[len(self._session.address.chroot) :]
+
+    def nodes(self) -> Iterator[Node]:
+        """Yield what was read, as of its end."""
+        self._spool.seek(0)
+        for node in _unpacked(self._spool):
+            if node.path not in self._moved:
+                yield node
+        yield from (node for _, node in sorted(self._moved.items()) if node is not None)
+
+
+def _node(path: str, data: Data) -> Node:
+    return Node(path, NodeStat(data.version, 0, data.created_ms, data.modified_ms, False), data.value)
+
+
+def _packed(path: str, data: Data) -> bytes:
+    raw = path.encode()
+    return _ROW.pack(len(raw), len(data.value), data.version, data.created_ms, data.modified_ms) + raw + data.value
+
+
+def _unpacked(spool: IO[bytes]) -> Iterator[Node]:
+    while head := spool.read(_ROW.size):
+        path_bytes, value_bytes, version, created_ms, modified_ms = _ROW.unpack(head)
+        path, value = spool.read(path_bytes), spool.read(value_bytes)
+        if len(value) != value_bytes:
+            raise MetadataCorrupt("the temporary file of nodes was cut", hint="run the command again")
+        yield Node(path.decode(), NodeStat(version, 0, created_ms, modified_ms, False), value)

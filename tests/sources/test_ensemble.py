@@ -1,0 +1,133 @@
+"""Reading a live ensemble: addresses, logins, and what happens when it moves or drops the reader."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
+from store.sources.ensemble import Address, Client, LiveEnsemble, is_address, parse_address, read_client
+from tests.fake_zookeeper import FakeZooKeeper, Znode
+
+LOGIN = Client(timeout_seconds=5)
+
+
+def _many(count: int = 2_000) -> dict[str, Znode]:
+    folders = {f"/ledgers/{folder:02}": Znode(b"") for folder in range(count // 100)}
+    leaves = {f"/ledgers/{leaf % len(folders):02}/L{leaf:04}": Znode(b"v%d" % leaf, leaf % 5) for leaf in range(count)}
+    return {"/ledgers": Znode(b""), **folders, **leaves}
+
+
+def _read(server: FakeZooKeeper, chroot: str = "") -> dict[str, tuple[bytes, int]]:
+    ensemble = LiveEnsemble(parse_address(server.address + chroot), LOGIN)
+    return {node.path: (node.value, node.stat.version) for node in ensemble.nodes([])}
+
+
+def _served(server: FakeZooKeeper) -> dict[str, tuple[bytes, int]]:
+    return {path: (node.value, node.version) for path, node in server.nodes.items() if path != "/" and node.owner <= 0}
+
+
+def test_every_node_is_read_but_those_of_sessions() -> None:
+    nodes = {**_many(), "/loadbalance": Znode(b""), "/loadbalance/broker": Znode(b"{}", owner=0x1000_0000)}
+    nodes |= {"/container": Znode(b"c", owner=-(2**63)), "/ttl": Znode(b"t", owner=-(2**56) + 1000)}
+    with FakeZooKeeper(nodes) as server:
+        found = _read(server)
+        assert found == _served(server)
+    assert len(found) == len(nodes) - 2  # without the root and the broker's
+    assert len(server.requests) < 100  # many reads a request
+    assert 14 not in server.requests
+
+
+def test_a_chroot_is_the_root() -> None:
+    nodes = {"/a": Znode(b""), "/a/b": Znode(b"root"), "/a/b/x": Znode(b"1"), "/a/bc": Znode(b"no"), "/z": Znode(b"no")}
+    with FakeZooKeeper(nodes) as server:
+        assert _read(server, "/a/b") == {"/x": (b"1", 0)}
+        assert _read(server, "/a/b/") == {"/x": (b"1", 0)}
+        with pytest.raises(SourceNotFound, match="/nowhere"):
+            _read(server, "/nowhere")
+
+
+def test_what_moved_is_read_again_until_nothing_does() -> None:
+    """Another client creates, sets and deletes between the requests, before and behind the place of the reading."""
+    draw = random.Random(7)
+
+    def before(server: FakeZooKeeper, number: int, _kind: int) -> None:
+        if 4 < number < 60:
+            for path in draw.sample(sorted(server.nodes), 5):
+                if path.count("/") == 3:
+                    draw.choice((lambda: server.put(path, b"new"), lambda: server.delete(path)))()  # noqa: B023
+            server.put(f"/ledgers/{draw.randrange(20):02}/N{number}", b"born")
+
+    with FakeZooKeeper(_many(), before) as server:
+        found = _read(server)
+        assert found == _served(server)
+    assert sum(value == b"born" for value, _ in found.values()) > 10
+
+
+def test_an_ensemble_that_never_rests_is_refused() -> None:
+    with (
+        FakeZooKeeper(_many(100), lambda server, number, _: server.put("/ledgers/00/L0000", b"%d" % number)) as server,
+        pytest.raises(SourceChanged, match="faster than it can be read"),
+    ):
+        _read(server)
+
+
+@pytest.mark.parametrize("at", range(2, 18))
+def test_a_connection_that_drops_ends_the_reading(at: int) -> None:
+    with FakeZooKeeper(_many(), lambda server, number, _: number >= at) as server:
+        ensemble = LiveEnsemble(parse_address(server.address), LOGIN)
+        nodes = ensemble.nodes([])
+        with pytest.raises(SourceNotFound, match="connection was lost"):
+            next(nodes)
+    assert ensemble.zxid == 0
+
+
+def test_a_node_that_may_not_be_read_is_named() -> None:
+    with (
+        FakeZooKeeper(_many(100), unreadable=frozenset({"/ledgers/00/L0007"})) as server,
+        pytest.raises(Refused, match="/ledgers/00/L0007"),
+    ):
+        _read(server)
+
+
+def test_nobody_answers() -> None:
+    with FakeZooKeeper({}) as server:
+        address = parse_address(server.address)
+    with pytest.raises(SourceNotFound, match="no ZooKeeper answers"):
+        next(LiveEnsemble(address, Client(timeout_seconds=1)).nodes([]))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("zk1:2181", Address("zk1:2181", "")),
+        ("zk1:2181,zk2:2181/pulsar/", Address("zk1:2181,zk2:2181", "/pulsar")),
+        ("zk:zk1:2181;zk2:2182/a/b", Address("zk1:2181,zk2:2182", "/a/b")),
+        ("[::1]:2181", Address("[::1]:2181", "")),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    assert is_address(text)
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["zookeeper", "/data/zookeeper", "zk1", "zk1:2181,zk2", "zk1:99999", "a b:1", ""])
+def test_what_is_no_address(text: str) -> None:
+    assert not is_address(text) or text == "zk1:99999"
+    with pytest.raises(InvalidValue):
+        parse_address(text)
+
+
+def test_how_to_log_in_is_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.toml"
+    (tmp_path / "secret").write_text("s3cret\n")
+    file.write_text('user = "admin"\npassword-file = "secret"\nca = "/tls/ca.pem"\nverify-hostname = false\n')
+    login = read_client(file)
+    assert (login.scheme, login.user, login.password, login.ca) == ("digest", "admin", "s3cret", "/tls/ca.pem")
+    assert not login.verify_hostname
+    for text in ('sheme = "digest"', "user = 5", 'scheme = "plain"', "[x]\n", "not toml"):
+        file.write_text(text)
+        with pytest.raises(InvalidValue, match=r"client\.toml"):
+            read_client(file)
