@@ -50,6 +50,12 @@ class LogFile:
     tail_problems: int = 0
     unfinished: bool = False  # a scan was stopped: it goes on at ``next_offset``
     stranger: str = ""  # why its bookie is not proven to be of the metadata's cluster
+    bookie: str = ""  # the id of the bookie whose disk it is from; "": not known
+
+    @property
+    def disk(self) -> str:
+        """What tells files of one bookie from another's: its id, or where nothing says it the directory the file came from."""
+        return self.bookie or str(Path(self.origin or self.path).parent)
 
     def locate(self, store_path: Path) -> Path:
         """Return where the file lies now."""

@@ -31,7 +31,7 @@ class Copies:
     def __init__(self, root: Path, logs: Mapping[int, LogFile]) -> None:
         self._root = root
         self._logs = logs
-        self._bookies = {file_id: str(Path(log.origin or log.path).parent) for file_id, log in logs.items()}
+        self._bookies = {file_id: log.disk for file_id, log in logs.items()}
         self._open: dict[int, int] = {}
         self._doubt = np.zeros(max(logs, default=0) + 1, np.int8)
         self._doubt[[file_id for file_id, log in logs.items() if log.stranger]] = 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from store.codec.ledgermetadata import LedgerState
+from store.db.bookies import Bookie, iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import iter_logs
 from store.errors import StoreError
@@ -15,7 +16,7 @@ from store.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class AbsentJournals:
-    """The ``current`` directories without a journal, and how many ledgers are open or lack entries."""
+    """The directories where journals of bookies that have none would be, and how many ledgers are open or lack entries."""
 
     bookies: tuple[str, ...]
     ledgers: int
@@ -38,11 +39,22 @@ def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
 
     A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
     """
-    journals = {str(Path(log.origin).parent) for log in iter_logs(txn) if log.kind == "journal"}
-    bookies = [bookie for source in store.info.sources for bookie in source.get("bookies", ())]
-    absent = tuple(bookie for bookie in bookies if bookie not in journals)
+    journals = {log.disk for log in iter_logs(txn) if log.kind == "journal"}
+    bookies = iter_imported_bookies(store.info)
+    absent = tuple(_place(bookie) for bookie in bookies if journals.isdisjoint(_disks(bookie)))
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(absent, ledgers) if ledgers else None
+
+
+def _disks(bookie: Bookie) -> Iterator[str]:
+    """Yield what ``LogFile.disk`` is of the bookie's files."""
+    yield bookie.bookie_id
+    yield from map(str, bookie.directories)
+
+
+def _place(bookie: Bookie) -> str:
+    """Return where its journals would be."""
+    return ", ".join(map(str, bookie.journal_dirs)) or bookie.name
 
 
 def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:

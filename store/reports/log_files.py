@@ -94,7 +94,7 @@ def log_paths(path: Path) -> tuple[Path, ...]:
             f"{path} does not exist", hint="name an entry log, or a bookie's directory", path=str(path)
         )
     from store.codec.bookie import COOKIE_FILE  # these bring protobuf, which one file's records do without
-    from store.sources.layout import read_bookie_directory
+    from store.sources.bookies import read_bookie_directory
 
     current = path / "current" if (path / "current").is_dir() else path
     found = read_bookie_directory(current)

@@ -28,6 +28,7 @@ from store.codec.journal import (
     journal_id_of,
 )
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, decode_ledger_metadata, ledger_path
+from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, find_log, iter_logs
 from store.db.tree import find_node, iter_children, iter_nodes
@@ -413,7 +414,7 @@ def _number_of(word: str, kind: str, base: int) -> int:
 
 def bookie_directories(store: Store) -> tuple[Path, ...]:
     """Return the ``current`` directories of the bookies that the store was imported from; raises SourceNotFound."""
-    found = tuple(Path(path) for source in store.info.sources for path in source.get("bookies", ()))
+    found = tuple(path for bookie in iter_imported_bookies(store.info) for path in bookie.directories)
     gone = [path for path in found if not path.is_dir()]
     if gone or not found:
         text = f"{gone[0]} is gone" if gone else "the store was not imported from a bookie's directory"

@@ -6,17 +6,19 @@ is not the one registered under its id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from store.codec.bookie import COOKIE_FILE, Cookie, decode_cookie
+from store.codec.entrylog import log_id_of
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
-from store.sources.layout import StandaloneLayout
 
 _COOKIES, _INSTANCE_ID = "/ledgers/cookies/", "/ledgers/INSTANCEID"
 
@@ -27,13 +29,69 @@ class BookieFile(NamedTuple):
     kind: str
     number: int
     path: Path
+    bookie_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BookieDirectory:
+    """One ``current`` directory of a bookie: entry logs with their log ids, journals, both in write order."""
+
+    path: Path
+    logs: tuple[tuple[int, Path], ...]
+    journals: tuple[tuple[int, Path], ...]
+
+
+def _journal_id(name: str) -> int | None:
+    stem, _, suffix = name.rpartition(".")
+    try:
+        return int(stem, 16) if suffix == "txn" else None
+    except ValueError:
+        return None
+
+
+def read_bookie_directory(current: Path) -> BookieDirectory:
+    """List the logs and journals directly in CURRENT; never looks into the RocksDB directories below it."""
+    files = [entry for entry in sorted(current.iterdir()) if entry.is_file()]
+    logs = ((log_id_of(file.name), file) for file in files)
+    journals = ((_journal_id(file.name), file) for file in files)
+    return BookieDirectory(
+        current,
+        tuple(sorted((log_id, file) for log_id, file in logs if log_id is not None and file.stat().st_size > 0)),
+        tuple(sorted((journal_id, file) for journal_id, file in journals if journal_id is not None)),
+    )
+
+
+def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
+    """Return the bookies of the directories CURRENTS by their cookies, in order.
+
+    One without a cookie is a bookie of its own, without an id; so are those of a bookie id that different cookies have, or one that names
+    fewer directories: they cannot all be that bookie's.
+    """
+    cookies = {path: read_cookie(path) for path in currents}
+    groups: dict[str, list[Path]] = {}
+    for path, cookie in cookies.items():
+        groups.setdefault("" if cookie is None else cookie.bookie_id, []).append(path)
+    bookies: list[Bookie] = []
+    for bookie_id, paths in groups.items():
+        if bookie_id and _are_one([cookie for path in paths if (cookie := cookies[path]) is not None]):
+            bookies.append(Bookie(bookie_id, tuple(paths), tuple(paths)))
+        else:
+            bookies += [Bookie("", (path,), (path,)) for path in paths]
+    order = list(cookies)
+    return tuple(sorted(bookies, key=lambda bookie: order.index(bookie.directories[0])))
+
+
+def _are_one(cookies: Sequence[Cookie]) -> bool:
+    """Whether COOKIES, one a directory, can be those of one bookie."""
+    places = {*cookies[0].journal_dirs, *cookies[0].ledger_dirs}
+    return len({_identity(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A bookie directory that is not proven to be of the cluster, why, and whether it is proven not to be."""
+    """A bookie that is not proven to be of the cluster, why, and whether it is proven not to be."""
 
-    directory: Path
+    bookie: Bookie
     reason: str
     is_foreign: bool
 
@@ -44,11 +102,11 @@ class Stranger:
         return f"{self.reason}; {rest}"
 
 
-def find_strangers(txn: Txn, layout: StandaloneLayout) -> list[Stranger]:
-    """Return the bookie directories of LAYOUT whose cookie is not one of the metadata in TXN.
+def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
+    """Return those of BOOKIES whose cookie is not one of the metadata in TXN.
 
-    A directory without a cookie says nothing. One of another instance id, or of a bookie that is neither registered nor in any ensemble,
-    is foreign where another directory is known: where none is, it is the metadata that was made anew.
+    A bookie without a cookie says nothing. One of another instance id, or that is neither registered nor in any ensemble, is foreign
+    where another bookie is known: where none is, it is the metadata that was made anew.
     """
     node = find_node(txn, _INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
@@ -56,18 +114,19 @@ def find_strangers(txn: Txn, layout: StandaloneLayout) -> list[Stranger]:
         node.path.removeprefix(_COOKIES): _identity(_decode(node.value, node.path))
         for node in iter_nodes(txn, _COOKIES)
     }
-    cookies = {bookie.path: _read_cookie(bookie.path / COOKIE_FILE) for bookie in layout.bookies}
-    others = {path: _other_instance(cookie, instance_id) for path, cookie in cookies.items() if cookie is not None}
+    cookies = {bookie: _cookie_of(bookie) for bookie in bookies}
+    others = {bookie: _other_instance(cookie, instance_id) for bookie, cookie in cookies.items() if cookie is not None}
     reasons = {
-        path: "" if cookie is None else others[path] or _unregistered(cookie, registered)
-        for path, cookie in cookies.items()
+        bookie: "" if cookie is None else others[bookie] or _unregistered(cookie, registered)
+        for bookie, cookie in cookies.items()
     }
-    is_any_known = any(cookie is not None and not reasons[path] for path, cookie in cookies.items())
+    is_any_known = any(cookie is not None and not reasons[bookie] for bookie, cookie in cookies.items())
     found = []
-    for path, cookie in cookies.items():
-        if cookie is not None and reasons[path]:
-            is_foreign = bool(others[path]) or cookie.bookie_id not in registered.keys() | _in_ensembles(txn)
-            found.append(Stranger(path, f"{path}: {reasons[path]}", is_foreign and is_any_known))
+    for bookie, cookie in cookies.items():
+        if cookie is not None and reasons[bookie]:
+            is_foreign = bool(others[bookie]) or cookie.bookie_id not in registered.keys() | _in_ensembles(txn)
+            reason = f"{bookie.directories[0]}: {reasons[bookie]}"
+            found.append(Stranger(bookie, reason, is_foreign and is_any_known))
     return found
 
 
@@ -105,8 +164,15 @@ def _identity(cookie: Cookie | None) -> tuple[object, ...] | None:
     return None if cookie is None else (cookie.bookie_id, cookie.journal_dirs, cookie.ledger_dirs, cookie.instance_id)
 
 
-def _read_cookie(file: Path) -> Cookie | None:
+def read_cookie(current: Path) -> Cookie | None:
+    """Return the cookie in the directory CURRENT, None where there is none that can be read."""
+    file = current / COOKIE_FILE
     return _decode(file.read_bytes(), str(file)) if file.is_file() else None
+
+
+def _cookie_of(bookie: Bookie) -> Cookie | None:
+    cookies = (read_cookie(path) for path in bookie.directories)
+    return next((cookie for cookie in cookies if cookie is not None), None)
 
 
 def _decode(data: bytes, where: str) -> Cookie | None:
@@ -116,15 +182,20 @@ def _decode(data: bytes, where: str) -> Cookie | None:
         return None  # what cannot be read proves nothing
 
 
-def files_of(layout: StandaloneLayout, strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:
-    """Yield the entry logs in write order, then the journals. STRANGERS come last, foreign ones not at all."""
-    foreign = {stranger.directory for stranger in strangers if stranger.is_foreign}
-    doubtful = {stranger.directory for stranger in strangers}
-    bookies = [bookie for bookie in layout.bookies if bookie.path not in foreign]
-    bookies.sort(key=lambda bookie: bookie.path in doubtful)
-    for bookie in bookies:
-        for number, file in bookie.logs:
-            yield BookieFile("entry-log", number, file)
-    for bookie in bookies:
-        for number, file in bookie.journals:
-            yield BookieFile("journal", number, file)
+def files_of(bookies: Iterable[Bookie], strangers: Sequence[Stranger] = ()) -> Iterator[BookieFile]:
+    """Yield the entry logs bookie by bookie in write order, then the journals. STRANGERS come last, foreign ones not at all.
+
+    DbLedgerStorage numbers logs in each ledger directory, and a ledger is in one of them; InterleavedLedgerStorage numbers all of a
+    bookie's: in either the order of the numbers is that of writing.
+    """
+    foreign = {stranger.bookie for stranger in strangers if stranger.is_foreign}
+    doubtful = {stranger.bookie for stranger in strangers}
+    known = sorted((bookie for bookie in bookies if bookie not in foreign), key=lambda bookie: bookie in doubtful)
+    for bookie in known:
+        logs = (file for path in bookie.ledger_dirs for file in read_bookie_directory(path).logs)
+        for number, file in sorted(logs, key=itemgetter(0)):
+            yield BookieFile("entry-log", number, file, bookie.bookie_id)
+    for bookie in known:
+        journals = (file for path in bookie.journal_dirs for file in read_bookie_directory(path).journals)
+        for number, file in sorted(journals, key=itemgetter(0)):
+            yield BookieFile("journal", number, file, bookie.bookie_id)

@@ -3,15 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from store.codec.rocksvalue import NodeStat, decode_value
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
-from store.sources.rocksdb import is_rocksdb, open_for_reading
+from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
+
+
+class Source(Protocol):
+    """A metadata store, wherever it is."""
+
+    @property
+    def name(self) -> str:
+        """What messages and ``store.json`` call it: a path, or the address of servers."""
+
+    @property
+    def kind(self) -> str:
+        """What ``store.json`` says it is."""
+
+    def nodes(self, problems: list[str]) -> Iterator[Node | Damage]:
+        """Yield its nodes, and a Damage (of METADATA_FILE_ID) for what is not a node.
+
+        What leaves the tree incomplete is told in PROBLEMS before the first node is yielded. Ephemeral nodes are left out.
+        """
+
+    def holder(self) -> int | None:
+        """Return the process that has it open and may write while it is read, None where that does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDirectory:
+    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def kind(self) -> str:
+        return "rocksdb" if is_rocksdb(self.path) else "zookeeper"
+
+    def nodes(self, problems: list[str]) -> Iterator[Node | Damage]:
+        """Yield its nodes as ``Source`` says; raises SourceNotFound."""
+        kind = next((kind for kind in _KINDS if kind.holds(self.path)), None)
+        if kind is None:
+            raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
+        yield from kind.read(self.path, problems)
+
+    def holder(self) -> int | None:
+        """Return the process that holds the lock of a RocksDB."""
+        return locked_by(self.path)
 
 
 class _Kind(NamedTuple):
@@ -31,17 +79,16 @@ def find_metadata(root: Path) -> Path | None:
     return next((path for kind, path in places if path.is_dir() and kind.holds(path)), None)
 
 
-def iter_source_nodes(metadata: Path) -> Iterator[Node | Damage]:
-    """Yield the nodes of the metadata store that ``find_metadata`` found, and a Damage (of METADATA_FILE_ID) for what is not a node.
+def iter_source_nodes(metadata: Source | None) -> Iterator[Node | Damage]:
+    """Yield the nodes of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
     Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
     left out.
     """
+    if metadata is None:
+        return
     problems: list[str] = []
-    kind = next((kind for kind in _KINDS if kind.holds(metadata)), None)
-    if kind is None:
-        raise SourceNotFound(f"{metadata} is not a metadata store any more", path=str(metadata))
-    nodes = kind.read(metadata, problems)
+    nodes = metadata.nodes(problems)
     first = next(nodes, None)
     for number, text in enumerate(problems):
         yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)

@@ -27,7 +27,7 @@ from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
 from store.model.publish_times import Form, annotated_value
 from store.model.topics import iter_topics
-from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.layout import StandaloneDirectory, find_standalone
 from store.sources.rocksdb import (
     apply_changes,
     check_unlocked,
@@ -125,7 +125,7 @@ def plan_export(
     source = Path(store.info.sources[0]["path"])
     if not in_place:
         _check_copy(source, target)
-    metadata = read_standalone_layout(target if in_place else source).metadata
+    metadata = find_standalone(target if in_place else source).metadata
     if not is_rocksdb(metadata):
         raise Unsupported(
             f"{metadata} is ZooKeeper's: this toolkit writes RocksDB metadata only",
@@ -152,7 +152,7 @@ def _check_copy(source: Path, target: Path) -> None:
 
 def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     """Return REQUEST with all that is to be written; opens no file LOCK, so that it may be called under the locks."""
-    layout = read_standalone_layout(request.target if request.in_place else request.source)
+    layout = find_standalone(request.target if request.in_place else request.source)
     with store.read() as txn:
         intent, sequence = find_intent(txn)
         nodes = _since_stopped(txn, layout.metadata, iter_changed_nodes(txn), intent)
@@ -171,7 +171,7 @@ def _plan(store: Store, request: ExportPlan) -> ExportPlan:
     return replace(request, nodes=nodes, ledgers=ledgers, problems=tuple(problems))
 
 
-def _databases(ledgers: LedgerExport, layout: StandaloneLayout) -> list[Path]:
+def _databases(ledgers: LedgerExport, layout: StandaloneDirectory) -> list[Path]:
     return [layout.metadata, *databases_of(ledgers, layout.root)]
 
 
@@ -283,7 +283,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
     Raises StalePlan when the store or the target moved since, SourceBusy when a process opened the target.
     """
     if plan.in_place:
-        layout = read_standalone_layout(plan.target)
+        layout = find_standalone(plan.target)
         with ExitStack() as locks:
             for database in _databases(plan.ledgers, layout) if plan.nodes else ():
                 locks.enter_context(lock_database(database))
@@ -295,7 +295,7 @@ def apply_export(store: Store, plan: ExportPlan, now_ms: int) -> dict[str, Any]:
     _check_current(store, plan)
     with new_directory(plan.target) as unfinished:
         copy_tree(plan.source, unfinished)
-        check_unlocked(read_standalone_layout(plan.source).metadata)  # nobody may have written while it was copied
+        check_unlocked(find_standalone(plan.source).metadata)  # nobody may have written while it was copied
         _apply_to(store, plan, unfinished)
     return plan.report(dry_run=False)
 
@@ -331,8 +331,8 @@ def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:
         values[SEQUENCE_KEY] = encode_counter(plan.ledgers.sequence)
     rows = sorted(values.items())
     if rows or plan.problems:
-        original = None if source is None else read_standalone_layout(source).metadata
-        apply_changes(read_standalone_layout(root).metadata, lambda: rows, original)
+        original = None if source is None else find_standalone(source).metadata
+        apply_changes(find_standalone(root).metadata, lambda: rows, original)
 
 
 def _new_stat(node: ChangedNode) -> NodeStat:

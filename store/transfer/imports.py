@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.blocks import decode_entry_count, ledger_of_key
+from store.db.bookies import encode_bookie
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import (
@@ -41,9 +42,8 @@ from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_journals import find_absent_journals
 from store.model.references import index_owners
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
-from store.sources.layout import StandaloneLayout, read_standalone_layout
-from store.sources.nodes import iter_source_nodes
-from store.sources.rocksdb import locked_by
+from store.sources.layout import Layout, read_standalone_layout
+from store.sources.nodes import MetadataDirectory, iter_source_nodes
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -115,15 +115,15 @@ def preview_standalone(root: Path, path: Path) -> ImportPreview:
     layout = read_standalone_layout(root)
     _check_target(path, layout)
     damaged = [isinstance(item, Damage) for item in iter_source_nodes(layout.metadata)]
-    files = [file.path for file in files_of(layout)]
+    files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(
         str(path),
-        str(layout.root),
+        layout.name,
         damaged.count(False),
         damaged.count(True),
         len(files),
         sum(file.stat().st_size for file in files),
-        locked_by(layout.metadata),
+        layout.metadata.holder() if layout.metadata else None,
     )
 
 
@@ -138,7 +138,7 @@ def import_standalone(
     layout = read_standalone_layout(root)
     source = _source_fields(layout, options)
     _check_target(path, layout)
-    result = ImportResult(str(path), str(layout.root), checksums=options.verify)
+    result = ImportResult(str(path), layout.name, checksums=options.verify)
     mode = _mode_of(layout)
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, source, mode, lock) as store:
@@ -156,10 +156,12 @@ def import_standalone(
     return result
 
 
-def _note_holder(layout: StandaloneLayout, result: ImportResult, warn: Warn) -> None:
-    result.source_in_use_by = holder = locked_by(layout.metadata)
+def _note_holder(layout: Layout, result: ImportResult, warn: Warn) -> None:
+    if layout.metadata is None:
+        return
+    result.source_in_use_by = holder = layout.metadata.holder()
     if holder is not None:
-        text = f"process {holder} has {layout.metadata} open: going on, reading only; what it writes from now on is left out"
+        text = f"process {holder} has {layout.metadata.name} open: going on, reading only; what it writes from now on is left out"
         result.warnings.append(text)
         warn(text)
 
@@ -175,12 +177,12 @@ def _note_absent_journals(store: Store, result: ImportResult) -> None:
 def source_bytes(root: Path) -> int:
     """Return how many bytes an import of ROOT will scan, for a progress display."""
     layout = read_standalone_layout(root)
-    return sum(file.path.stat().st_size for file in files_of(layout))
+    return sum(file.path.stat().st_size for file in files_of(layout.bookies))
 
 
 def _begin(
     path: Path,
-    layout: StandaloneLayout,
+    layout: Layout,
     source: dict[str, Any],  # Any: JSON
     mode: int,
     lock: int,
@@ -190,14 +192,16 @@ def _begin(
     return open_store(path, writable=True, unfinished=True, lock=lock)
 
 
-def _mode_of(layout: StandaloneLayout) -> int:
+def _mode_of(layout: Layout) -> int:
     """Return the mode of a store's directories: a user who may not read all of the source may not read the store."""
-    directories = [layout.root, layout.metadata, *(bookie.path for bookie in layout.bookies)]
-    files = [file.path for file in files_of(layout)] + [file for file in layout.metadata.iterdir() if file.is_file()]
+    directories = layout.directories
+    files = [file.path for file in files_of(layout.bookies)]
+    if isinstance(layout.metadata, MetadataDirectory):
+        files += [file for file in layout.metadata.path.iterdir() if file.is_file()]
     mode, readable = 0o077, 0o044
     for directory in directories:
         mode &= directory.stat().st_mode
-    for parent in layout.root.resolve().parents:
+    for parent in {parent for directory in directories for parent in directory.resolve().parents}:
         mode &= parent.stat().st_mode | 0o066  # to pass through is enough
     for file in files:
         readable &= file.stat().st_mode
@@ -205,40 +209,41 @@ def _mode_of(layout: StandaloneLayout) -> int:
     return PRIVATE_DIRECTORY | (mode & readers)
 
 
-def _check_target(path: Path, layout: StandaloneLayout) -> bool:
+def _check_target(path: Path, layout: Layout) -> bool:
     """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
-        if info.state == "importing" and info.sources[0]["path"] == str(layout.root.resolve()):
+        if info.state == "importing" and info.sources[0]["path"] == str(Path(layout.name).resolve()):
             return False
         raise AlreadyExists(
             f"{path} is a store already",
             hint="use `store refresh` to bring it up to date, or name a new directory with --store",
             path=str(path),
         )
-    if path.resolve().is_relative_to(layout.root.resolve()):
-        raise AlreadyExists(
-            f"{path} lies inside the source {layout.root}", hint="name a directory outside it with --store"
-        )
+    for root in layout.directories:
+        if path.resolve().is_relative_to(root.resolve()):
+            raise AlreadyExists(
+                f"{path} lies inside the source {root}", hint="name a directory outside it with --store"
+            )
     check_new_store(path)
     return True
 
 
-def _source_fields(layout: StandaloneLayout, options: ImportOptions) -> dict[str, Any]:  # Any: JSON
+def _source_fields(layout: Layout, options: ImportOptions) -> dict[str, Any]:  # Any: JSON
     return {
         "kind": "standalone",
-        "path": str(layout.root.resolve()),
+        "path": str(Path(layout.name).resolve()),
         "imported": options.now_ms,
         "mode": options.mode,
         "checksums": options.verify,
-        "bookies": [str(bookie.path.resolve()) for bookie in layout.bookies],
+        "bookies": [encode_bookie(bookie) for bookie in layout.bookies],
     }
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, list[Damage]]:
+def import_tree(store: Store, layout: Layout) -> tuple[int, list[Damage]]:
     """Read the metadata store into ``tree``; return how many nodes it has, and what is none."""
 
     def work(txn: Txn) -> tuple[int, list[Damage]]:
@@ -253,7 +258,7 @@ def import_tree(store: Store, layout: StandaloneLayout) -> tuple[int, list[Damag
     return store.write(work)
 
 
-def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]:
+def _nodes_of(layout: Layout, damages: list[Damage]) -> Iterator[Node]:
     """Yield the nodes of the metadata store; what is none goes into DAMAGES."""
     for item in iter_source_nodes(layout.metadata):
         if isinstance(item, Damage):
@@ -265,16 +270,14 @@ def _nodes_of(layout: StandaloneLayout, damages: list[Damage]) -> Iterator[Node]
 # -- entries ----------------------------------------------------------------------------------------------------------
 
 
-def _import_files(
-    store: Store, layout: StandaloneLayout, options: ImportOptions, result: ImportResult, advance: Advance
-) -> None:
+def _import_files(store: Store, layout: Layout, options: ImportOptions, result: ImportResult, advance: Advance) -> None:
     with store.read() as txn:
         digests = ledger_digests(txn)
         known = {log.origin: log for log in iter_logs(txn)}
-        strangers = find_strangers(txn, layout)
+        strangers = find_strangers(txn, layout.bookies)
     result.strangers = [stranger.text for stranger in strangers]
     result.warnings += result.strangers
-    files = [file for file in files_of(layout, strangers) if str(file.path.resolve()) not in known]
+    files = [file for file in files_of(layout.bookies, strangers) if str(file.path.resolve()) not in known]
     stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
@@ -330,7 +333,7 @@ def catalogue_new(
     with store.read() as txn:
         first_id = next_file_id(txn)
     numbered = list(enumerate(files, first_id))
-    reasons = {stranger.directory: stranger.reason for stranger in strangers}
+    reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
     if mode == "referenced":
         logs = [_new_row(store, file_id, file, mode, reasons) for file_id, file in numbered]
         store.write(lambda txn: _put_rows(txn, logs))
@@ -348,7 +351,7 @@ def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
 
 
 def _new_row(store: Store, file_id: int, file: BookieFile, mode: str, strangers: Mapping[Path, str]) -> LogFile:
-    kind, number, path = file
+    kind, number, path, bookie_id = file
     status = path.stat()
     return LogFile(
         file_id=file_id,
@@ -367,6 +370,7 @@ def _new_row(store: Store, file_id: int, file: BookieFile, mode: str, strangers:
         sealed=kind == "entry-log" and is_sealed(path),
         unfinished=True,
         stranger=strangers.get(path.parent, ""),
+        bookie=bookie_id,
     )
 
 

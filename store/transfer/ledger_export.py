@@ -44,7 +44,7 @@ from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, seq
 from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from store.files import create_file, open_file, remove_file, rename, replace_like
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
-from store.sources.layout import BookieDirectory, StandaloneLayout
+from store.sources.layout import StandaloneDirectory
 from store.sources.rocksdb import apply_changes, open_ranges, read_values
 from store.sources.rocksopen import Pairs
 
@@ -82,7 +82,7 @@ class LedgerExport:
 
 
 def plan_ledger_export(
-    txn: Txn, layout: StandaloneLayout, ledger_ids: list[int], problems: list[str], written: int | None = None
+    txn: Txn, layout: StandaloneDirectory, ledger_ids: list[int], problems: list[str], written: int | None = None
 ) -> LedgerExport:
     """Plan putting the ledgers LEDGER_IDS into LAYOUT; what a bookie there holds already, to its last entry, stays.
 
@@ -103,59 +103,59 @@ def plan_ledger_export(
         sequence = sequence_after_export(own, target, where)
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
     found = []
-    for bookie in layout.bookies:
-        here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == bookie]
-        place = str(bookie.path.relative_to(layout.root))
-        for ledger in _not_held(txn, bookie, here, problems) if here else ():
+    for current in layout.currents:
+        here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == current]
+        place = str(current.relative_to(layout.root))
+        for ledger in _not_held(txn, current, here, problems) if here else ():
             found.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
     return LedgerExport(tuple(found), sequence if sequence != target else None, own)
 
 
-def _bookie_of(layout: StandaloneLayout, ledger: Ledger) -> BookieDirectory:
+def _bookie_of(layout: StandaloneDirectory, ledger: Ledger) -> Path:
     """Return the bookie that the ledger's metadata names, the first where none of them says who it is."""
     members = ledger.metadata.segments[0].members if ledger.metadata else ()
-    for bookie in layout.bookies:
+    for current in layout.currents:
         with suppress(OSError, MetadataCorrupt, Unsupported):
-            cookie = decode_cookie((bookie.path / COOKIE_FILE).read_bytes(), str(bookie.path / COOKIE_FILE))
+            cookie = decode_cookie((current / COOKIE_FILE).read_bytes(), str(current / COOKIE_FILE))
             if cookie.bookie_id in members:
-                return bookie
-    return layout.bookies[0]
+                return current
+    return layout.currents[0]
 
 
-def _not_held(txn: Txn, bookie: BookieDirectory, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
-    """Yield those of LEDGERS that BOOKIE does not have whole; garbage collection takes one away some time after its metadata."""
+def _not_held(txn: Txn, current: Path, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
+    """Yield those of LEDGERS that CURRENT does not have whole; garbage collection takes one away some time after its metadata."""
     for name in _DATABASES:
-        if not (bookie.path / name / "CURRENT").is_file():
+        if not (current / name / "CURRENT").is_file():
             raise NotFound(
-                f"{bookie.path} has no RocksDB {name!r}: its bookie keeps no DbLedgerStorage, which export writes",
-                path=str(bookie.path / name),
+                f"{current} has no RocksDB {name!r}: its bookie keeps no DbLedgerStorage, which export writes",
+                path=str(current / name),
             )
     with (
-        open_ranges(bookie.path / "ledgers", problems) as ledgers_rows,
-        open_ranges(bookie.path / "locations", problems) as locations_rows,
+        open_ranges(current / "ledgers", problems) as ledgers_rows,
+        open_ranges(current / "locations", problems) as locations_rows,
     ):
         for ledger in ledgers:
             first, end = ledger_key(ledger.ledger_id), ledger_key(ledger.ledger_id + 1)
             pairs = locations_rows(first, end) if any(ledgers_rows(first, end)) else iter(())
-            if not _holds(txn, bookie, ledger, pairs):
+            if not _holds(txn, current, ledger, pairs):
                 yield ledger
 
 
-def _holds(txn: Txn, bookie: BookieDirectory, ledger: Ledger, pairs: Pairs) -> bool:
-    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in BOOKIE's entry logs, digests verified."""
-    where = str(bookie.path / "locations")
+def _holds(txn: Txn, current: Path, ledger: Ledger, pairs: Pairs) -> bool:
+    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in CURRENT's entry logs, digests verified."""
+    where = str(current / "locations")
     rows = (decode_location_row(key, value, where) for key, value in pairs)
     is_empty = True
     for _, entry_id, place in _iter_places(txn, (ledger.ledger_id,)):
         row = next((row for row in rows if row.entry_id >= entry_id), None)
-        if row is None or row.entry_id != entry_id or not _is_entry(bookie, ledger, row, place[2]):
+        if row is None or row.entry_id != entry_id or not _is_entry(current, ledger, row, place[2]):
             return False
         is_empty = False
     return not is_empty
 
 
-def _is_entry(bookie: BookieDirectory, ledger: Ledger, row: LocationRow, size_bytes: int) -> bool:
-    path = bookie.path / log_file_name(row.log_id)
+def _is_entry(current: Path, ledger: Ledger, row: LocationRow, size_bytes: int) -> bool:
+    path = current / log_file_name(row.log_id)
     digest_type, password = (ledger.metadata.digest_type, ledger.metadata.password) if ledger.metadata else (None, None)
     try:
         with open_file(path) as log:

@@ -41,9 +41,8 @@ from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
-from store.sources.layout import StandaloneLayout, read_standalone_layout
+from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import iter_source_nodes
-from store.sources.rocksdb import locked_by
 from store.transfer.imports import Warn, catalogue_new, count_entries, delete_logs, is_sealed, place
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
@@ -159,10 +158,13 @@ def refresh_store(
     """
     started = time.monotonic()
     layout = source_layout(store)
-    result = RefreshResult(str(store.path), str(layout.root), checksums=options.verify, forget=options.forget)
-    result.source_in_use_by = locked_by(layout.metadata)
-    if result.source_in_use_by is not None:
-        warn(f"process {result.source_in_use_by} has {layout.metadata} open: what it writes from now on is left out")
+    result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
+    if layout.metadata is not None:
+        result.source_in_use_by = layout.metadata.holder()
+    if layout.metadata is not None and result.source_in_use_by is not None:
+        warn(
+            f"process {result.source_in_use_by} has {layout.metadata.name} open: what it writes from now on is left out"
+        )
     with store.read() as txn:
         result.entries_before = count_entries(txn)
         tree = _read_tree(txn, layout, result)
@@ -215,7 +217,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
     append_change(txn, options.now_ms, "store refresh", (_report(result),))
 
 
-def source_layout(store: Store) -> StandaloneLayout:
+def source_layout(store: Store) -> Layout:
     """Return the parts of STORE's source as they are now; raises Refused, SourceNotFound."""
     sources = [source for source in store.info.sources if source["kind"] == "standalone"]
     if not sources:
@@ -238,7 +240,7 @@ def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
 
 def _read_files(
     store: Store,
-    layout: StandaloneLayout,
+    layout: Layout,
     options: RefreshOptions,
     result: RefreshResult,
     advance: Advance,
@@ -274,7 +276,7 @@ def _grown(store: Store, log: LogFile) -> LogFile:
     return replace(log, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, sealed=sealed)
 
 
-def _forget(store: Store, layout: StandaloneLayout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
+def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: Warn) -> None:
     """Drop files that are gone: those nothing needs, and with ``forget`` all of them, which makes the index anew."""
     survey = survey_files(store, layout)
     useless = [log for log, held in survey.gone if not held]
@@ -384,7 +386,7 @@ class _NewTree:
         return (node for node in nodes if node.path.startswith(prefix))
 
 
-def _read_tree(txn: Txn, layout: StandaloneLayout, result: RefreshResult) -> _NewTree:
+def _read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> _NewTree:
     """Compare the nodes of the source with the store's.
 
     Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows

@@ -12,7 +12,7 @@ from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import LogFile, iter_logs
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
-from store.sources.layout import StandaloneLayout
+from store.sources.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ def _size_now(log: LogFile) -> int:
     return origin.stat().st_size if origin.exists() else log.size_bytes
 
 
-def survey_files(store: Store, layout: StandaloneLayout) -> Survey:
+def survey_files(store: Store, layout: Layout) -> Survey:
     """Compare the files below LAYOUT with the catalogue of STORE; reads no entries."""
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
-        strangers = find_strangers(txn, layout)
-        found = {str(file.path.resolve()): file for file in files_of(layout, strangers)}
+        strangers = find_strangers(txn, layout.bookies)
+        found = {str(file.path.resolve()): file for file in files_of(layout.bookies, strangers)}
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
         lost = [log for origin, log in known.items() if states[origin].is_lost]
         # A copy inside the store outlives its origin.

@@ -17,7 +17,7 @@ from base64 import b64encode
 from pathlib import Path
 
 from store.db.tree import Node
-from store.sources.nodes import iter_source_nodes
+from store.sources.nodes import MetadataDirectory, iter_source_nodes
 from tests.worlds import GOLDEN
 
 RECORDING = GOLDEN / "topic-changes.json"
@@ -114,7 +114,7 @@ def nodes_of(metadata: Path) -> dict[str, str]:
     """Return the nodes of NAMESPACE in a copy of the metadata of a running broker, values as base64."""
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copytree(metadata, Path(scratch) / "metadata")
-        found = iter_source_nodes(Path(scratch) / "metadata")
+        found = iter_source_nodes(MetadataDirectory(Path(scratch) / "metadata"))
         here = (one for one in found if isinstance(one, Node) and f"/{NAMESPACE}/" in one.path)
         return {one.path: b64encode(one.value).decode() for one in here}
 

@@ -1,0 +1,57 @@
+"""The bookies of a store's sources: whose disks they are, and which directories those are.
+
+Shape in ``store.json``: ``bookies`` of a source, a list of {"id", "ledgers", "journals", "indexes"} with paths. In stores of older
+versions an item is the path of one directory, its bookie's id is in no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from store.db.storeinfo import StoreInfo
+from store.frozen import frozen
+
+
+@frozen
+class Bookie:
+    """The disks of one bookie: each directory's ``current``. ``bookie_id``: its name in ensembles, "" where nothing says it."""
+
+    bookie_id: str
+    ledger_dirs: tuple[Path, ...]
+    journal_dirs: tuple[Path, ...]
+    index_dirs: tuple[Path, ...] = ()  # empty: indexes are in the ledger directories
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((*self.ledger_dirs, *self.journal_dirs, *self.index_dirs)))
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its id, or else its directory."""
+        return self.bookie_id or str(self.directories[0])
+
+
+def encode_bookie(bookie: Bookie) -> dict[str, Any]:  # Any: JSON
+    """Return BOOKIE as ``store.json`` has it."""
+    return {
+        "id": bookie.bookie_id,
+        "ledgers": [str(path.resolve()) for path in bookie.ledger_dirs],
+        "journals": [str(path.resolve()) for path in bookie.journal_dirs],
+        "indexes": [str(path.resolve()) for path in bookie.index_dirs],
+    }
+
+
+def decode_bookie(row: Any) -> Bookie:  # Any: JSON
+    """Return the bookie that ``store.json`` has as ROW."""
+    if isinstance(row, str):
+        return Bookie("", (Path(row),), (Path(row),))
+    ledgers, journals, indexes = (tuple(map(Path, row.get(key, ()))) for key in ("ledgers", "journals", "indexes"))
+    return Bookie(str(row.get("id", "")), ledgers, journals, indexes)
+
+
+def iter_imported_bookies(info: StoreInfo) -> Iterator[Bookie]:
+    """Yield the bookies that were imported, in the order of the sources."""
+    return (decode_bookie(row) for source in info.sources for row in source.get("bookies", ()))
