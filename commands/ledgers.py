@@ -20,7 +20,7 @@ from store.model.ledgers import EntryReader, find_times, open_reader
 from store.wording import counted, plural
 
 if TYPE_CHECKING:
-    from store.reports.ledgers import Missing
+    from store.model.broken import Missing
     from store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
@@ -75,7 +75,8 @@ def list_ledgers(app: App, word: str | None) -> None:
 @command(
     "info",
     examples=["pulsar-admin ledgers info 9"],
-    output="One object a ledger: metadata, what the index holds of it, its files, owners and losses.",
+    output="One object a ledger: metadata, what the index holds of it, its files, owners and losses; `lost` says what `ledgers missing` "
+    "does, and makes the exit code 1.",
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
@@ -84,6 +85,7 @@ def info(app: App, ledgers: tuple[int, ...]) -> None:
     """Show everything known about a ledger."""
     with open_reader(app.store) as reader:
         documents = list(app.each(ledgers, lambda ledger_id: _ledger_document(reader, ledger_id)))
+    app.problems(sum(document["lost"] is not None for document in documents))
     if len(ledgers) == 1:
         app.emit(documents[0])
     else:
@@ -103,6 +105,7 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
         "metadata": _metadata_document(facts.metadata),
         "indexed": None if facts.sums is None else _sums_document(facts.sums),
         "missing": [list(pair) for pair in facts.missing],
+        "lost": facts.lost,
         "files": list(facts.files),
         "owners": facts.owners,
     }
@@ -253,7 +256,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
 
 
 def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
-    from store.reports.ledgers import find_missing
+    from store.model.broken import find_missing
 
     read_owners(txn, ledger_id)  # raises for a ledger that nothing here knows
     return find_missing(txn, ledger_id)

@@ -126,7 +126,7 @@ def compact_topics(app: App, selection: TopicSelection, job: CompactionJob) -> N
     from store.changes.intent import WritingPlan
 
     with app.store.read() as txn:
-        names, txn_id = selected(txn, selection), txn.id
+        names, txn_id = selected(app, txn, selection), txn.id
         size_bytes = 0 if job.everything else bytes_of(txn, names)
 
     def compact(store: Store, *, previews: bool) -> tuple[ChangeReport, ...]:

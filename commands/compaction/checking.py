@@ -51,7 +51,7 @@ def verify(app: App, selection: TopicSelection) -> None:
     ascend and are in range. What was trimmed from the topic cannot be compared; encrypted batches are compared as bytes only.
     """
     with app.store.read() as txn:
-        names = selected(txn, selection)
+        names = selected(app, txn, selection)
         size_bytes = bytes_of(txn, names)
     with app.bulk(size_bytes) as engine, open_reader(app.store, engine) as reader:
         rows = list(app.each(names, lambda name: _verify(app, reader, name)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from commands.topics.answers import selected
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import position_json
@@ -13,7 +14,7 @@ from pulsar_admin.options import TopicSelection, command, pass_app, topics_argum
 from store.compaction.last_id import LastId, find_last_id
 from store.errors import EntryCorrupt, MetadataCorrupt, StoreError, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import read_topic, select_topics
+from store.model.topics import read_topic
 from store.names import TopicName
 
 _LAST_ID_COLUMNS = (
@@ -51,7 +52,7 @@ def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) 
     decompressed and their compacted_out flags read; an encrypted one answers with its last index.
     """
     with open_reader(app.store) as reader:
-        names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        names = selected(app, reader.txn, selection)
         problems: list[StoreError] = []
         rows = list(app.each(names, lambda name: _last_id(reader, name, (verify, explained), problems)))
     for problem in problems:

@@ -60,7 +60,7 @@ _STATUS_COLUMNS = (
 def status(app: App, selection: TopicSelection) -> None:
     """Show how far topics are compacted, and what is wrong with that."""
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+        names = selected(app, reader.txn, selection)
         rows: list[CompactionStatus] = list(
             app.each(names, lambda name: read_status(reader, read_topic(reader.txn, name)))
         )
@@ -119,7 +119,7 @@ def read(app: App, selection: TopicSelection, options: ReadOptions) -> None:
     """
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+        names = selected(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else _size_of(reader, names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             _emit(app, reader, names, Asked(options, problems))
@@ -240,7 +240,7 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: str) -
     """
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
-        names = selected(reader.txn, selection)
+        names = selected(app, reader.txn, selection)
         with app.scan(reader, _size_of(reader, names), "find-by-time", unused=FEW_MESSAGES):
             rows = list(app.each(names, lambda name: _find(app, reader, name, Question(time_ms, rule, problems))))
     report(app, problems)

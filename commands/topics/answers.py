@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TypeVar
 
+from pulsar_admin.broken import warn_of_broken
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
@@ -38,29 +39,39 @@ class Chosen:
         return app.each(self.names, lambda name: (name, work(name)))
 
 
-def selected(txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
-    """Return the topics meant by SELECTION, all or nothing; raises TopicNotFound."""
-    return select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+def selected(app: App, txn: Txn, selection: TopicSelection) -> tuple[TopicName, ...]:
+    """Return the topics meant by SELECTION, all or nothing; warns of broken ledgers. Raises TopicNotFound."""
+    names = select_topics(txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+    warn_of_broken(app, txn, names)
+    return names
 
 
 def choose(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
     """Return the topics meant by SELECTION, partitioned ones as their partitions.
 
-    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one.
+    Of several names one that is not there is reported and the rest go on; raises TopicNotFound when it is the only one. Warns of
+    broken ledgers.
     """
     if not selection.topics:
-        return Chosen(selected(txn, selection), True)
+        return Chosen(selected(app, txn, selection), True)
     names = tuple(name for names in _found(app, selection, lambda name: expand_topic(txn, name)) for name in names)
+    warn_of_broken(app, txn, names)
     return Chosen(names, selection.single is None or len(names) > 1)
 
 
 def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> Chosen:
-    """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``."""
-    from store.model.partitions import check_partitioned, select_partitioned
+    """Return the partitioned topics meant by SELECTION by their base names; raises TopicNotFound as ``choose``.
 
-    if not selection.topics:
-        return Chosen(select_partitioned(txn, selection.pattern), True)
-    names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
+    Warns of broken ledgers of their partitions.
+    """
+    from store.model.partitions import check_partitioned, existing_partitions, select_partitioned
+
+    if selection.topics:
+        names = tuple(_found(app, selection, lambda name: check_partitioned(txn, name)))
+    else:
+        names = select_partitioned(txn, selection.pattern)
+    for name in names:
+        warn_of_broken(app, txn, existing_partitions(txn, name))
     return Chosen(names, selection.single is None)
 
 

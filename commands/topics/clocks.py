@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import size_of
+from commands.topics.answers import selected, size_of
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
@@ -18,7 +18,7 @@ from pulsar_admin.visible import clean_document
 from store.db.clocks import Clock, check_clock
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import read_topic, select_topics
+from store.model.topics import read_topic
 from store.names import TopicName
 from store.timespec import format_duration_ms
 from store.wording import counted
@@ -76,7 +76,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> None:
     """
     options = _skew_options(app, tolerance_ms)
     with open_reader(app.store) as reader:
-        topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        topics = selected(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, topics), "skew"):
             found = list(app.each(topics, lambda name: _read_skew(app, reader, name, options)))
     if app.settings.output in ("json", "jsonl"):
@@ -161,7 +161,7 @@ def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:
     """
     clock = check_clock(app.settings.clock)
     with open_reader(app.store) as reader:
-        topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        topics = selected(app, reader.txn, selection)
         here = EntryReader(reader.files, reader.txn)  # a sample is not bulk work
         here.failed = []  # the scan lists it again
         usual = _usual(here, topics, clock, options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.topics.answers import size_of
+from commands.topics.answers import selected, size_of
 from commands.topics.broker import BROKER_VERSION, warn_of_broker_clock
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import FEW_MESSAGES, App
@@ -30,7 +30,7 @@ from store.dump.finding import find_by_time as answer_by_time
 from store.errors import NothingMatches, TopicNotFound
 from store.frozen import frozen
 from store.model.ledgers import EntryReader, open_reader
-from store.model.topics import Topic, read_topic, select_topics
+from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName
 from store.search.broker_setup import READ_FROM, BrokerSetup, BrokerVersion
 from store.search.by_time import Found
@@ -94,7 +94,7 @@ def find_by_time(app: App, selection: TopicSelection, options: FindOptions) -> N
     until one matches, on Spark or in processes where there are many).
     """
     with open_reader(app.store) as reader:
-        topics = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
+        topics = selected(app, reader.txn, selection)
         if options.rule == BROKER and app.settings.clock != "auto":
             app.warn(
                 f"--rule broker goes by the broker's own clock: --clock {app.settings.clock} plays no part in its answer"

@@ -49,7 +49,7 @@ def find_by_index(app: App, selection: TopicSelection, index: int) -> None:
     a transaction has one index for all of its messages.
     """
     with app.bulk() as engine, open_reader(app.store, engine) as reader:
-        topics = selected(reader.txn, selection)
+        topics = selected(app, reader.txn, selection)
         rows = list(app.each(topics, lambda name: _find(app, reader, name, index)))
     if len(topics) == 1 and rows:
         app.emit(rows[0])

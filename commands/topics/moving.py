@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pulsar_admin.broken import warn_of_broken_ledgers
 from pulsar_admin.options import TOPIC, TopicSelection, current_app
 from store.errors import InvalidValue, NothingMatches, SubscriptionNotFound, reason_of
 from store.model.cursors import Cursor, iter_cursor_names, read_cursor
@@ -39,13 +40,16 @@ def iter_cursors(reader: EntryReader, selection: TopicSelection, subscription: s
 
 
 def read_topics(reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
-    """Yield the topics meant, partitions of a partitioned one each; raises TopicNotFound.
+    """Yield the topics meant, partitions of a partitioned one each, and warn of their broken ledgers; raises TopicNotFound.
 
     One that cannot be read is reported and the rest go on, unless it was named itself.
     """
     names = select_topics(reader.txn, selection.topics, all_topics=selection.all_topics, pattern=selection.pattern)
     named = bool(selection.topics)
-    yield from current_app().each(dict.fromkeys(names), lambda name: read_topic(reader.txn, name), alone=named)
+    app = current_app()
+    for topic in app.each(dict.fromkeys(names), lambda name: read_topic(reader.txn, name), alone=named):
+        warn_of_broken_ledgers(app, reader.txn, topic)
+        yield topic
 
 
 def read_cursors(reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool) -> Iterator[Cursor]:

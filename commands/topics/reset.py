@@ -109,7 +109,7 @@ class ResetOptions:
 )
 @BROKER_VERSION
 @MAX_CLOCK_SKEW
-@click.option("--force", is_flag=True, help="Also move the cursors of compaction and deduplication.")
+@click.option("--force", is_flag=True, help="Also the cursors of compaction and deduplication, and into what is lost.")
 @gather(ResetOptions)
 @pass_app
 def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> None:

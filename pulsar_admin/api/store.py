@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from store.check import Finding
     from store.dump.job import DumpReport
     from store.index.rebuild import RebuildResult
-    from store.reports.ledgers import LedgerRow, Missing, Orphan
+    from store.model.broken import Missing
+    from store.reports.ledgers import LedgerRow, Orphan
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
     from store.transfer.exports import ExportPlan

@@ -15,7 +15,8 @@ from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
 from store.db.clocks import check_clock
-from store.errors import InvalidValue, LedgerNotFound, StoreError
+from store.errors import InvalidValue, LedgerNotFound, Refused, StoreError
+from store.model.broken import find_broken
 from store.model.cursors import Cursor, read_cursor
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic, expand_topic, read_topic
@@ -44,7 +45,8 @@ class ResetTarget:
 class ResetRequest:
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
-    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication.
+    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, and also
+    into what is lost.
     """
 
     now_ms: int
@@ -135,11 +137,26 @@ def _errors_name(where: str) -> Iterator[None]:
 def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget, request: ResetRequest) -> CursorMove:
     check_movable(cursor, force=request.force)
     move = _target_move(reader, topic, cursor, target, request)
+    if not request.force:
+        _check_not_lost(reader, topic, move.state.mark_delete)
     if target.exclude and (target.shift_by is not None or target.to_subscription is not None):
         raise InvalidValue("--exclude-reset-position goes with a time or a position")
     ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
     basis = move.basis or MoveBasis(request.rule)
     return CursorMove(topic, cursor, move.state, basis, warnings=(*move.warnings, *ttl))
+
+
+def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) -> None:
+    """Raise Refused where the first entry behind MARK_DELETE is lost."""
+    first = topic.next_valid(mark_delete)
+    for broken in find_broken(reader.txn, topic):
+        if broken.holds(first):
+            raise Refused(
+                f"{topic.name}: {first} is lost: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}",
+                hint=f"take it out with: pulsar-admin ledgers forget {broken.ledger_id}; or reset there with --force",
+                topic=str(topic.name),
+                ledgerId=broken.ledger_id,
+            )
 
 
 def _target_move(

@@ -7,16 +7,21 @@ from store.db.blocks import LedgerSums
 from store.db.environment import Txn
 from store.db.files import find_log
 from store.db.owners import Owner, find_owners
+from store.errors import LedgerNotFound
 from store.frozen import frozen
-from store.model.ledgers import iter_blocks, missing_ranges, read_ledger
+from store.model.broken import ENTRIES, NO_LEDGER, NO_METADATA
+from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+
+LOST = "LOST"
 
 
 @frozen
 class LedgerFacts:
     """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
 
-    ``state``: upstream's; DELETED without metadata, INDEX for one of a delayed message index. ``missing``: ids of entries that no
-    file holds, as ranges with both ends included; ``files``: those with its entries.
+    ``state``: upstream's; DELETED without metadata, INDEX for one of a delayed message index, LOST for one that is referenced and
+    of which nothing is here. ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
+    ``ledgers missing`` says of it; ``files``: those with its entries.
     """
 
     ledger_id: int
@@ -27,14 +32,23 @@ class LedgerFacts:
     metadata: LedgerMetadata | None
     sums: LedgerSums | None
     missing: tuple[tuple[int, int], ...]
+    lost: str | None
     files: tuple[str, ...]
     owners: tuple[Owner, ...]
 
 
 def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
     """Return everything known about a ledger; raises LedgerNotFound, MetadataCorrupt, IndexCorrupt."""
-    ledger = read_ledger(txn, ledger_id)
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        owners = find_owners(txn, ledger_id)
+        if not owners:
+            raise
+        return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), owners)
     index = _index_of(txn, ledger_id)
+    owners = find_owners(txn, ledger_id)
+    missing = missing_ranges(txn, ledger) if ledger.metadata else ()
     file_ids: set[int] = set()
     for block in iter_blocks(txn, ledger_id):
         column = block.files()
@@ -47,10 +61,18 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         size_bytes=ledger.size_bytes,
         metadata=ledger.metadata,
         sums=ledger.sums,
-        missing=missing_ranges(txn, ledger) if ledger.metadata else (),
+        missing=missing,
+        lost=_lost(ledger, missing, owners if index is None else ()),
         files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
-        owners=find_owners(txn, ledger_id) if index is None else (index,),
+        owners=owners if index is None else (index,),
     )
+
+
+def _lost(ledger: Ledger, missing: tuple[tuple[int, int], ...], owners: tuple[Owner, ...]) -> str | None:
+    """Return what is lost of a ledger, as ``store.model.broken.find_missing`` has it."""
+    if ledger.metadata is None:
+        return NO_METADATA if owners else None
+    return ENTRIES if missing else None
 
 
 def _index_of(txn: Txn, ledger_id: int) -> Owner | None:

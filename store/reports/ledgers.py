@@ -14,8 +14,9 @@ from store.db.own_ledgers import find_own_ledgers
 from store.db.owners import Owner, find_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
+from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, missing_ranges, read_ledger
+from store.model.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, read_ledger
 from store.model.topics import iter_topics
 
 DELETED = "DELETED"
@@ -50,20 +51,6 @@ class Orphan:
     entries: int
     size_bytes: int
     claims: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", or "entries".
-
-    ``ranges``: entry ids, both ends included.
-    """
-
-    ledger_id: int
-    reason: str
-    missing_entries: int
-    ranges: tuple[tuple[int, int], ...]
-    owners: tuple[Owner, ...]
 
 
 def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
@@ -158,22 +145,6 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
             if found is not None:
                 yield found
         last = ledger_id
-
-
-def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
-    owners = find_owners(txn, ledger_id)
-    try:
-        ledger = read_ledger(txn, ledger_id)
-    except LedgerNotFound:
-        return Missing(ledger_id, "no-ledger", 0, (), owners) if owners else None
-    except StoreError:
-        return Missing(ledger_id, "no-metadata", 0, (), owners)
-    if ledger.metadata is None:
-        return Missing(ledger_id, "no-metadata", 0, (), owners) if owners else None
-    ranges = missing_ranges(txn, ledger)
-    missing = sum(last - first + 1 for first, last in ranges)
-    return Missing(ledger_id, "entries", missing, ranges, owners) if ranges else None
 
 
 def _offloaded(txn: Txn) -> set[int]:

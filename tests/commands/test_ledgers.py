@@ -153,8 +153,8 @@ def test_missing_metadata_and_ledgers(tmp_path: Path, cli: Cli, damages_stores: 
     assert cli("--store", path, "ledgers", "missing", "10", "-o", "json").json == []
 
 
-def test_lost_and_damaged_entries(tmp_path: Path, cli: Cli) -> None:
-    """One record is overwritten in every file that holds it: it is missing, named, and all others are read."""
+def damaged_source(tmp_path: Path) -> Path:
+    """A world in which the record of entry 9:2 is overwritten in every file that holds it."""
     source = scratch_copy("small", "clean", tmp_path)
     log = source / "bookkeeper/current/0.log"
     data = bytearray(log.read_bytes())
@@ -166,6 +166,12 @@ def test_lost_and_damaged_entries(tmp_path: Path, cli: Cli) -> None:
     copy = bytearray(journal.read_bytes())
     copy[copy.index(body) + 56] ^= 1
     journal.write_bytes(copy)
+    return source
+
+
+def test_lost_and_damaged_entries(tmp_path: Path, cli: Cli) -> None:
+    """The lost one is missing, named, and all others are read."""
+    source = damaged_source(tmp_path)
     path = tmp_path / "s"
     assert cli("--store", path, "store", "import", "standalone", source).exit_code == 1
     missing = cli("--store", path, "ledgers", "missing", "-o", "json")

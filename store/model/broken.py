@@ -1,0 +1,131 @@
+"""Which ledgers are broken: metadata or entries that are lost, and what a broker does on a topic that lists such a ledger.
+
+Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.initialize`` drops a last ledger that BookKeeper does not know, ``OpReadEntry`` stops at
+one before it, or passes over it with ``autoSkipNonRecoverableData``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.environment import Txn
+from store.db.tree import tree_key
+from store.errors import LedgerNotFound, StoreError
+from store.frozen import frozen
+from store.model.ledgers import find_times, missing_ranges, read_ledger
+from store.model.topics import Topic, TopicLedger
+from store.names import Position
+from store.wording import counted, plural
+
+if TYPE_CHECKING:
+    from store.db.owners import Owner
+
+Range = tuple[int, int]
+
+NO_LEDGER = "no-ledger"
+NO_METADATA = "no-metadata"
+ENTRIES = "entries"
+
+
+@frozen
+class Missing:
+    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", or "entries".
+
+    ``ranges``: entry ids, both ends included.
+    """
+
+    ledger_id: int
+    reason: str
+    missing_entries: int
+    ranges: tuple[Range, ...]
+    owners: tuple[Owner, ...]
+
+
+def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
+    """Return what is not there of a ledger, or None when all is. A ledger whose metadata cannot be read lacks it."""
+    from store.db.owners import find_owners  # few questions meet a broken ledger
+
+    owners = find_owners(txn, ledger_id)
+    try:
+        ledger = read_ledger(txn, ledger_id)
+    except LedgerNotFound:
+        return Missing(ledger_id, NO_LEDGER, 0, (), owners) if owners else None
+    except StoreError:
+        return Missing(ledger_id, NO_METADATA, 0, (), owners)
+    if ledger.metadata is None:
+        return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners else None
+    ranges = missing_ranges(txn, ledger)
+    missing = sum(last - first + 1 for first, last in ranges)
+    return Missing(ledger_id, ENTRIES, missing, ranges, owners) if ranges else None
+
+
+@frozen
+class BrokenLedger:
+    """A ledger in a topic's list of which something is lost. ``entries``: as the list counts them; ``lost``: ranges of them that
+    no broker can read; ``is_last``: nothing is listed behind it.
+    """
+
+    ledger_id: int
+    reason: str
+    entries: int
+    lost: tuple[Range, ...]
+    is_last: bool
+
+    def holds(self, position: Position) -> bool:
+        """Whether POSITION is an entry that is lost, or in front of a lost first one."""
+        return position.ledger_id == self.ledger_id and any(
+            first <= max(position.entry_id, 0) <= last for first, last in self.lost
+        )
+
+    @property
+    def lost_entries(self) -> int:
+        return sum(last - first + 1 for first, last in self.lost)
+
+    def what(self) -> str:
+        """Say what is lost."""
+        if self.reason == ENTRIES:
+            return f"{self.lost_entries:,} of its {counted(self.entries, 'entry')} {plural(self.lost_entries, 'is', 'are')} lost"
+        if self.reason == NO_METADATA:
+            return f"its metadata is lost, with {counted(self.entries, 'entry')}"
+        return f"it is lost, with {counted(self.entries, 'entry')}"
+
+    def broker(self) -> str:
+        """Say what a broker does there."""
+        if self.reason != ENTRIES and self.is_last:
+            return "a broker that loads the topic drops it from the list"
+        if not self.lost_entries:
+            return "a broker that loads the topic drops it, as it is empty"
+        if self.reason == ENTRIES:
+            return (
+                f"a broker gives nothing from {self.ledger_id}:{self.lost[0][0]} on to a subscription that gets there, unless "
+                "autoSkipNonRecoverableData passes over it"
+            )
+        return "a broker gives nothing behind it to a subscription that gets there, unless autoSkipNonRecoverableData passes over it"
+
+
+def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
+    """Return the ledgers of TOPIC of which something is lost; two look-ups for each that is whole."""
+    suspects = (ledger for ledger in topic.ledgers if not _is_whole(txn, ledger))
+    return tuple(found for ledger in suspects if (found := _find_broken(txn, topic, ledger)) is not None)
+
+
+def _is_whole(txn: Txn, listed: TopicLedger) -> bool:
+    if listed.info.offloaded:
+        return True
+    if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
+        return False
+    times = find_times(txn, listed.ledger_id)
+    if times is None:
+        return not listed.entries
+    sums = times.sums
+    return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
+
+
+def _find_broken(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
+    missing = find_missing(txn, listed.ledger_id)
+    if missing is None:
+        return None
+    whole = ((0, listed.entries - 1),) if listed.entries else ()
+    lost = missing.ranges if missing.reason == ENTRIES else whole
+    return BrokenLedger(listed.ledger_id, missing.reason, listed.entries, lost, listed.ledger_id == topic.ids[-1])

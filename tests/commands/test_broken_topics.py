@@ -1,0 +1,118 @@
+"""Whatever answers on a topic with a lost ledger says so; what a broker does there was seen on Pulsar 4.0.8 (tests/live)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.blocks import block_key, ledger_key
+from store.db.environment import Txn, open_store
+from store.db.tree import tree_key
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.worlds import STATES, WORLD_NAMES
+
+PLAIN = "public/default/plain"
+SAYS = [
+    "topics stats public/default/plain",
+    "topics stats-internal public/default/plain",
+    "topics info-internal public/default/plain",
+    "topics read public/default/plain -n 1",
+    "topics peek-messages public/default/plain -s half -n 1",
+    "topics examine-messages public/default/plain -i earliest -m 1",
+    "topics last-message-id public/default/plain",
+    "topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
+    "topics reset-cursor public/default/plain -s half -m earliest --force --dry-run",
+    "topics analyze-backlog public/default/plain -s half",
+    "topics get-backlog-size public/default/plain",
+    "topics skip public/default/plain -s half -n 3 --dry-run",
+    "topics stats --pattern public/default/pl*",
+]
+
+
+def lose_metadata(txn: Txn, ledger_id: int) -> None:
+    txn.delete("tree", tree_key(ledger_path(ledger_id)))
+
+
+def lose_ledger(txn: Txn, ledger_id: int) -> None:
+    lose_metadata(txn, ledger_id)
+    txn.delete("entries", block_key(ledger_id, 0))
+    txn.delete("times", ledger_key(ledger_id))
+
+
+def change(path: Path, work: object, ledger_id: int) -> Path:
+    assert callable(work)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: work(txn, ledger_id))
+    return path
+
+
+@pytest.fixture
+def broken(tmp_path: Path, damages_stores: None) -> Path:
+    """Ledger 18, the second of ``plain``, has no metadata; the first one is whole."""
+    return change(copied("small", "clean", tmp_path), lose_metadata, 18)
+
+
+@pytest.mark.parametrize("name", WORLD_NAMES)
+@pytest.mark.parametrize("state", STATES)
+def test_sound_topics_are_answered_without_a_word(name: str, state: str, cli: Cli) -> None:
+    answer = cli("--store", imported(name, state), "topics", "stats", "--all-topics", "-o", "jsonl")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("words", SAYS)
+def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path, cli: Cli) -> None:
+    answer = cli("--store", broken, *words.split())
+    assert answer.exit_code == 1
+    assert "plain: ledger 18: its metadata is lost, with 25 entries: a broker gives nothing behind it" in answer.stderr
+    assert "pulsar-admin ledgers missing" in answer.stderr
+    assert answer.stdout
+
+
+def test_the_last_ledger_is_what_a_broker_drops(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    last = cli("--store", path, "topics", "info-internal", PLAIN, "-o", "json").json["ledgers"][-1]["ledgerId"]
+    change(path, lose_metadata, last)
+    answer = cli("--store", path, "topics", "stats", PLAIN)
+    assert f"ledger {last}: it is lost, with 0 entries: a broker that loads the topic drops it" in answer.stderr
+
+
+def test_a_reset_into_a_lost_ledger_needs_force(broken: Path, cli: Cli) -> None:
+    words = ("--store", broken, "topics", "reset-cursor", PLAIN, "-s", "half")
+    for target in ("18:0", "18:24"):
+        refused = cli(*words, "-m", target)
+        assert refused.exit_code == 3
+        assert f"plain: {target} is lost: ledger 18: its metadata is lost" in refused.stderr
+    assert cli(*words, "-m", "9:24", "--exclude-reset-position").exit_code == 3, "the next entry is the lost 18:0"
+    assert cli(*words, "-m", "18:3", "--force").exit_code == 1
+    assert cli(*words, "-m", "21:0").exit_code == 1
+    assert cli(*words, "-m", "9:24").exit_code == 1, "in front of what is lost"
+
+
+def test_a_reset_into_lost_entries_needs_force(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Entry 9:2 is in no file: 9:1 and 9:3 can be reset to."""
+    from tests.commands.test_ledgers import damaged_source
+
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", damaged_source(tmp_path)).exit_code == 1
+    words = ("--store", path, "topics", "reset-cursor", PLAIN, "-s", "half", "--dry-run", "-m")
+    refused = cli(*words, "9:2")
+    assert refused.exit_code == 3
+    assert "9:2 is lost: ledger 9: 1 of its 25 entries is lost: a broker gives nothing from 9:2 on" in refused.stderr
+    assert [cli(*words, target).exit_code for target in ("9:1", "9:3")] == [1, 1]
+
+
+def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = change(change(copied("small", "clean", tmp_path), lose_metadata, 9), lose_ledger, 18)
+    missing = {row["ledgerId"]: row["reason"] for row in cli("--store", path, "ledgers", "missing", "-o", "json").json}
+    assert missing == {9: "no-metadata", 18: "no-ledger"}
+    for ledger_id in (9, 18, 21):
+        answer = cli("--store", path, "ledgers", "info", str(ledger_id), "-o", "json")
+        assert answer.json["lost"] == missing.get(ledger_id)
+        assert answer.exit_code == (ledger_id in missing)
+    everything = cli("--store", imported("small", "clean"), "ledgers", "list", "-o", "json").json
+    ids = [str(row["ledgerId"]) for row in everything]
+    sound = cli("--store", imported("small", "clean"), "ledgers", "info", *ids, "-o", "json")
+    assert (sound.exit_code, {row["lost"] for row in sound.json}) == (0, {None})
