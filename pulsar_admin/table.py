@@ -262,6 +262,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "standalone": Row(
             "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
         ),
+        "zookeeper-snapshot": Row(
+            "commands.store.export:zookeeper_snapshot",
+            "Write the store's metadata as a snapshot that a ZooKeeper server starts on.",
+        ),
     },
     "topicPolicies": {
         "delete": Row("commands.policies:delete_all", "Delete all policies of topics, those for all clusters, too."),

@@ -105,6 +105,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topics load",
         "store generate",
         "store export standalone",
+        "store export zookeeper-snapshot",
         "compaction upgrade",
     ),
     "it reads no data": ("completion",),

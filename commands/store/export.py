@@ -1,4 +1,4 @@
-"""``store export standalone``."""
+"""``store export``: into a Pulsar data directory, or as a snapshot of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
-from store.errors import AlreadyExists, Refused, SourceBusy, StalePlan
+from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceBusy, StalePlan, Unsupported
 from store.model.publish_times import FORMS, Form
 from store.transfer.exports import plan_export, run_export
 
@@ -47,3 +47,29 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     app.confirm(plan)
     with app.open_for_writing() as store:
         app.emit(run_export(store, plan, app.now_ms))
+
+
+@command(
+    "zookeeper-snapshot",
+    changes=True,
+    no_plan="an export is not kept as a plan",
+    examples=["pulsar-admin store export zookeeper-snapshot zookeeper --dry-run"],
+    elsewhere=["pulsar-admin store export zookeeper-snapshot /restored/zookeeper"],
+    output="The snapshot's file, its zxid, how many nodes it has, and which of them were changed here.",
+    errors=[AlreadyExists, Refused, MetadataCorrupt, Unsupported],
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Write what there is, although nodes could not be imported.")
+@pass_app
+def zookeeper_snapshot(app: App, directory: Path, force: bool) -> None:
+    """Write the store's metadata as a snapshot that a ZooKeeper server starts on.
+
+    DIRECTORY, which must not exist, becomes the server's dataDir: its `version-2` holds one snapshot of the tree as it is now, with
+    the changes made here, also where it was imported from RocksDB. ACLs are in no store: every node is everybody's. Ids of new
+    ledgers go on above all that are known.
+    """
+    from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
+
+    plan = plan_snapshot_export(app.store, directory, app.now_ms, force=force)
+    app.confirm(plan)
+    app.emit(apply_snapshot_export(app.store, plan))

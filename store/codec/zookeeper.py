@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from store.codec.buffer import Reader, written_end
 from store.errors import MetadataCorrupt
@@ -56,6 +57,8 @@ _STAT = struct.Struct(
     "q"  #  ephemeral owner
     "q"  #  pzxid
 )
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+_OPEN_ACL, _READ_ONLY_ACL = -1, 1  # −1 is in no ACL cache (``ReferenceCountedACLCache``)
 _CONTAINER_OWNER = -(2**63)  # ``EphemeralType``: a container node; owners of nodes with a TTL begin with 0xFF
 _SNAPPY_MAGIC = b"\x82SNAPPY\0"
 _LOOKED_AT_BYTES = (
@@ -169,6 +172,44 @@ def _check_seal(data: memoryview, pos: int, where: str) -> None:
             expected=expected.hex(),
             found=found.hex(),
         )
+
+
+class SnapshotNode(NamedTuple):
+    """A znode to write: ``children_made`` is its cversion, which numbers the next sequential node below it. A tuple, as there may be
+    millions."""
+
+    path: str
+    data: bytes
+    version: int
+    children_made: int
+    created_ms: int
+    modified_ms: int
+    read_only: bool = False
+
+
+def iter_snapshot(nodes: Iterable[SnapshotNode], zxid: int) -> Iterator[bytes]:
+    """Yield the bytes of a snapshot of NODES as of transaction ZXID; the first is the root, "", and a node follows its parent.
+
+    No session is open, and every node is everybody's (``OPEN_ACL_UNSAFE``), or to be read by everybody.
+    """
+    head = _HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1) + _INT.pack(0)
+    acls = _INT.pack(1) + _LONG.pack(_READ_ONLY_ACL) + _INT.pack(1) + _INT.pack(1) + _jute(b"world") + _jute(b"anyone")
+    part = head + acls
+    checksum = zlib.adler32(part)
+    yield part
+    for node in nodes:
+        acl = _READ_ONLY_ACL if node.read_only else _OPEN_ACL
+        times = node.created_ms, node.modified_ms
+        stat = _STAT.pack(acl, zxid, zxid, *times, node.version, node.children_made, 0, 0, zxid)
+        part = _jute(node.path.encode()) + _jute(node.data) + stat
+        checksum = zlib.adler32(part, checksum)
+        yield part
+    end = _jute(b"/")
+    yield end + _SEAL.pack(zlib.adler32(end, checksum), 1, b"/")
+
+
+def _jute(raw: bytes) -> bytes:
+    return _INT.pack(len(raw)) + raw
 
 
 def decompress_snapshot(data: bytes, extension: str, where: str) -> bytes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from store.codec.zookeeper import (
     BadRecord,
@@ -40,6 +41,17 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
         if name is not None:
             found.append((int(name[1], 16), name[2] or "", file))
     return sorted(found)
+
+
+def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
+    """Return the newest epoch, the upper half of a zxid, that SOURCES of a store are known to have reached; 0: none is known."""
+    zxids = [0]
+    for source in sources:
+        zxids.append(int(source.get("zxid", 0)))
+        for place in ("zookeeper/version-2", "zookeeper", "version-2", "."):
+            directory = Path(source.get("path", ""), place)
+            zxids += (zxid for kind in ("log", "snapshot") for zxid, _, _ in _numbered(directory, kind))
+    return max(zxids) >> _EPOCH_BITS
 
 
 def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKeeperNode]:

@@ -9,6 +9,7 @@ toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,6 +109,19 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
         if node is not None and (imported is None or current is None or imported.value != current.value):
             changed.append(ChangedNode(node.path, imported, current))
     return changed
+
+
+def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
+    """Raise Refused where NODES bring the metadata of ledgers that this toolkit wrote: no bookie has their entries."""
+    ours = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
+    if ours:
+        listed = ", ".join(map(str, ours[:5])) + (", …" if len(ours) > 5 else "")
+        raise Refused(
+            f"{counted(len(ours), 'ledger was', 'ledgers were')} written by this toolkit and no bookie has the entries: {listed}",
+            hint="put them on bookies first: pulsar-admin store export bookie ID=DIR; or undo the change that wrote them, see"
+            " pulsar-admin store log",
+            ledgers=ours[:100],
+        )
 
 
 def plan_export(

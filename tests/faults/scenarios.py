@@ -111,5 +111,12 @@ SCENARIOS = (
         target="data",
         in_place=True,
     ),
+    Scenario(
+        "export snapshot",
+        "store export zookeeper-snapshot {work}/out",
+        before=EXPORTED[:1],
+        target="out",
+        new_target=True,
+    ),
     Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
 )
