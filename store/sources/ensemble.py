@@ -327,6 +327,13 @@ class LiveEnsemble:
     def name(self) -> str:
         return str(self.address)
 
+    @property
+    def kind(self) -> str:
+        return "ensemble"
+
+    def holder(self) -> int | None:
+        return None  # the nodes are of one moment, whoever writes
+
     def nodes(self, _problems: list[str]) -> Iterator[Node]:
         """Yield every node but the ephemeral ones; raises StoreError, before the first node, when the ensemble is lost or moves on."""
         with tempfile.TemporaryFile(prefix="pulsar-admin-") as spool:
