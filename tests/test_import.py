@@ -227,7 +227,7 @@ elif where == "half made":
 elif where == "tree":
     importer.import_tree = lambda *a, before=importer.import_tree: (before(*a), die())[0]
 elif where == "owners":
-    importer.index_owners = lambda *a, before=importer.index_owners: (before(*a), die())[0]
+    importer.make_owners = lambda *a, before=importer.make_owners: (before(*a), die())[0]
 mode = sys.argv[5]
 importer.import_standalone(Path(sys.argv[1]), Path(sys.argv[2]), importer.ImportOptions(mode, now_ms=1), lambda n: None)
 """

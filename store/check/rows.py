@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
-from operator import add
+from heapq import merge
+from itertools import groupby, pairwise
+from operator import add, itemgetter
 
 from store.changes.chain import iter_breaks
 from store.changes.plan import iter_changes
@@ -27,7 +28,7 @@ from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.file import check_file
 from store.db.files import DIFFERS, LogFile, iter_damage, iter_logs
-from store.db.owners import iter_owners
+from store.db.owners import Owner, decode_owners
 from store.db.tree import decode_node
 from store.errors import IndexCorrupt, StoreError
 from store.model.references import find_references
@@ -322,13 +323,11 @@ def _check_times_without_blocks(txn: Txn) -> Iterator[Finding]:
 def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
     """Check the owners against the references in the tree."""
     try:
-        there = {ledger_id: set(owners) for ledger_id, owners in iter_owners(txn)}
-        expected = {ledger_id: set(owners) for ledger_id, owners in find_references(store, txn).items()}
+        differing = list(_differing_owners(store, txn))
     except StoreError as error:
         yield problem_of(error, "owners-damaged", "store", "owners")
         return
-    for ledger_id in sorted(there.keys() | expected.keys()):
-        wanted, found = expected.get(ledger_id, set()), there.get(ledger_id, set())
+    for ledger_id, wanted, found in differing:
         # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
         if {o for o in found - wanted if o.kind != "compacted"} or wanted - found:
             yield store_problem(
@@ -337,6 +336,21 @@ def check_owners(store: Store, txn: Txn) -> Iterator[Finding]:
                 f"expected owners {sorted(map(str, wanted))}, found {sorted(map(str, found))}",
                 ledgerId=ledger_id,
             )
+
+
+def _differing_owners(store: Store, txn: Txn) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
+    """Yield (ledger id, expected, found) where the row of ``owners`` is not what the tree says."""
+    both = merge(
+        ((key, 0, row) for key, row in find_references(store, txn).rows()),
+        ((key, 1, bytes(row)) for key, row in txn.items("owners")),
+    )
+    for key, group in groupby(both, key=itemgetter(0)):
+        rows = [b"", b""]
+        for _, side, row in group:
+            rows[side] = row
+        if rows[0] != rows[1]:
+            expected, found = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
+            yield ledger_of_key(key), expected, found
 
 
 def check_changes(txn: Txn) -> Iterator[Finding]:

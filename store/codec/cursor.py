@@ -67,6 +67,15 @@ def decode_cursor_head(value: bytes, where: str) -> CursorInfo:
     return _head(_parse_info(value, where)[0], where)
 
 
+def decode_cursor_ledger_id(value: bytes, where: str) -> int | None:
+    """Return the cursor ledger's id in VALUE, None for a cursor with properties: for a pass over every cursor there is.
+
+    Raises as ``decode_cursor_info``, for a cursor without properties.
+    """
+    message, _ = _parse_info(value, where)
+    return None if message.properties or message.cursorProperties else message.cursorsLedgerId
+
+
 def cursor_info_text(value: bytes, where: str) -> str:
     """Return the ManagedCursorInfo in VALUE in protobuf's text format; raises as ``decode_cursor_info``."""
     return str(_parse_info(value, where)[0])

@@ -67,6 +67,17 @@ def decode_managed_ledger(value: bytes, where: str) -> ManagedLedger:
     return _from_message(_parse(value, where)[0], where)
 
 
+def decode_ledger_ids(value: bytes, where: str) -> list[int]:
+    """Return the ids of the ledgers in VALUE: for a pass over every topic there is. Raises as ``decode_managed_ledger``."""
+    message, _ = _parse(value, where)
+    properties_of(message.properties, where, MetadataCorrupt)
+    infos = list(message.ledgerInfo)
+    for info in infos:
+        if len(info.properties):
+            properties_of(info.properties, where, MetadataCorrupt)
+    return [info.ledgerId for info in infos]
+
+
 def managed_ledger_text(value: bytes, where: str) -> str:
     """Return the ManagedLedgerInfo in VALUE in protobuf's text format; raises as ``decode_managed_ledger``."""
     return str(_parse(value, where)[0])

@@ -25,6 +25,8 @@ _HEADER = struct.Struct(
     "?"  # ephemeral
 )
 _COUNTER = struct.Struct(">q")
+_STAT_OFFSET = 8
+_USUAL = struct.pack(">ii", _HEADER.size, FORMAT_VERSION)
 
 
 class NodeStat(NamedTuple):
@@ -62,6 +64,15 @@ def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:
             f"{where}: header size {header_size} in a value of {len(raw)} bytes", where=where, found=header_size
         )
     return NodeStat(version, owner, created_ms, modified_ms, ephemeral), bytes(raw[header_size:])
+
+
+def persistent_parts(raw: bytes) -> tuple[bytes, bytes] | None:
+    """Return the stat (four i64, as they lie there) and the value of a persistent node whose header is as it always is, else None.
+
+    For passes over millions of nodes.
+    """
+    is_usual = raw[:_STAT_OFFSET] == _USUAL and raw[_STAT_OFFSET + 32 : _HEADER.size] == b"\0"
+    return (raw[_STAT_OFFSET : _STAT_OFFSET + 32], raw[_HEADER.size :]) if is_usual else None
 
 
 def encode_value(stat: NodeStat, value: bytes) -> bytes:

@@ -34,6 +34,7 @@ from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_belo
 
 DATABASES = ("tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state")
 _FIRST_MAP_BYTES = 1 << 28
+_PART_BYTES = 16 << 20
 _MAX_READERS = 512
 _READER_TABLE_BYTES = 9 << 12  # of lock.mdb, for _MAX_READERS
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -76,6 +77,13 @@ class Txn:
         with self._txn.cursor(db=self._store.handle(database)) as cursor:
             cursor.putmulti(rows)
 
+    def append(self, database: str, rows: list[tuple[bytes, bytes]]) -> None:
+        """Write ROWS; where their keys rise above all that are there they fill its pages and cost no search."""
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            _, added = cursor.putmulti(rows, append=True)
+            if added < len(rows):  # lmdb leaves out what is not in order, in silence
+                cursor.putmulti(rows)
+
     def delete(self, database: str, key: bytes) -> bool:
         return bool(self._txn.delete(key, db=self._store.handle(database)))
 
@@ -85,13 +93,13 @@ class Txn:
         """Yield (key, value view) in key order, from START (default: PREFIX), while keys begin with PREFIX."""
         with self._txn.cursor(db=self._store.handle(database)) as cursor:
             first = prefix if start is None else start
-            found = cursor.set_range(first) if first else cursor.first()
-            while found:
-                key = bytes(cursor.key())
+            if first and not cursor.set_range(first):
+                return
+            for found, value in cursor:
+                key = bytes(found)
                 if not key.startswith(prefix):
                     return
-                yield key, memoryview(cursor.value())
-                found = cursor.next()
+                yield key, memoryview(value)
 
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
         """Return the last (key, value) whose key begins with PREFIX, or None."""
@@ -261,6 +269,16 @@ class Store:
                 self._put_record()
                 return result
 
+    def replace_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Make ROWS all of DATABASE, in transactions of a bounded size: LMDB keeps what one has written in memory.
+
+        What is stopped leaves a part: for a store that is not ready. ROWS may not come from a transaction of this store.
+        """
+        source = iter(rows)
+        self.write(lambda txn: txn.clear(database))
+        while part := _take_part(source):
+            self.write(lambda txn, part=part: txn.append(database, part))  # type: ignore[misc]  # binds this one
+
     @contextmanager
     def _translated_once(self, *passing: type[BaseException]) -> Iterator[None]:
         """Turn lmdb's errors into ours; after a commit that the disk refused, which ends LMDB's environment, that again."""
@@ -303,6 +321,17 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _take_part(rows: Iterator[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the next of ROWS, as many as one transaction writes."""
+    part, size_bytes = [], 0
+    for row in rows:
+        part.append(row)
+        size_bytes += len(row[0]) + len(row[1])
+        if size_bytes >= _PART_BYTES:
+            break
+    return part
 
 
 def last_change(txn: Txn) -> int:

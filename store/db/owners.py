@@ -24,17 +24,18 @@ class Owner:
 def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
     """Return who references LEDGER_ID; empty when nobody does. Raises IndexCorrupt."""
     row = txn.get("owners", ledger_key(ledger_id))
-    return () if row is None else _decode_owners(ledger_id, row)
+    return () if row is None else decode_owners(ledger_id, row)
 
 
 def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
     """Yield (ledger id, who references it) for every referenced ledger, in id order; raises IndexCorrupt."""
     for key, row in txn.items("owners"):
         ledger_id = ledger_of_key(key)
-        yield ledger_id, _decode_owners(ledger_id, bytes(row))
+        yield ledger_id, decode_owners(ledger_id, bytes(row))
 
 
-def _decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
+def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
+    """Return who references LEDGER_ID by its ROW; raises IndexCorrupt."""
     try:
         return tuple(Owner(**fields) for fields in json.loads(row))
     except (ValueError, TypeError, RecursionError) as error:
@@ -55,5 +56,19 @@ def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
 
 def encode_owners(owners: Iterable[Owner]) -> bytes:
     """Return the row of a ledger that OWNERS reference."""
-    rows = [{"kind": owner.kind, "topic": owner.topic, "cursor": owner.cursor} for owner in owners]
-    return json.dumps(rows).encode()
+    return join_owners([owner_part(*map(encode_text, (owner.kind, owner.topic, owner.cursor))) for owner in owners])
+
+
+def encode_text(text: str) -> bytes:
+    """Return TEXT as a part of a row."""
+    return json.dumps(text).encode()
+
+
+def owner_part(kind: bytes, topic: bytes, cursor: bytes) -> bytes:
+    """Return one owner of a row, from its encoded texts."""
+    return b'{"kind": %s, "topic": %s, "cursor": %s}' % (kind, topic, cursor)
+
+
+def join_owners(parts: list[bytes]) -> bytes:
+    """Return the row of PARTS."""
+    return b"[%s]" % b", ".join(parts)

@@ -6,6 +6,7 @@ stops the process, the same work called again with the rows of the catalogue goe
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from store.codec.digest import DIGEST_SIZE, DigestType
+from store.codec.digest import DIGEST_SIZE
 from store.codec.ledgermetadata import decode_digest_type, ledger_id_of_path
 from store.db.environment import Store, Txn
 from store.db.files import (
@@ -27,7 +28,7 @@ from store.db.files import (
     put_damage,
     put_log,
 )
-from store.db.tree import Node, iter_nodes
+from store.db.tree import Node, iter_values
 from store.engine.memory import slice_bytes
 from store.engine.slices import SLICE_BYTES, Cut
 from store.errors import EntryLogCorrupt, MetadataCorrupt, SourceChanged, StoreError
@@ -80,19 +81,22 @@ class _Step(NamedTuple):
 
 def ledger_digests(txn: Txn, also: Iterable[Node] = ()) -> LedgerDigests:
     """Return (sorted ledger ids, their digest bytes) of every ledger whose metadata, in the tree or ALSO, names a digest type."""
-    kinds: dict[int, int] = {}
-    for node in chain(iter_nodes(txn, "/ledgers/"), also):
-        ledger_id = ledger_id_of_path(node.path)
+    found, sizes = array("q"), array("h")
+    for path, value in chain(iter_values(txn, "/ledgers/"), ((node.path, node.value) for node in also)):
+        ledger_id = ledger_id_of_path(path)
         if ledger_id is None:
             continue
         try:
-            digest_type = decode_digest_type(node.value, node.path)
+            digest_type = decode_digest_type(value, path)
         except MetadataCorrupt:
             continue  # the scan finds its type by trying
         if digest_type is not None:
-            kinds[ledger_id] = DIGEST_SIZE[DigestType(digest_type)]
-    ids = np.array(sorted(kinds), np.int64)
-    return LedgerDigests(ids, np.array([kinds[ledger_id] for ledger_id in ids.tolist()], np.int16))
+            found.append(ledger_id)
+            sizes.append(DIGEST_SIZE[digest_type])
+    order = np.argsort(np.asarray(found), kind="stable")
+    ids = np.asarray(found)[order]
+    is_last = np.append(ids[1:] != ids[:-1], True)[: len(ids)]  # of a ledger found twice the later counts
+    return LedgerDigests(ids[is_last], np.asarray(sizes)[order][is_last])
 
 
 def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:

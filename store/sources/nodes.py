@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from store.codec.rocksvalue import NodeStat, decode_value
+from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
-from store.db.tree import PATH_MAX_BYTES, Node
+from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
 from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
@@ -26,8 +26,8 @@ class Source(Protocol):
     def kind(self) -> str:
         """What ``store.json`` says it is."""
 
-    def nodes(self, problems: list[str]) -> Iterator[Node | Damage]:
-        """Yield its nodes, and a Damage (of METADATA_FILE_ID) for what is not a node.
+    def nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
+        """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
         What leaves the tree incomplete is told in PROBLEMS before the first node is yielded. Ephemeral nodes are left out.
         """
@@ -50,7 +50,7 @@ class MetadataDirectory:
     def kind(self) -> str:
         return "rocksdb" if is_rocksdb(self.path) else "zookeeper"
 
-    def nodes(self, problems: list[str]) -> Iterator[Node | Damage]:
+    def nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
         kind = next((kind for kind in _KINDS if kind.holds(self.path)), None)
         if kind is None:
@@ -63,14 +63,14 @@ class MetadataDirectory:
 
 
 class _Kind(NamedTuple):
-    """A kind of metadata store: where it may be below a data directory, whether a directory is one, and its nodes.
+    """A kind of metadata store: where it may be below a data directory, whether a directory is one, and its nodes as rows.
 
     ``read`` takes the directory and a list that it tells what leaves the tree incomplete before it yields the first node.
     """
 
     places: tuple[str, ...]
     holds: Callable[[Path], bool]
-    read: Callable[[Path, list[str]], Iterator[Node | Damage]]
+    read: Callable[[Path, list[str]], Iterator[Row | Damage]]
 
 
 def find_metadata(root: Path) -> Path | None:
@@ -79,8 +79,8 @@ def find_metadata(root: Path) -> Path | None:
     return next((path for kind, path in places if path.is_dir() and kind.holds(path)), None)
 
 
-def iter_source_nodes(metadata: Source | None) -> Iterator[Node | Damage]:
-    """Yield the nodes of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
+def iter_source_rows(metadata: Source | None) -> Iterator[Row | Damage]:
+    """Yield a row for each node of METADATA, and a Damage (of METADATA_FILE_ID) for what is not a node.
 
     Damage that leaves the tree incomplete comes before the nodes. Ephemeral nodes (live brokers, bookies) and RocksDB's two counters are
     left out.
@@ -93,20 +93,26 @@ def iter_source_nodes(metadata: Source | None) -> Iterator[Node | Damage]:
     for number, text in enumerate(problems):
         yield Damage(METADATA_FILE_ID, WHOLE_METADATA + number, 0, text, -1, -1)
     if first is not None:
-        yield first
-    yield from nodes
+        yield row_of(first) if isinstance(first, Node) else first
+    for node in nodes:
+        yield row_of(node) if isinstance(node, Node) else node
 
 
-def _zookeeper_nodes(metadata: Path, problems: list[str]) -> Iterator[Node]:
+def _zookeeper_rows(metadata: Path, problems: list[str]) -> Iterator[Row]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
     for node in read_zookeeper_nodes(metadata, problems):
-        yield Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data)
+        yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
 
 
-def _rocksdb_nodes(metadata: Path, problems: list[str]) -> Iterator[Node | Damage]:
+def _rocksdb_rows(metadata: Path, problems: list[str]) -> Iterator[Row | Damage]:
     with open_for_reading(metadata, problems) as items:
         for number, (key, raw) in enumerate(items):
             if not key.startswith(b"/"):
+                continue
+            parts = persistent_parts(raw)
+            row = None if parts is None else row_of_packed(key, *parts)
+            if row is not None:
+                yield row
                 continue
             try:
                 path = _path_of(key, str(metadata))
@@ -115,7 +121,7 @@ def _rocksdb_nodes(metadata: Path, problems: list[str]) -> Iterator[Node | Damag
                 yield Damage(METADATA_FILE_ID, number, len(raw), error.message, -1, -1)
                 continue
             if not stat.ephemeral:
-                yield Node(path, stat, value)
+                yield row_of(Node(path, stat, value))
 
 
 def _path_of(key: bytes, where: str) -> str:
@@ -128,6 +134,6 @@ def _path_of(key: bytes, where: str) -> str:
 
 
 _KINDS = (
-    _Kind(("metadata",), is_rocksdb, _rocksdb_nodes),
-    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper, _zookeeper_nodes),
+    _Kind(("metadata",), is_rocksdb, _rocksdb_rows),
+    _Kind(("zookeeper/version-2", "zookeeper", "version-2", "."), is_zookeeper, _zookeeper_rows),
 )

@@ -35,15 +35,15 @@ from store.db.files import (
 )
 from store.db.locks import writer_lock
 from store.db.storeinfo import check_new_store, read_store_info
-from store.db.tree import Node, put_nodes
+from store.db.tree import Row
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_journals import find_absent_journals
-from store.model.references import index_owners
+from store.model.references import make_owners
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
 from store.sources.layout import Layout, read_standalone_layout
-from store.sources.nodes import MetadataDirectory, iter_source_nodes
+from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def preview_standalone(root: Path, path: Path) -> ImportPreview:
     """Return what importing ROOT into PATH would read; raises what ``import_standalone`` raises before it writes."""
     layout = read_standalone_layout(root)
     _check_target(path, layout)
-    damaged = [isinstance(item, Damage) for item in iter_source_nodes(layout.metadata)]
+    damaged = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(
         str(path),
@@ -147,7 +147,7 @@ def import_standalone(
         result.undecodable_values = len(damages)
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
-        store.write(lambda txn: index_owners(store, txn))
+        make_owners(store)
         _note_absent_journals(store, result)
         store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
     for text in result.warnings[result.source_in_use_by is not None :]:
@@ -245,22 +245,21 @@ def _source_fields(layout: Layout, options: ImportOptions) -> dict[str, Any]:  #
 
 def import_tree(store: Store, layout: Layout) -> tuple[int, list[Damage]]:
     """Read the metadata store into ``tree``; return how many nodes it has, and what is none."""
+    damages: list[Damage] = []
+    store.replace_all("tree", _rows_of(layout, damages))
 
-    def work(txn: Txn) -> tuple[int, list[Damage]]:
-        txn.clear("tree")
+    def finish(txn: Txn) -> int:
         clear_damage(txn, METADATA_FILE_ID)
-        damages: list[Damage] = []
-        put_nodes(txn, _nodes_of(layout, damages))
         for damage in damages:
             put_damage(txn, damage)
-        return txn.count("tree"), damages
+        return txn.count("tree")
 
-    return store.write(work)
+    return store.write(finish), damages
 
 
-def _nodes_of(layout: Layout, damages: list[Damage]) -> Iterator[Node]:
-    """Yield the nodes of the metadata store; what is none goes into DAMAGES."""
-    for item in iter_source_nodes(layout.metadata):
+def _rows_of(layout: Layout, damages: list[Damage]) -> Iterator[Row]:
+    """Yield the nodes of the metadata store as rows; what is none goes into DAMAGES."""
+    for item in iter_source_rows(layout.metadata):
         if isinstance(item, Damage):
             damages.append(item)
         else:

@@ -35,14 +35,14 @@ from store.db.files import (
     iter_logs,
     put_damage,
 )
-from store.db.tree import Node, decode_node, encode_node, tree_key
+from store.db.tree import Node, Row, decode_node
 from store.errors import Refused
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
 from store.sources.layout import Layout, read_standalone_layout
-from store.sources.nodes import iter_source_nodes
+from store.sources.nodes import iter_source_rows
 from store.transfer.imports import Warn, catalogue_new, count_entries, delete_logs, is_sealed, place
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
@@ -393,7 +393,7 @@ def _read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> _NewTree:
     which nodes are new and which were deleted.
     """
     known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
-    whole, items = _split_damage(iter_source_nodes(layout.metadata))
+    whole, items = _split_damage(iter_source_rows(layout.metadata))
     unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
     if unknown:
         result.undecodable_values = len(unknown)
@@ -435,7 +435,7 @@ def _put_damage(txn: Txn, tree: _NewTree) -> None:
             put_damage(txn, damage)
 
 
-def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterator[Node | Damage]]:
+def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
     """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
     whole: list[Damage] = []
     for item in items:
@@ -445,18 +445,18 @@ def _split_damage(items: Iterator[Node | Damage]) -> tuple[list[Damage], Iterato
     return whole, iter(())
 
 
-def _compare_node(txn: Txn, node: Node, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
+def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
     """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
-    key, row = tree_key(node.path), encode_node(node)
+    key, row = item
     now, base = txn.get("tree", key), txn.get("base", key)
     imported = now if base is None else (base or None)
     if row == imported:
         return key
     if row == ours.get(key):
-        result.stopped_export.append(node.path)
+        result.stopped_export.append(decode_node(key, row).path)
         return key
     if base is not None and not _same_value(key, now, base):
-        result.conflicts.append(node.path)
+        result.conflicts.append(decode_node(key, row).path)
         return key
     rows[key] = row
     if now is None:

@@ -29,8 +29,8 @@ def prepare(setting: tuple[str, int, str, str]) -> None:
     elif where == "inside the last":
         _die_at(rebuild, "_take_over", left)
     elif where == "owners":
-        for owner in (imports, refresh):
-            _die_at(owner, "index_owners", left, before=True)
+        _die_at(imports, "make_owners", left, before=True)
+        _die_at(refresh, "index_owners", left, before=True)
     elif where == "before the last":
         _die_at(refresh, "_forget", left, before=True)
 

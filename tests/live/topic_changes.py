@@ -16,8 +16,9 @@ import tempfile
 from base64 import b64encode
 from pathlib import Path
 
-from store.db.tree import Node
-from store.sources.nodes import MetadataDirectory, iter_source_nodes
+from store.db.files import Damage
+from store.db.tree import decode_node
+from store.sources.nodes import MetadataDirectory, iter_source_rows
 from tests.worlds import GOLDEN
 
 RECORDING = GOLDEN / "topic-changes.json"
@@ -114,8 +115,9 @@ def nodes_of(metadata: Path) -> dict[str, str]:
     """Return the nodes of NAMESPACE in a copy of the metadata of a running broker, values as base64."""
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copytree(metadata, Path(scratch) / "metadata")
-        found = iter_source_nodes(MetadataDirectory(Path(scratch) / "metadata"))
-        here = (one for one in found if isinstance(one, Node) and f"/{NAMESPACE}/" in one.path)
+        found = iter_source_rows(MetadataDirectory(Path(scratch) / "metadata"))
+        nodes = (decode_node(*one) for one in found if not isinstance(one, Damage))
+        here = (node for node in nodes if f"/{NAMESPACE}/" in node.path)
         return {one.path: b64encode(one.value).decode() for one in here}
 
 
