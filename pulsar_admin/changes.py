@@ -62,6 +62,7 @@ _ACTIONS = {
     "store annotate": "annotate the ledgers of {place}",
     "nacks add": "track negative acks of {subscription} on {place}",
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",
+    "ledgers forget": "forget lost ledgers of {place}",
     "compaction run": "compact {place}",
     "compaction upgrade": "upgrade the compacted ledger of {place}",
 }
@@ -178,6 +179,8 @@ def _verb(command: str, part: ChangePart) -> str:
         return "deletes"
     if command.startswith("store undo"):
         return "affects"
+    if command == "ledgers forget":
+        return "drops"
     if part.compaction is not None:
         return "keeps"
     if part.before is None:

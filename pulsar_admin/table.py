@@ -580,6 +580,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.ledgers:verify",
             "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",
         ),
+        "forget": Row(
+            "commands.mending:forget",
+            "Take lost ledgers out of whatever references them, so that a broker goes on behind them.",
+        ),
     },
     "logs": {
         "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),

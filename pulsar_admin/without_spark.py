@@ -88,6 +88,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store init",
         "store undo",
         "store annotate",
+        "ledgers forget",
         "topics set-*",
         "topics remove-*",
         "namespaces enable-delayed-message",

@@ -27,6 +27,8 @@ NO_LEDGER = "no-ledger"
 NO_METADATA = "no-metadata"
 ENTRIES = "entries"
 
+_NO_LEDGER = "No such ledger exists on Metadata Server"
+
 
 @frozen
 class Missing:
@@ -93,15 +95,15 @@ class BrokenLedger:
     def broker(self) -> str:
         """Say what a broker does there."""
         if self.reason != ENTRIES and self.is_last:
-            return "a broker that loads the topic drops it from the list"
-        if not self.lost_entries:
+            return "a broker that loads the topic drops it from the list (Ledger not found)"
+        if not self.lost:
             return "a broker that loads the topic drops it, as it is empty"
-        if self.reason == ENTRIES:
-            return (
-                f"a broker gives nothing from {self.ledger_id}:{self.lost[0][0]} on to a subscription that gets there, unless "
-                "autoSkipNonRecoverableData passes over it"
-            )
-        return "a broker gives nothing behind it to a subscription that gets there, unless autoSkipNonRecoverableData passes over it"
+        where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason == ENTRIES else _NO_LEDGER
+        beside = ", with readable entries beside them" if self.reason == ENTRIES else ""
+        return (
+            f"a subscription that gets to {where} gets nothing more from a broker ({why}); with "
+            f"autoSkipNonRecoverableData it passes over {'them' if beside else 'it'}{beside}"
+        )
 
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:

@@ -20,6 +20,8 @@ from unittest.mock import patch
 
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
+from store.codec.ledgermetadata import ledger_path
+from tests.stores import apply_values
 from tests.worlds import scratch_copy
 
 FOLDER = Path(__file__).resolve().parent
@@ -249,6 +251,13 @@ def _truncate(arguments: Sequence[str], held: ExitStack) -> int:
     return 0
 
 
+def _lose(arguments: Sequence[str], held: ExitStack) -> int:
+    """``lose FOLDER LEDGER…``: delete the metadata of ledgers from the metadata store of a Pulsar."""
+    folder, *ledgers = arguments
+    apply_values(Path(folder) / "metadata", {ledger_path(int(ledger)).encode(): None for ledger in ledgers})
+    return 0
+
+
 def _flip(arguments: Sequence[str], held: ExitStack) -> int:
     """``flip FILE OFFSET``: turn every bit of one byte over; the file's time stays."""
     path, offset = Path(arguments[0]), int(arguments[1])
@@ -285,6 +294,7 @@ STEPS: dict[str, Callable[[Sequence[str], ExitStack], int]] = {
     "ls": _list,
     "rm": _remove,
     "truncate": _truncate,
+    "lose": _lose,
     "flip": _flip,
     "lock": _lock,
     "unlock": _unlock,

@@ -1,0 +1,298 @@
+"""Taking lost ledgers out of what references them, so that a broker loads it and goes on behind them.
+
+Upstream: ``ManagedLedgerImpl.maybeUpdateCursorBeforeTrimmingConsumedLedger`` moves the cursors of a trimmed ledger to the one behind
+it, ``ManagedCursorImpl.recoverFromLedger`` begins at the snapshot where the cursor ledger is lost (Pulsar 4.0.8).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from store.changes.cursors import info_of_state, state_json
+from store.changes.plan import Plan, Step, delete_step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.cursor import CursorState, Ranges, encode_cursor_info
+from store.codec.given import parse_integer
+from store.codec.ledgermetadata import ledger_path
+from store.codec.managedledger import encode_managed_ledger
+from store.codec.policyevent import topic_of_key
+from store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from store.db.environment import Txn
+from store.db.owners import Owner
+from store.db.tree import find_node, read_node
+from store.errors import InvalidValue, Refused
+from store.model.broken import find_missing
+from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
+from store.model.extent import extent_of
+from store.model.ledger_owners import read_owners
+from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.messages import MessageReader, ReadOptions
+from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from store.model.schemas import find_locator
+from store.model.topics import Topic, read_topic
+from store.names import Position, TopicName, parse_topic, shell_word
+from store.policies.events import EVENTS_TOPIC
+from store.wording import counted, plural
+
+_COMMAND = "ledgers forget"
+_NAMED = 20
+"""Topics whose policies are lost that a warning names."""
+
+Ids = Collection[int]
+
+
+@dataclass(slots=True)
+class _Referring:
+    """What references the ledgers to forget, each with those that it does."""
+
+    topics: dict[TopicName, set[int]] = field(default_factory=dict)
+    cursors: dict[tuple[TopicName, str], set[int]] = field(default_factory=dict)
+    schemas: dict[TopicName, set[int]] = field(default_factory=dict)
+
+    def add(self, ledger_id: int, owner: Owner) -> None:
+        name = parse_topic(owner.topic)
+        if owner.kind == "managed-ledger":
+            self.topics.setdefault(name, set()).add(ledger_id)
+        elif owner.kind == "schema":
+            self.schemas.setdefault(name, set()).add(ledger_id)
+        else:
+            self.cursors.setdefault((name, owner.cursor or COMPACTION_CURSOR), set()).add(ledger_id)
+
+
+def plan_forget(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False) -> Plan:
+    """Plan that nothing references LEDGER_IDS any more: the lists of topics, their cursors, compacted views, schemas.
+
+    Raises LedgerNotFound, and Refused for a ledger that nothing references, or of which (without FORCE) nothing is lost.
+    """
+    txn, ids = reader.txn, tuple(dict.fromkeys(ledger_ids))
+    referring = _Referring()
+    for ledger_id in ids:
+        for owner in _check(txn, ledger_id, force=force):
+            referring.add(ledger_id, owner)
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    names = dict.fromkeys([*referring.topics, *(name for name, _ in referring.cursors)])
+    for name in names:
+        topic_steps, topic_parts = _forget_in_topic(reader, name, referring, now_ms)
+        steps += topic_steps
+        parts += topic_parts
+    for name, gone in referring.schemas.items():
+        step, part = _forget_in_schema(txn, name, gone, now_ms)
+        steps.append(step)
+        parts.append(part)
+    paths = (ledger_path(ledger_id) for ledger_id in ids)
+    steps += [delete_step(txn, path) for path in paths if find_node(txn, path) is not None]
+    return Plan(_COMMAND, txn.id, tuple(steps), tuple(parts))
+
+
+def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
+    owners = read_owners(txn, ledger_id).owners
+    if not owners:
+        raise Refused(
+            f"nothing references ledger {ledger_id}: there is nothing to forget",
+            hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
+            ledgerId=ledger_id,
+        )
+    if not force and find_missing(txn, ledger_id) is None:
+        raise Refused(
+            f"ledger {ledger_id} is whole: its metadata and every entry of it are here",
+            hint="add --force to forget it all the same",
+            ledgerId=ledger_id,
+        )
+    return owners
+
+
+# -- topics and their cursors -----------------------------------------------------------------------------------------
+
+
+def _forget_in_topic(
+    reader: EntryReader, name: TopicName, referring: _Referring, now_ms: int
+) -> tuple[list[Step], list[ChangePart]]:
+    topic = read_topic(reader.txn, name)
+    gone = referring.topics.get(name, set())
+    after = without(topic, gone)
+    steps, parts = [], []
+    if gone:
+        value = read_node(reader.txn, name.path).value
+        steps.append(put_value_step(reader.txn, name.path, encode_managed_ledger(after.managed, value), now_ms))
+        parts.append(_topic_part(reader, topic, after, gone))
+    for cursor_name in sorted(iter_cursor_names(reader.txn, name)):
+        cursor = read_cursor(reader.txn, reader, topic, cursor_name)
+        lost = referring.cursors.get((name, cursor_name), set())
+        state = forgotten_state(topic, after, cursor.state, gone)
+        if COMPACTED_LEDGER in state.properties and state.properties[COMPACTED_LEDGER] in lost:
+            state = CursorState(after.first_position)
+        if state != cursor.state or lost:
+            steps.append(_cursor_step(reader.txn, cursor, state, lost, now_ms))
+            parts.append(_cursor_part(topic, after, cursor, state, lost))
+    return steps, parts
+
+
+def without(topic: Topic, gone: Ids) -> Topic:
+    """Return TOPIC without the ledgers GONE; one that ended in them ends in front of them."""
+    infos = tuple(info for info in topic.managed.ledgers if info.ledger_id not in gone)
+    ledgers = tuple(ledger for ledger in topic.ledgers if ledger.ledger_id not in gone)
+    end = topic.managed.terminated
+    after = Topic(topic.name, topic.stat, replace(topic.managed, ledgers=infos, terminated=None), ledgers)
+    if end is not None and end.ledger_id in gone and infos:
+        end = after.last_confirmed
+    return Topic(topic.name, topic.stat, replace(after.managed, terminated=end), ledgers)
+
+
+def forgotten_state(topic: Topic, after: Topic, state: CursorState, gone: Ids) -> CursorState:
+    """Return STATE of a cursor of TOPIC as it is AFTER its ledgers GONE are: in front of the next ledger, as a broker that trims has
+    it, else at the end. What it acknowledged elsewhere stays acknowledged.
+    """
+    mark_delete = _moved(after, state.mark_delete, gone)
+    ranges = tuple(_moved_ranges(after, state.ranges, gone))
+    batches = {entry: words for entry, words in state.batch_deletes.items() if entry.ledger_id not in gone}
+    moved = replace(state, mark_delete=mark_delete, ranges=ranges, batch_deletes=batches)
+    if moved == state:
+        return state
+    for lower, upper in sorted(ranges):
+        if after.place(lower) > after.place(mark_delete):
+            break
+        mark_delete = max(mark_delete, upper)
+    return replace(moved, mark_delete=mark_delete, ranges=tuple(pair for pair in ranges if pair[1] > mark_delete))
+
+
+def _moved(after: Topic, position: Position, gone: Ids) -> Position:
+    if position.ledger_id not in gone or not after.ids:
+        return position
+    index = bisect_right(after.ids, position.ledger_id)
+    return Position(after.ids[index], -1) if index < len(after.ids) else after.last_confirmed
+
+
+def _moved_ranges(after: Topic, ranges: Ranges, gone: Ids) -> Iterator[tuple[Position, Position]]:
+    for lower, upper in ranges:
+        end = after.previous(Position(upper.ledger_id, 0)) if upper.ledger_id in gone and after.ids else upper
+        begin = _moved(after, lower, gone)
+        if begin < end and not (lower.ledger_id in gone and upper.ledger_id in gone):
+            yield begin, end
+
+
+def _cursor_step(txn: Txn, cursor: Cursor, state: CursorState, lost: Ids, now_ms: int) -> Step:
+    path = cursor.topic.cursor_path(cursor.name)
+    kept = {key: value for key, value in cursor.info.cursor_properties.items() if not _is_lost_bucket(key, value, lost)}
+    info = info_of_state(state, kept, cursor.info.last_active_ms)
+    return put_value_step(txn, path, encode_cursor_info(info, read_node(txn, path).value), now_ms)
+
+
+def _is_lost_bucket(key: str, value: str, lost: Ids) -> bool:
+    return key.startswith(BUCKET_PREFIX) and parse_integer(value) in lost
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def _forget_in_schema(txn: Txn, name: TopicName, gone: Ids, now_ms: int) -> tuple[Step, ChangePart]:
+    """Take the versions in ledgers GONE out of the schema of NAME.
+
+    Where the newest is lost, the one before it becomes newest under a number of its own: a number that messages carry already must
+    not be given to another schema.
+    """
+    locator = find_locator(txn, name)
+    assert locator is not None
+    lost = [item.version for item in locator.index if item.position.ledger_id in gone]
+    left = tuple(item for item in locator.index if item.version not in lost)
+    texts = [
+        f"{plural(len(lost), 'version')} {', '.join(map(str, lost))} of the schema: messages sent with it cannot be decoded"
+    ]
+    if not left:
+        step = delete_step(txn, name.schema_path)
+        texts.append(
+            "no version is left: the topic has no schema until a producer or an upload brings one, with version 0"
+        )
+    else:
+        newest = locator.newest
+        if newest.version in lost:
+            newest = IndexEntry(newest.version + 1, left[-1].position, left[-1].hash)
+            texts.append(
+                f"version {newest.version} is version {left[-1].version} again, so that no other schema gets a lost number"
+            )
+            left = (*left, newest)
+        value = encode_schema_locator(SchemaLocator(newest, left), read_node(txn, name.schema_path).value)
+        step = put_value_step(txn, name.schema_path, value, now_ms)
+    part = ChangePart(
+        topic=str(name),
+        before={"schemaVersions": [item.version for item in locator.index]},
+        after={"schemaVersions": [item.version for item in left]},
+        unreferenced_ledgers=tuple(sorted(gone)),
+        warnings=tuple(f"lost: {text}" if place == 0 else text for place, text in enumerate(texts)),
+    )
+    return step, part
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def _topic_part(reader: EntryReader, topic: Topic, after: Topic, gone: Ids) -> ChangePart:
+    ranks = [(topic.ranks[place], topic.ranks[place + 1]) for place, one in enumerate(topic.ids) if one in gone]
+    return ChangePart(
+        topic=str(topic.name),
+        before={"ledgers": topic.ids, "entries": topic.number_of_entries},
+        after={"ledgers": after.ids, "entries": after.number_of_entries},
+        extent=extent_of(reader.txn, topic, ranks),
+        unreferenced_ledgers=tuple(sorted(gone)),
+        warnings=tuple(_topic_warnings(reader, topic, gone)),
+    )
+
+
+def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[str]:
+    for ledger_id in sorted(gone):
+        here = sum(1 for _ in iter_entry_ids(reader.txn, ledger_id))
+        if here:
+            lost = find_node(reader.txn, ledger_path(ledger_id)) is None
+            keep = (
+                f"pulsar-admin ledgers restore {ledger_id}"
+                if lost
+                else f"pulsar-admin topics dump {shell_word(topic.name)}"
+            )
+            yield (
+                f"{counted(here, 'entry')} of ledger {ledger_id} {plural(here, 'is', 'are')} here and no topic lists them any more: "
+                f"keep them with: {keep}"
+            )
+    if topic.name.local_name == EVENTS_TOPIC:
+        yield _lost_policies(reader, topic, gone)
+
+
+def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
+    """Name the topics of the policies whose events were in GONE, as far as entries say."""
+    events = sum(ledger.entries for ledger in topic.ledgers if ledger.ledger_id in gone)
+    found: dict[str, None] = {}
+    positions = (Position(one, entry) for one in sorted(gone) for entry in iter_entry_ids(reader.txn, one))
+    for message in MessageReader(reader, ReadOptions(committed=False)).iter_messages(positions):
+        try:
+            found[str(topic_of_key(message.key or "")[0])] = None
+        except InvalidValue:
+            continue
+    lost = f"{counted(events, 'event')} of topic policies {plural(events, 'is', 'are')} lost: "
+    if not found:
+        return f"{lost}which topics' policies they set is unknown"
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return f"{lost}these topics have policies from before them, or none: {', '.join(list(found)[:_NAMED])}{more}"
+
+
+def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, lost: Ids) -> ChangePart:
+    warnings = []
+    if cursor.info.cursors_ledger_id in lost:
+        warnings.append(
+            f"acknowledgements in the cursor ledger {cursor.info.cursors_ledger_id} are lost: messages are redelivered from "
+            f"{state.mark_delete} on, as a broker does that loads it"
+        )
+    if cursor.state.properties.get(COMPACTED_LEDGER) in lost:
+        warnings.append(
+            f"the compacted view in ledger {cursor.state.properties[COMPACTED_LEDGER]} is lost: readers of it get the topic as it is, "
+            "until it is compacted again"
+        )
+    if any(_is_lost_bucket(key, value, lost) for key, value in cursor.info.cursor_properties.items()):
+        warnings.append("an index of delayed messages is lost: a broker makes it again from the messages")
+    return ChangePart(
+        topic=str(topic.name),
+        subscription=cursor.name,
+        before=state_json(topic, cursor.state),
+        after=state_json(after, state),
+        warnings=tuple(warnings),
+    )
