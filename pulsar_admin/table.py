@@ -262,6 +262,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "standalone": Row(
             "commands.store.export:standalone", "Write the store's changes into a Pulsar data directory."
         ),
+        "zookeeper": Row(
+            "commands.store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."
+        ),
         "zookeeper-snapshot": Row(
             "commands.store.export:zookeeper_snapshot",
             "Write the store's metadata as a snapshot that a ZooKeeper server starts on.",

@@ -107,6 +107,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topics load",
         "store generate",
         "store export standalone",
+        "store export zookeeper",
         "store export zookeeper-snapshot",
         "compaction upgrade",
     ),

@@ -33,6 +33,8 @@ class FakeZooKeeper:
 
     nodes: dict[str, Znode]
     before: Callable[[FakeZooKeeper, int, int], bool | None] = lambda server, number, kind: None
+    after: Callable[[FakeZooKeeper, int], bool | None] = lambda server, kind: None
+    """Called when a request was done, before its answer; True drops the connection."""
     unreadable: frozenset[str] = frozenset()
     requests: list[int] = field(default_factory=list)
     multis: list[list[tuple[int, str]]] = field(default_factory=list)
@@ -98,6 +100,8 @@ class FakeZooKeeper:
             if self.before(self, len(self.requests), kind):
                 return
             answer, error = self._answer(kind, body)
+            if self.after(self, kind):
+                return
             self._send(struct.pack(">iqi", xid, self.zxid, error) + answer)
             if kind == -11:
                 return

@@ -1,4 +1,4 @@
-"""``store export``: into a Pulsar data directory, or as a snapshot of ZooKeeper."""
+"""``store export``: into a Pulsar data directory, a live ZooKeeper ensemble, or a snapshot of one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ from pathlib import Path
 import click
 
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceBusy, StalePlan, Unsupported
+from store.errors import (
+    AlreadyExists,
+    LimitExceeded,
+    MetadataCorrupt,
+    Refused,
+    SourceBusy,
+    SourceNotFound,
+    StalePlan,
+    Unsupported,
+)
 from store.model.publish_times import FORMS, Form
 from store.transfer.exports import plan_export, run_export
+
+client_option = click.option(
+    "--zookeeper-client",
+    type=click.Path(path_type=Path),
+    help="A TOML file that says how to log in: user, password-file, ca, certificate, key.",
+)
 
 
 @command(
@@ -47,6 +63,44 @@ def standalone(app: App, directory: Path, in_place: bool, annotate: Form | None)
     app.confirm(plan)
     with app.open_for_writing() as store:
         app.emit(run_export(store, plan, app.now_ms))
+
+
+@command(
+    "zookeeper",
+    changes=True,
+    no_plan="an export is not kept as a plan",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store export zookeeper zk1:2181,zk2:2181/pulsar --dry-run",
+        "pulsar-admin store export zookeeper zk1:2281 --zookeeper-client client.toml --yes",
+    ],
+    output="The ensemble, every metadata node written, and the zxid of the transaction.",
+    errors=[StalePlan, Refused, SourceNotFound, SourceBusy, LimitExceeded],
+)
+@click.argument("ensemble", metavar="HOST:PORT[,HOST:PORT][/CHROOT]")
+@client_option
+@click.option(
+    "--jute-maxbuffer",
+    type=whole(1),
+    default=1_048_575,
+    show_default=True,
+    help="Bytes of a request that the servers take.",
+)
+@pass_app
+def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbuffer: int) -> None:
+    """Write the store's changes into a live ZooKeeper ensemble.
+
+    All of them are one transaction, which names the version of every node: one that is no longer what was imported stops it, and nothing
+    is written. Topics must be served by no broker: stop the brokers, or unload the namespaces with their clients stopped.
+    """
+    from store.sources.ensemble import parse_address, read_client
+    from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
+
+    address, login = parse_address(ensemble), read_client(zookeeper_client)
+    plan = plan_ensemble_export(app.store, address, login, jute_maxbuffer)
+    app.confirm(plan)
+    with app.open_for_writing() as store:
+        app.emit(run_ensemble_export(store, plan, login, app.now_ms))
 
 
 @command(

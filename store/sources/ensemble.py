@@ -12,7 +12,7 @@ import re
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -38,6 +38,7 @@ from store.errors import (
     MetadataCorrupt,
     MissingComponent,
     Refused,
+    SourceBusy,
     SourceChanged,
     SourceNotFound,
     StoreError,
@@ -49,6 +50,7 @@ from store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
 _ADDRESS = re.compile(rf"(?:zk:)?({_HOST}(?:[,;]{_HOST})*)(/[^\0]*)?")
+_REQUEST_HEAD_BYTES = 8  # xid and type
 _BATCH = 200  # reads in one request
 _WINDOW = 4  # requests under way: enough that the ensemble never waits for this side
 _ROUNDS = 200  # of reading again what moved; each is as short as what moved in the one before
@@ -230,6 +232,38 @@ class Session:
         """Return the answer that RESULT waits for; raises StoreError, and NoNodeError of kazoo."""
         return self.told(lambda: result.get(timeout=self._timeout_seconds))
 
+    def answers(self, reads: Sequence[Read]) -> Iterator[Data | list[str] | Failed]:
+        """Yield the answers to READS, in their order."""
+        for start in range(0, len(reads), _BATCH):
+            yield from self.answer(self.send(_MultiRead(tuple(reads[start : start + _BATCH]))))
+
+    def find_nodes(self, paths: Iterable[str]) -> dict[str, Node]:
+        """Return the nodes that there are at PATHS; raises Refused for one that may not be read."""
+        asked = list(paths)
+        reads = [Read(GET_DATA, self.address.full(path)) for path in asked]
+        found = {path: self.data(path, answer) for path, answer in zip(asked, self.answers(reads), strict=True)}
+        return {path: node_of(path, data) for path, data in found.items() if data is not None}
+
+    def list_children(self, path: str) -> list[str]:
+        """Return the names below PATH, none where there is no such node."""
+        (found,) = self.answers([Read(GET_CHILDREN, self.address.full(path))])
+        return found if isinstance(found, list) else []
+
+    def data(self, path: str, found: Data | list[str] | Failed) -> Data | None:
+        """Return FOUND at PATH, None where there is no such node now; raises Refused, SourceNotFound."""
+        if isinstance(found, Data):
+            return found
+        assert isinstance(found, Failed)
+        if found.error == NO_AUTH:
+            raise Refused(
+                f"{self.address}: this user may not read {path}",
+                hint="say how to log in with --zookeeper-client FILE; a node that cannot be read would be missing without a word",
+                path=path,
+            )
+        if found.error != NO_NODE:
+            raise SourceNotFound(f"{self.address}: {path} cannot be read (error {found.error})", path=path)
+        return None
+
     def told(self, ask: Callable[[], Answer]) -> Answer:
         """Return what ASK returns; what kazoo raises but for a missing node is told as a StoreError."""
         from kazoo.exceptions import KazooException, NoNodeError
@@ -312,6 +346,76 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
     return found
 
 
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Write:
+    """One operation of a transaction on the node at PATH: ``value`` None deletes it, ``version`` None creates it."""
+
+    path: str
+    value: bytes | None
+    version: int | None
+
+
+class Conflict(Exception):
+    """The ensemble did not take a transaction: WRITE did not fit. Nothing was written."""
+
+    def __init__(self, write: Write, reason: str) -> None:
+        super().__init__(reason)
+        self.write = write
+        self.reason = reason
+
+
+class Transaction:
+    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is."""
+
+    def __init__(self, session: Session, writes: Sequence[Write]) -> None:
+        self._session = session
+        self._writes = writes
+        self._request = session.client.transaction()
+        acls: dict[str, Any] = {}  # Any: of kazoo
+        for write in writes:
+            path = session.address.full(write.path)
+            if write.value is None:
+                self._request.delete(path, write.version)
+            elif write.version is None:
+                parent = path.rpartition("/")[0] or "/"
+                acls[path] = acls[parent] = acls.get(parent) or self._acl(parent)
+                self._request.create(path, write.value, acls[path])
+            else:
+                self._request.set_data(path, write.value, write.version)
+
+    def _acl(self, path: str) -> Any:  # Any: of kazoo
+        found, _ = self._session.told(lambda: self._session.client.get_acls(path))
+        return found
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the request is, which a server compares with its ``jute.maxbuffer``."""
+        from kazoo.protocol.serialization import Transaction as Request
+
+        return _REQUEST_HEAD_BYTES + len(Request(self._request.operations).serialize())
+
+    def commit(self) -> int:
+        """Commit it and return its zxid; raises Conflict, Refused, and SourceBusy when nobody knows whether it was taken."""
+        from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+
+        try:
+            found = self._session.answer(self._request.commit_async())
+        except SourceNotFound as error:
+            raise SourceBusy(
+                f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
+                hint="run the command again: it looks at the nodes, and either all of them were written or none",
+            ) from error
+        for write, result in zip(self._writes, found, strict=False):
+            if isinstance(result, NoAuthError):
+                raise Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
+            if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                raise Conflict(write, type(result).__name__.removesuffix("Error"))
+        return self._session.zxid
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -391,8 +495,10 @@ class _Reading:
             below = read.path.rstrip("/") + "/"
             waiting += (Read(GET_DATA, below + name) for name in sorted(found, reverse=True))
             return
-        data = self._data(read.path, found)
+        data = self._session.data(read.path, found)
         if data is None:
+            if read.path == self._root:
+                raise SourceNotFound(f"{self._session.address}: there is no node {read.path}", path=read.path)
             return  # deleted since its parent was read: an event tells of it
         if data.children:
             waiting.append(Read(GET_CHILDREN, read.path))
@@ -400,26 +506,9 @@ class _Reading:
             self._spool.write(_packed(self._inner(read.path), data))
 
     def _read_again(self, paths: list[str]) -> None:
-        for start in range(0, len(paths), _BATCH):
-            reads = tuple(Read(GET_DATA, path) for path in paths[start : start + _BATCH])
-            for read, found in zip(reads, self._session.answer(self._session.send(_MultiRead(reads))), strict=True):
-                assert not isinstance(found, list)
-                data, path = self._data(read.path, found), self._inner(read.path)
-                self._moved[path] = None if data is None or is_of_session(data.owner) else _node(path, data)
-
-    def _data(self, path: str, found: Data | Failed) -> Data | None:
-        """Return FOUND at PATH, None where there is no such node now."""
-        if isinstance(found, Data):
-            return found
-        if found.error == NO_AUTH:
-            raise Refused(
-                f"{self._session.address}: this user may not read {path}",
-                hint="say how to log in with --zookeeper-client FILE; a node that cannot be read would be missing without a word",
-                path=path,
-            )
-        if found.error != NO_NODE or path == self._root:
-            raise SourceNotFound(f"{self._session.address}: {path} cannot be read (error {found.error})", path=path)
-        return None
+        for path, found in zip(paths, self._session.answers([Read(GET_DATA, path) for path in paths]), strict=True):
+            data, inner = self._session.data(path, found), self._inner(path)
+            self._moved[inner] = None if data is None or is_of_session(data.owner) else node_of(inner, data)
 
     def _inner(self, path: str) -> str:
         return path[len(self._session.address.chroot) :]
@@ -433,7 +522,8 @@ class _Reading:
         yield from (node for _, node in sorted(self._moved.items()) if node is not None)
 
 
-def _node(path: str, data: Data) -> Node:
+def node_of(path: str, data: Data) -> Node:
+    """Return DATA of the ensemble as a node of a store's tree."""
     return Node(path, NodeStat(data.version, 0, data.created_ms, data.modified_ms, False), data.value)
 
 

@@ -1,0 +1,353 @@
+"""``store export zookeeper``: the store's changes into a live ensemble, as one transaction that fits or writes nothing.
+
+Every node has to be what was imported, value, version and time of creation, when the change is planned and when it is written: a set or
+delete names the version, a new node must not be there. Topics have to be nobody's (Pulsar 4.0.8): no bundle of theirs may have an owner at
+``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transaction makes that node and deletes it, so that nobody can become the
+owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owners in a topic, which nobody else can hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from store.changes.plan import append_change
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.policies import decode_json_object
+from store.codec.rocksvalue import encode_value
+from store.db.environment import Store, Txn
+from store.db.export_intent import delete_intent, find_intent, intended_node, put_intent
+from store.db.owners import find_owners
+from store.db.tree import Node, encode_node, find_node, tree_key
+from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
+from store.model.bundles import Bundle, local_policies_path, topic_hash
+from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
+from store.sources.ensemble import Address, Client, Conflict, Session, Transaction, Write, open_session
+from store.transfer.exports import ChangedNode, check_entries_are_there, iter_changed_nodes
+from store.wording import counted
+
+COMMAND = "store export zookeeper"
+_INSTANCE = "/ledgers/INSTANCEID"
+_BROKERS = "/loadbalance/brokers"
+_OWNERS = "/namespace"
+_LISTED = 5
+_HINT_MOVED = (
+    "refresh the store (pulsar-admin store refresh), undo its change where both changed the node, and make it again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsemblePlan:
+    """What an export into the ensemble at ``address`` would write. ``written``: nodes that an export wrote that was stopped."""
+
+    address: Address
+    txn_id: int
+    nodes: tuple[ChangedNode, ...]
+    written: tuple[ChangedNode, ...]
+    holds: tuple[str, ...]  # owners of bundles that nobody has, with the parents that are not there
+    parents: tuple[str, ...]  # of nodes to create, that are not there
+    size_bytes: int
+    limit_bytes: int
+
+    @property
+    def loses(self) -> str:
+        return f"{counted(len(self.nodes), 'metadata node')} of {self.address} get new values" if self.nodes else ""
+
+    def preview(self) -> object:
+        return self.report(dry_run=True)
+
+    def report(self, *, dry_run: bool, zxid: int | None = None) -> dict[str, Any]:  # Any: JSON
+        return {
+            "target": str(self.address),
+            "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
+            "written": [node.path for node in self.written],
+            "bytes": self.size_bytes,
+            "zxid": None if zxid is None else f"{zxid:#x}",
+            "dryRun": dry_run,
+        }
+
+    def dump(self) -> bytes:
+        raise Refused(
+            "an export is not kept as a plan",
+            hint="use --dry-run to see it",
+            plan=json.dumps(self.report(dry_run=True)),
+        )
+
+
+def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:
+    """Plan an export to ADDRESS, whose servers take requests of LIMIT_BYTES; reads the store and the ensemble, writes neither.
+
+    Raises StalePlan for a node that moved, Refused for a topic that a broker has and for ledgers that no bookie has, LimitExceeded.
+    """
+    with open_session(address, login) as session:
+        return _plan(store, session, limit_bytes)
+
+
+def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
+    with store.read() as txn:
+        intent, _ = find_intent(txn)
+        changed = {node.path: node for node in iter_changed_nodes(txn)}
+        live = session.find_nodes({*changed, *intent, _INSTANCE})
+        _check_instance(txn, session, live)
+        written = []
+        for path, raw in intent.items():
+            wanted, found = intended_node(path, raw), live.get(path)
+            if _state(wanted) == _state(found):
+                written.append(ChangedNode(path, found, find_node(txn, path)))
+        for node in written:
+            changed.pop(node.path, None)
+            if _value(node.imported) != _value(node.current):
+                changed[node.path] = node
+        nodes = tuple(changed[path] for path in sorted(changed))
+        for node in nodes:
+            _check_unmoved(session, node, live.get(node.path))
+        check_entries_are_there(txn, nodes)
+        bundles = set(_free_bundles(session, _topics_of(txn, nodes)))
+        holds = (*_absent_parents(session, bundles), *sorted(bundles))
+        parents = tuple(_absent_parents(session, {node.path for node in nodes if node.action == "create"}))
+        plan = EnsemblePlan(session.address, txn.id, nodes, tuple(written), holds, parents, 0, limit_bytes)
+    size = Transaction(session, _writes(plan)).size_bytes if nodes else 0
+    if size > limit_bytes:
+        raise LimitExceeded(
+            f"the change is one transaction of {size:,} bytes ({counted(len(nodes), 'node')}); servers take {limit_bytes:,}",
+            hint="name the servers' jute.maxbuffer with --jute-maxbuffer, or make fewer changes between exports",
+            size=size,
+            limit=limit_bytes,
+        )
+    return replace(plan, size_bytes=size)
+
+
+# -- what moved -------------------------------------------------------------------------------------------------------
+
+
+def _check_instance(txn: Txn, session: Session, live: dict[str, Node]) -> None:
+    ours, theirs = find_node(txn, _INSTANCE), live.get(_INSTANCE)
+    if _value(ours) != _value(theirs):
+        raise Refused(
+            f"{session.address} is not the cluster that was imported: its {_INSTANCE} is {_value(theirs)!r}, the store's {_value(ours)!r}",
+            hint="name the ensemble that was imported, with its chroot",
+        )
+
+
+def _value(node: Node | None) -> bytes | None:
+    return None if node is None else node.value
+
+
+def _state(node: Node | None) -> tuple[int, bytes] | None:
+    return None if node is None else (node.stat.version, node.value)
+
+
+def _check_unmoved(session: Session, node: ChangedNode, found: Node | None) -> None:
+    imported = node.imported
+    is_same = imported is None or found is None or imported.stat.created_ms == found.stat.created_ms
+    if _state(imported) != _state(found) or not is_same:
+        raise _moved(session, node.path, f"expected {_text(imported)}, found {_text(found)}")
+
+
+def _text(node: Node | None) -> str:
+    return "nothing" if node is None else f"version {node.stat.version} of {len(node.value)} bytes"
+
+
+def _moved(session: Session, path: str, what: str) -> StalePlan:
+    return StalePlan(
+        f"{session.address}: {path} is no longer what was imported: {what}; nothing was written",
+        hint=_HINT_MOVED,
+        path=path,
+    )
+
+
+# -- who owns it ------------------------------------------------------------------------------------------------------
+
+
+def _topics_of(txn: Txn, nodes: Iterable[ChangedNode]) -> set[TopicName]:
+    """Return the topics whose metadata or cursors NODES are: what a broker that serves them keeps in memory."""
+    found = set()
+    for node in nodes:
+        parent = node.path.rpartition("/")[0]
+        ledger_id = ledger_id_of_path(node.path)
+        if ledger_id is not None:
+            found |= {parse_topic(owner.topic) for owner in find_owners(txn, ledger_id)}
+        elif topic := topic_of_path(node.path) or topic_of_path(parent):
+            found.add(topic)
+    return found
+
+
+def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
+    """Yield the paths of the owners of the bundles that TOPICS are in; raises Refused where one is owned, naming the topic."""
+    if not topics:
+        return
+    _check_load_managers(session, topics)
+    for namespace in sorted({topic.namespace for topic in topics}, key=str):
+        here = sorted((topic for topic in topics if topic.namespace == namespace), key=str)
+        below = f"{_OWNERS}/{namespace}"
+        owned = session.list_children(below)
+        owners = session.find_nodes(f"{below}/{name}" for name in owned)
+        served = [(topic, node) for topic in here for path, node in owners.items() if _holds(namespace, path, topic)]
+        if served:
+            names = ", ".join(f"{topic} ({_broker(node)})" for topic, node in served[:_LISTED])
+            raise Refused(
+                f"{counted(len(served), 'topic is', 'topics are')} served by a broker: {names}{', …' * (len(served) > _LISTED)}",
+                hint="stop the brokers, or: pulsar-admin namespaces unload NAMESPACE on the live cluster, with clients stopped",
+                topics=[str(topic) for topic, _ in served[:100]],
+            )
+        yield from _bundle_paths(session, namespace, here)
+
+
+def _check_load_managers(session: Session, topics: set[TopicName]) -> None:
+    paths = [f"{_BROKERS}/{name}" for name in session.list_children(_BROKERS)]
+    for path, node in session.find_nodes(paths).items():
+        with suppress(MetadataCorrupt):
+            manager = str(decode_json_object(node.value, path).get("loadManagerClassName"))
+            if manager.endswith("ExtensibleLoadManagerImpl"):
+                raise Refused(
+                    f"broker {path.rpartition('/')[2]} is up and keeps who serves {counted(len(topics), 'topic')} in a topic of"
+                    " its own (ExtensibleLoadManagerImpl): nobody else can hold them",
+                    hint="stop the brokers",
+                )
+
+
+def _broker(owner: Node) -> str:
+    with suppress(MetadataCorrupt):
+        found = decode_json_object(owner.value, owner.path)
+        return str(found.get("nativeUrl") or found.get("httpUrl"))
+    return "of an owner that cannot be read"
+
+
+def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
+    """Whether the bundle at PATH has TOPIC; one that is no range is taken to have all."""
+    try:
+        lower, upper = (int(bound, 16) for bound in path.rpartition("/")[2].split("_"))
+    except ValueError:
+        return True
+    return Bundle(namespace, lower, upper).holds(topic_hash(topic))
+
+
+def _bundle_paths(session: Session, namespace: NamespaceName, topics: list[TopicName]) -> Iterator[str]:
+    """Yield where owners of the bundles of TOPICS would be, by the ensemble's own policies."""
+    nodes = session.find_nodes([local_policies_path(namespace), namespace.policies_path])
+    bounds: list[str] = []
+    for path in (local_policies_path(namespace), namespace.policies_path):
+        if not bounds and path in nodes and nodes[path].value:
+            bounds = [
+                str(one)
+                for one in (decode_json_object(nodes[path].value, path).get("bundles") or {}).get("boundaries") or ()
+            ]
+    for lower, upper in pairwise(bounds):
+        if any(Bundle(namespace, int(lower, 16), int(upper, 16)).holds(topic_hash(topic)) for topic in topics):
+            yield f"{_OWNERS}/{namespace}/{lower}_{upper}"
+
+
+# -- the transaction --------------------------------------------------------------------------------------------------
+
+
+def _absent_parents(session: Session, created: set[str]) -> Iterator[str]:
+    wanted = {parent for path in created for parent in _parents(path)} - created
+    yield from sorted(wanted - session.find_nodes(wanted).keys())
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _writes(plan: EnsemblePlan) -> list[Write]:
+    """Return the operations of PLAN: parents before children, and deletions the other way round."""
+    made = [Write(path, b"", None) for path in plan.parents]
+    made += (Write(node.path, node.current.value, None) for node in plan.nodes if node.current and not node.imported)
+    holds = [Write(path, b"", None) for path in plan.holds]
+    sets = [
+        Write(node.path, node.current.value, node.imported.stat.version)
+        for node in plan.nodes
+        if node.current and node.imported
+    ]
+    gone = [
+        Write(node.path, None, node.imported.stat.version) for node in plan.nodes if node.imported and not node.current
+    ]
+    return [
+        *holds,
+        *sorted(made, key=lambda write: write.path),
+        *sets,
+        *sorted(gone, key=lambda write: write.path, reverse=True),
+        *(Write(write.path, None, 0) for write in reversed(holds)),
+    ]
+
+
+def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN, all of it or nothing, then what the store knows of it; return the report with the zxid.
+
+    Raises what planning raises, StalePlan when a node or an owner moved since, and SourceBusy when nobody knows whether it was taken:
+    the next export looks.
+    """
+    with open_session(plan.address, login) as session:
+        if _plan(store, session, plan.limit_bytes) != plan:
+            raise StalePlan(
+                f"{store.path} or {plan.address} changed since the export was planned", hint="run the command again"
+            )
+        zxid = _commit(store, session, plan) if plan.nodes else None
+        found = session.find_nodes(node.path for node in plan.nodes)
+    report = plan.report(dry_run=False, zxid=zxid)
+    if plan.nodes or plan.written:
+        store.write(lambda txn: _record(txn, plan, found, report, now_ms))
+    return report
+
+
+def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
+    transaction = Transaction(session, _writes(plan))
+    store.write(lambda txn: _put_intent(txn, plan))
+    try:
+        return transaction.commit()
+    except Conflict as conflict:
+        store.write(delete_intent)
+        raise _explained(session, plan, conflict) from conflict
+    except Refused:
+        store.write(delete_intent)
+        raise
+
+
+def _explained(session: Session, plan: EnsemblePlan, conflict: Conflict) -> StalePlan | Refused:
+    path = conflict.write.path
+    if path in plan.holds:
+        return Refused(
+            f"{session.address}: {path} was made meanwhile: a broker became the owner of topics to be changed; nothing was written",
+            hint="stop the brokers, or unload the namespace and stop its clients",
+        )
+    if conflict.reason == "NotEmpty":
+        return _moved(session, path, "there are nodes below it that the store does not know")
+    return _moved(session, path, f"the ensemble says {conflict.reason}")
+
+
+def _written_node(node: ChangedNode) -> Node | None:
+    """Return NODE as it is in the ensemble once written; its times are the server's."""
+    if node.current is None:
+        return None
+    version = 0 if node.imported is None else node.imported.stat.version + 1
+    created = node.current.stat.created_ms if node.imported is None else node.imported.stat.created_ms
+    return Node(node.path, node.current.stat._replace(version=version, created_ms=created), node.current.value)
+
+
+def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
+    for node in plan.written:
+        txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
+    values = ((node.path, _written_node(node)) for node in plan.nodes)
+    put_intent(
+        txn, {path: None if node is None else encode_value(node.stat, node.value) for path, node in values}, None
+    )
+
+
+def _record(
+    txn: Txn, plan: EnsemblePlan, found: dict[str, Node], report: dict[str, Any], now_ms: int
+) -> None:  # Any: JSON
+    """What was written is what a next export starts from, with the server's times where nobody has written since."""
+    for node in plan.written:
+        txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
+    for node in plan.nodes:
+        written = _written_node(node)
+        if written is not None and _state(found.get(node.path)) == _state(written):
+            written = found[node.path]
+        txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
+    delete_intent(txn)
+    append_change(txn, now_ms, COMMAND, (report,))
