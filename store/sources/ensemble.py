@@ -1,4 +1,4 @@
-"""A live ZooKeeper ensemble by its client protocol (kazoo): its nodes as of one moment, and one transaction that changes some.
+"""A live ZooKeeper ensemble by its client protocol (kazoo): its nodes as of one moment.
 
 A reading sets one persistent recursive watch (``AddWatchMode.PERSISTENT_RECURSIVE``, ZooKeeper 3.6) on the root, reads every node, and then
 again those that the server named meanwhile, until it names none: a server sends the event of a change before any answer that shows it, so
@@ -38,7 +38,6 @@ from store.errors import (
     MetadataCorrupt,
     MissingComponent,
     Refused,
-    SourceBusy,
     SourceChanged,
     SourceNotFound,
     StoreError,
@@ -50,7 +49,6 @@ from store.wording import counted
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
 _ADDRESS = re.compile(rf"(?:zk:)?({_HOST}(?:[,;]{_HOST})*)(/[^\0]*)?")
-_REQUEST_HEAD_BYTES = 8  # xid and type
 _BATCH = 200  # reads in one request
 _WINDOW = 4  # requests under way: enough that the ensemble never waits for this side
 _ROUNDS = 200  # of reading again what moved; each is as short as what moved in the one before
@@ -344,76 +342,6 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
         by_password = {"mechanism": "DIGEST-MD5", "username": login.user, "password": login.password}
         found["sasl_options"] = by_password if login.scheme == "sasl" else {"mechanism": "GSSAPI"}
     return found
-
-
-# -- writing ----------------------------------------------------------------------------------------------------------
-
-
-@frozen
-class Write:
-    """One operation of a transaction on the node at PATH: ``value`` None deletes it, ``version`` None creates it."""
-
-    path: str
-    value: bytes | None
-    version: int | None
-
-
-class Conflict(Exception):
-    """The ensemble did not take a transaction: WRITE did not fit. Nothing was written."""
-
-    def __init__(self, write: Write, reason: str) -> None:
-        super().__init__(reason)
-        self.write = write
-        self.reason = reason
-
-
-class Transaction:
-    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is."""
-
-    def __init__(self, session: Session, writes: Sequence[Write]) -> None:
-        self._session = session
-        self._writes = writes
-        self._request = session.client.transaction()
-        acls: dict[str, Any] = {}  # Any: of kazoo
-        for write in writes:
-            path = session.address.full(write.path)
-            if write.value is None:
-                self._request.delete(path, write.version)
-            elif write.version is None:
-                parent = path.rpartition("/")[0] or "/"
-                acls[path] = acls[parent] = acls.get(parent) or self._acl(parent)
-                self._request.create(path, write.value, acls[path])
-            else:
-                self._request.set_data(path, write.value, write.version)
-
-    def _acl(self, path: str) -> Any:  # Any: of kazoo
-        found, _ = self._session.told(lambda: self._session.client.get_acls(path))
-        return found
-
-    @property
-    def size_bytes(self) -> int:
-        """How long the request is, which a server compares with its ``jute.maxbuffer``."""
-        from kazoo.protocol.serialization import Transaction as Request
-
-        return _REQUEST_HEAD_BYTES + len(Request(self._request.operations).serialize())
-
-    def commit(self) -> int:
-        """Commit it and return its zxid; raises Conflict, Refused, and SourceBusy when nobody knows whether it was taken."""
-        from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
-
-        try:
-            found = self._session.answer(self._request.commit_async())
-        except SourceNotFound as error:
-            raise SourceBusy(
-                f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
-                hint="run the command again: it looks at the nodes, and either all of them were written or none",
-            ) from error
-        for write, result in zip(self._writes, found, strict=False):
-            if isinstance(result, NoAuthError):
-                raise Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
-            if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
-                raise Conflict(write, type(result).__name__.removesuffix("Error"))
-        return self._session.zxid
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
-from store.sources.ensemble import Address, Client, Conflict, Session, Transaction, Write, open_session
+from store.sources.ensemble import Address, Client, Session, open_session
+from store.sources.ensemble_writes import Conflict, Transaction, Write
 from store.transfer.exports import ChangedNode, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
 

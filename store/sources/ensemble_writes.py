@@ -1,0 +1,79 @@
+"""One transaction of a live ensemble (``multi``): what it writes, how long it is, and what did not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from store.errors import Refused, SourceBusy, SourceNotFound
+from store.frozen import frozen
+from store.sources.ensemble import Session
+
+_REQUEST_HEAD_BYTES = 8  # xid and type
+
+
+@frozen
+class Write:
+    """One operation of a transaction on the node at PATH: ``value`` None deletes it, ``version`` None creates it."""
+
+    path: str
+    value: bytes | None
+    version: int | None
+
+
+class Conflict(Exception):
+    """The ensemble did not take a transaction: WRITE did not fit. Nothing was written."""
+
+    def __init__(self, write: Write, reason: str) -> None:
+        super().__init__(reason)
+        self.write = write
+        self.reason = reason
+
+
+class Transaction:
+    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is."""
+
+    def __init__(self, session: Session, writes: Sequence[Write]) -> None:
+        self._session = session
+        self._writes = writes
+        self._request = session.client.transaction()
+        acls: dict[str, Any] = {}  # Any: of kazoo
+        for write in writes:
+            path = session.address.full(write.path)
+            if write.value is None:
+                self._request.delete(path, write.version)
+            elif write.version is None:
+                parent = path.rpartition("/")[0] or "/"
+                acls[path] = acls[parent] = acls.get(parent) or self._acl(parent)
+                self._request.create(path, write.value, acls[path])
+            else:
+                self._request.set_data(path, write.value, write.version)
+
+    def _acl(self, path: str) -> Any:  # Any: of kazoo
+        found, _ = self._session.told(lambda: self._session.client.get_acls(path))
+        return found
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the request is, which a server compares with its ``jute.maxbuffer``."""
+        from kazoo.protocol.serialization import Transaction as Request
+
+        return _REQUEST_HEAD_BYTES + len(Request(self._request.operations).serialize())
+
+    def commit(self) -> int:
+        """Commit it and return its zxid; raises Conflict, Refused, and SourceBusy when nobody knows whether it was taken."""
+        from kazoo.exceptions import NoAuthError, RolledBackError, RuntimeInconsistency
+
+        try:
+            found = self._session.answer(self._request.commit_async())
+        except SourceNotFound as error:
+            raise SourceBusy(
+                f"{self._session.address}: the connection was lost while the change was written: whether it was taken is not known",
+                hint="run the command again: it looks at the nodes, and either all of them were written or none",
+            ) from error
+        for write, result in zip(self._writes, found, strict=False):
+            if isinstance(result, NoAuthError):
+                raise Refused(f"{self._session.address}: this user may not write {write.path}", path=write.path)
+            if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                raise Conflict(write, type(result).__name__.removesuffix("Error"))
+        return self._session.zxid
