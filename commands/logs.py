@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from store.reports.log_files import (
     iter_log_records,
     log_paths,
     read_log_summary,
+    verify_indexes,
     verify_log,
 )
 
@@ -121,12 +123,15 @@ _VERIFY_COLUMNS = (
 @click.argument("path", metavar="FILE|DIRECTORY", type=_PATH)
 @pass_app
 def verify(app: App, path: Path) -> None:
-    """Read entry logs and journals whole: framing, every digest, the ledgers map."""
+    """Read entry logs and journals whole: framing, every digest, the ledgers map.
+
+    In a directory `.idx` files, too: every place that they name must be the record of that entry.
+    """
     files = log_paths(path)
     total = sum(file.stat().st_size for file in files)
     with app.bulk(total) as engine, app.progress(total, "bytes", "verify") as progress:
         verdicts = (verify_log(file, progress.advance, engine) for file in files)
-        app.emit_rows(_counted(app, verdicts), _VERIFY_COLUMNS)
+        app.emit_rows(_counted(app, chain(verdicts, verify_indexes(path))), _VERIFY_COLUMNS)
 
 
 def _counted(app: App, verdicts: Iterable[LogVerdict]) -> Iterator[LogVerdict]:

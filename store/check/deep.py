@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.check.finding import Finding, Severity, data_problem, note, store_problem
+from store.codec.entrylog import log_file_name
 from store.codec.ledgermetadata import LedgerState
+from store.db.bookies import iter_imported_bookies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn
 from store.db.files import Damage, LogFile, iter_damage, iter_logs
 from store.errors import StoreError
+from store.index.idx_files import iter_index_files, verify_index
 from store.model.ledgers import EntryReader, iter_ledger_ids, read_ledger
 from store.wording import counted
 
@@ -25,6 +28,7 @@ def check_deep(
 ) -> Iterator[Finding]:
     """Yield what the checks of this module find."""
     yield from check_lengths(reader)
+    yield from check_index_files(store, reader.txn)
     yield from check_files_deep(store, reader.txn, advance, engine)
 
 
@@ -56,6 +60,31 @@ def _length_problem(where: str, length: int, found: str, ledger_id: int) -> Find
     return data_problem(
         "length-differs", where, f"its metadata says {length} payload bytes, {found}", ledgerId=ledger_id
     )
+
+
+def check_index_files(store: Store, txn: Txn) -> Iterator[Finding]:
+    """Compare the ``.idx`` files of the bookies that were imported with the entry logs that they lead to.
+
+    Where the files of a bookie are not there any more, nothing is said: the store has the entries.
+    """
+    logs = [(log, log.locate(store.path)) for log in iter_logs(txn) if log.kind == "entry-log"]
+    for bookie in iter_imported_bookies(store.info):
+        here = {log.log_id: path for log, path in logs if Path(log.origin or log.path).parent in bookie.ledger_dirs}
+        for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
+            verdict = verify_index(path, here)
+            problems = list(verdict.problems)
+            if verdict.absent_logs:
+                absent = ", ".join(map(log_file_name, verdict.absent_logs))
+                problems.append(f"{path}: names logs that {bookie.name} does not have: {absent}")
+            for problem in problems[:1]:
+                more = f", and {counted(len(problems) - 1, 'place')} more" if len(problems) > 1 else ""
+                yield data_problem(
+                    "index-file-wrong",
+                    f"ledger {verdict.ledger_id}",
+                    f"{problem}{more}: the bookie cannot read there, this store can",
+                    "let BookKeeper make the index again: bookkeeper shell regenerate-interleaved-storage-index-file",
+                    ledgerId=verdict.ledger_id,
+                )
 
 
 def check_files_deep(

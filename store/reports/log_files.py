@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from store.codec import journal
 from store.codec.digest import DIGEST_SIZE
-from store.codec.entrylog import HEADER_BYTES, EntryLogHeader, decode_header, decode_ledgers_map, log_id_of
+from store.codec.entrylog import (
+    HEADER_BYTES,
+    EntryLogHeader,
+    decode_header,
+    decode_ledgers_map,
+    log_file_name,
+    log_id_of,
+)
 from store.errors import Corrupt, EntryLogCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import open_file
 from store.wording import counted
@@ -107,6 +114,26 @@ def log_paths(path: Path) -> tuple[Path, ...]:
             path=str(current),
         )
     return files
+
+
+def verify_indexes(path: Path) -> Iterator[LogVerdict]:
+    """Compare the ``.idx`` files of the bookie directory PATH (or of its ``current``) with the entry logs in it.
+
+    A bookie of several ledger directories has some of the logs in another one; ``map`` says so.
+    """
+    from store.index.idx_files import iter_index_files, verify_index
+    from store.sources.bookies import read_bookie_directory
+
+    current = path / "current" if (path / "current").is_dir() else path
+    logs = dict(read_bookie_directory(current).logs) if path.is_dir() else {}
+    for file in iter_index_files([current]):
+        found = verify_index(file, logs)
+        verdict = LogVerdict(str(file), "index", file.stat().st_size, found.entries, ledgers=1, map="ok")
+        if found.absent_logs:
+            verdict.map = f"unknown: not in {current}: {', '.join(map(log_file_name, found.absent_logs))}"
+        for problem in found.problems:
+            verdict.add(problem)
+        yield verdict
 
 
 def kind_of(path: Path) -> str:

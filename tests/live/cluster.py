@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.live.broker import BASE_SETTINGS, START_LIMIT_SECONDS, Admin, Daemon, free_port, override, wait_until
 from tests.live.distribution import find_distribution
@@ -128,7 +127,7 @@ class Cluster(Admin):
         self.zookeeper_address = f"127.0.0.1:{self.zookeeper_port}"
         self.zookeeper_data = folder / "zookeeper"
         self.zookeeper_data.mkdir(parents=True)
-        self._settings = settings or {}
+        self.settings = dict(settings or {})
         self.bookies = [
             Bookie(
                 self.distribution,
@@ -161,7 +160,7 @@ class Cluster(Admin):
             "BOOKIE_GC_LOG": " ",
             "BOOKIE_LOG_DIR": str(self.folder / "logs"),
             "BOOKIE_MEM": f"-Xmx{heap} -XX:MaxDirectMemorySize=256m",
-            "PULSAR_EXTRA_OPTS": f"{_NETTY} {_LOGGING}",
+            "PULSAR_EXTRA_OPTS": f"{_NETTY} {_LOGGING} -Dzookeeper.preAllocSize=64",
             "PULSAR_GC": _JAVA,
             "PULSAR_GC_LOG": " ",
             "PULSAR_LOG_DIR": str(self.folder / "logs"),
@@ -222,19 +221,22 @@ class Cluster(Admin):
             )
 
     def start_bookies(self, *numbers: int) -> None:
-        """Start these bookies, all without numbers, and wait until they are registered."""
+        """Start these bookies, all without numbers, and wait until they are registered.
+
+        What one that was killed registered stays until its session ends, and misleads clients.
+        """
         chosen = [self.bookies[number] for number in numbers] or self.bookies
-        for bookie in chosen:
-            command = [self.distribution / "bin" / "pulsar", "bookie"]
-            bookie.daemon.launch(command, self._environment("400m", "PULSAR_BOOKKEEPER_CONF", bookie.configuration))
         with self.zookeeper() as client:
+            before = {bookie.bookie_id: _registration(client, bookie) for bookie in chosen}
+            for bookie in chosen:
+                command = [self.distribution / "bin" / "pulsar", "bookie"]
+                bookie.daemon.launch(command, self._environment("400m", "PULSAR_BOOKKEEPER_CONF", bookie.configuration))
 
             def registered() -> bool:
                 for bookie in chosen:
                     bookie.daemon.check()
-                with suppress(NoNodeError):
-                    return {bookie.bookie_id for bookie in chosen} <= set(client.get_children("/ledgers/available"))
-                return False
+                found = {bookie.bookie_id: _registration(client, bookie) for bookie in chosen}
+                return all(session not in (None, before[name]) for name, session in found.items())
 
             wait_until(registered, f"bookies, see {self.folder}/bookie*/*.log", START_LIMIT_SECONDS)
 
@@ -247,7 +249,7 @@ class Cluster(Admin):
             "metadataStoreUrl": store,
             "configurationMetadataStoreUrl": store,
         }
-        path = self._configure("broker", {**BROKER_SETTINGS, **self._settings, **own})
+        path = self._configure("broker", {**BROKER_SETTINGS, **self.settings, **own})
         environment = self._environment("700m", "PULSAR_BROKER_CONF", path)
         self.broker.launch([self.distribution / "bin" / "pulsar", "broker"], environment)
         wait_until(self._broker_answers, f"broker, see {self.broker.log}", START_LIMIT_SECONDS)
@@ -288,6 +290,12 @@ class Cluster(Admin):
         command = [str(self.distribution / "bin" / "bookkeeper"), "shell", *map(str, words)]
         environment = self._environment("256m", "BOOKIE_CONF", self.bookies[bookie].configuration)
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def _registration(client: KazooClient, bookie: Bookie) -> int | None:
+    """The session that a bookie is registered by."""
+    found = client.exists(f"/ledgers/available/{bookie.bookie_id}")
+    return found.owner_session_id if found else None
 
 
 def main() -> None:

@@ -1,0 +1,91 @@
+"""The ``.idx`` files of a bookie, each against the entry logs that it leads to.
+
+Source: ``IndexPersistenceMgr``, ``InterleavedLedgerStorage.localConsistencyCheck``; BookKeeper 4.17. An index may lag behind the logs,
+so an entry that it lacks is no damage; where it names a record, that record must be the entry's.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from store.codec.dbledger import LocationRow
+from store.codec.entrylog import HEADER_BYTES, log_file_name
+from store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from store.errors import StoreError
+from store.files import open_file
+from store.frozen import frozen
+
+_SIZE_BYTES = 4
+_RECORD_HEAD = struct.Struct(
+    ">i"  # size
+    "q"  #  ledgerId
+    "q"  #  entryId
+)
+
+
+@frozen
+class IndexVerdict:
+    """What was found in one ``.idx`` file: its entries, what is wrong, and the log ids it names that are not here."""
+
+    path: Path
+    ledger_id: int
+    entries: int
+    problems: tuple[str, ...]
+    absent_logs: tuple[int, ...]
+
+
+def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
+    """Yield the ``.idx`` files below the ``current`` directories, which are at ``<g>/<p>/<hex ledger>.idx``."""
+    for directory in directories:
+        yield from sorted(path for path in directory.glob("*/*/*.idx") if ledger_id_of_index(path.name) is not None)
+
+
+def verify_index(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
+    """Compare the ``.idx`` file PATH with the entry LOGS of its bookie, by log id."""
+    ledger_id = ledger_id_of_index(path.name)
+    assert ledger_id is not None, path
+    rows: list[LocationRow] = []
+    problems: list[str] = []
+    try:
+        with open_file(path) as file:
+            data = file.read()
+        decode_ledger_index_header(data, str(path))
+        rows = list(iter_index_rows(data, ledger_id))
+        problems += (f"{path}: entry {ledger_id}:{entry_id}: {problem}" for entry_id, problem in _problems(rows, logs))
+    except StoreError as error:
+        problems.append(error.message)
+    except OSError as error:
+        problems.append(f"{path} or a log that it names cannot be read: {error.strerror}")
+    absent = {row.log_id for row in rows if row.log_id not in logs}
+    return IndexVerdict(path, ledger_id, len(rows), tuple(problems), tuple(sorted(absent)))
+
+
+def _problems(rows: Iterable[LocationRow], logs: Mapping[int, Path]) -> Iterator[tuple[int, str]]:
+    """Yield the entries of ROWS whose place in LOGS is wrong, and how."""
+    with ExitStack() as opened:
+        files: dict[int, IO[bytes]] = {}
+        for row in (row for row in rows if row.log_id in logs):
+            if row.log_id not in files:
+                files[row.log_id] = opened.enter_context(open_file(logs[row.log_id]))
+            if problem := _problem(row, files[row.log_id]):
+                yield row.entry_id, problem
+
+
+def _problem(row: LocationRow, log: IO[bytes]) -> str:
+    """Return what is wrong at the place in LOG that ROW names, "" when its entry's record is there, whole."""
+    offset = row.pos - _SIZE_BYTES
+    name = f"{log_file_name(row.log_id)} @ {offset:#x}"
+    head = os.pread(log.fileno(), _RECORD_HEAD.size, offset) if offset >= HEADER_BYTES else b""
+    if len(head) < _RECORD_HEAD.size:
+        return f"{name} is not in the log"
+    size, ledger_id, entry_id = _RECORD_HEAD.unpack(head)
+    if (ledger_id, entry_id) != (row.ledger_id, row.entry_id):
+        return f"{name} is no record of it"
+    if size < 0 or offset + _SIZE_BYTES + size > os.fstat(log.fileno()).st_size:
+        return f"{name} is a record that is cut"
+    return ""

@@ -1,0 +1,100 @@
+"""The recorded world ``kinds``: storage and indexes of every kind, ledger metadata of every version, imported and verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.worlds import copy_tree, oracle, world
+
+ACROSS = "public/default/across"
+DIRECTORIES = (("ledgers0", "ledgers1", "journal"), ("ledgers", "journal"), ("ledgers0", "ledgers1", "journal"))
+KINDS = ("interleaved", "sorted", "direct")
+
+
+def _imported(cli: Cli, tmp_path: Path, clean: Path, bookies: tuple[int, ...]) -> Path:
+    source, store = tmp_path / "source", tmp_path / "store"
+    source.mkdir()
+    (source / "zookeeper").symlink_to(clean / "zookeeper")
+    for bookie in bookies:
+        for name in DIRECTORIES[bookie]:
+            (source / f"bookkeeper-{bookie}-{name}").symlink_to(clean / f"bookie{bookie}" / name)
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code in (0, 1)
+    return store
+
+
+@pytest.mark.parametrize("bookies", [(0,), (1,), (2,), (0, 1, 2)])
+def test_every_kind_of_bookie_has_what_clients_read(bookies: tuple[int, ...], tmp_path: Path, cli: Cli) -> None:
+    store = _imported(cli, tmp_path, world("kinds") / "clean", bookies)
+    keys = ("ledgerId", "entryId", "batchIndex", "publishTime", "sha1", "producer")
+    for topic, rows in oracle("kinds")["rows"].items():
+        found = cli("--store", store, "topics", "read", topic, "-o", "jsonl").json_lines
+        assert [[row[key] for key in keys] for row in found] == rows
+
+
+@pytest.mark.parametrize("bookie", KINDS)
+def test_records_are_where_bookkeepers_index_says(bookie: str, cli: Cli) -> None:
+    number = KINDS.index(bookie)
+    found: set[tuple[str, int, int, int]] = set()
+    for name in DIRECTORIES[number]:
+        for log in (world("kinds") / "clean" / f"bookie{number}" / name / "current").glob("*.log"):
+            rows = cli("logs", "dump", log, "-o", "jsonl").json_lines if log.stat().st_size else []
+            found |= {(log.name, row["offset"] + 4, row["ledgerId"], row["entryId"]) for row in rows}
+    for ledger, rows in oracle("kinds")["index"][bookie].items():
+        assert {(f"{log:x}.log", position, int(ledger), entry) for entry, log, position in rows} <= found
+
+
+def test_ledger_metadata_of_every_version(tmp_path: Path, cli: Cli) -> None:
+    store = _imported(cli, tmp_path, world("kinds") / "clean", (0,))
+    for ledger, version in ((0, 1), (4, 2), (9, 3)):
+        node = cli("--store", store, "store", "cat", f"/ledgers/00/0000/L{ledger:04}", "-o", "json").json
+        assert node["value"]["version"] == version
+
+
+def test_healthy_indexes_are_passed_over_in_silence(tmp_path: Path, cli: Cli) -> None:
+    store = _imported(cli, tmp_path, world("kinds") / "clean", (0, 1, 2))
+    assert cli("--store", store, "store", "check", "--deep").exit_code == 0
+    verified = cli("logs", "verify", world("kinds") / "clean" / "bookie1" / "ledgers", "-o", "json")
+    assert verified.exit_code == 0
+    indexes = [row for row in verified.json if row["kind"] == "index"]
+    assert {row["map"] for row in indexes} == {"ok"}
+    assert sum(row["records"] for row in indexes) == 15 * 3 + 50 * 3
+
+
+def _slot(path: Path, entry: int, location: int | None) -> None:
+    with path.open("r+b") as file:
+        file.seek(1024 + 8 * entry)
+        if location is None:
+            file.truncate(1000)
+        else:
+            file.write(location.to_bytes(8, "big"))
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        (1028, "entry 1:3: 0.log @ 0x400 is no record of it"),
+        (0x7FFFFFFF, "entry 1:3: 0.log @ 0x7ffffffb is not in the log"),
+        (3, "entry 1:3: 0.log @ -0x1 is not in the log"),
+        ((0xABC << 32) + 1028, "abc.log"),
+        (None, "1024"),
+    ],
+)
+def test_an_index_that_disagrees_with_its_log_is_named(
+    location: int | None, words: str, tmp_path: Path, cli: Cli
+) -> None:
+    clean = tmp_path / "clean"
+    copy_tree(world("kinds") / "clean", clean)
+    store = _imported(cli, tmp_path, clean, (1,))
+    _slot(clean / "bookie1/ledgers/current/0/1/1.idx", 3, location)
+    found = cli("--store", store, "store", "check", "--deep", "-o", "json")
+    assert found.exit_code == 1
+    (row,) = [row for row in found.json if row["severity"] == "problem"]
+    assert (row["code"], row["where"]) == ("index-file-wrong", "ledger 1")
+    assert words in row["message"]
+    verified = cli("logs", "verify", clean / "bookie1" / "ledgers", "-o", "json")
+    (index,) = [row for row in verified.json if row["path"].endswith("/1.idx")]
+    assert words in index["map"] + "".join(index["details"])
+    assert cli("--store", store, "topics", "read", "public/default/version-1", "-o", "jsonl").exit_code == 0
