@@ -9,6 +9,9 @@ next), and must refuse a target whose sequence has passed ``first_id``: ``sequen
 
 Row (database ``state``): key ``own-ledgers``, value JSON ``{"first": id, "next": id}``. It moves with the transaction that indexes
 the new ledgers, not with the change: undoing a change leaves its ledgers' entries in the index, so their ids stay taken.
+
+Row (database ``state``): key ``placed-ledgers``, value JSON ``{"<ledger id>": [bookie ids]}``: what ``store export bookie`` has put on
+bookies, each of which has all entries. The ledger is there as long as its metadata names these bookies.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from store.errors import IndexCorrupt, StalePlan, reason_of
 RESERVED_GAP = 1 << 16
 SEQUENCE_KEY = COUNTER_KEYS[1]
 _ROW = b"own-ledgers"
+_PLACED_ROW = b"placed-ledgers"
 # Directories of the hierarchical managers: ids below 2³¹ − 1 begin with two digits, longer ones with three.
 _ID_DIRECTORIES = (*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923)))
 
@@ -52,6 +56,22 @@ def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
 def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
     """Remember that every id below ``own.next_id`` is taken."""
     txn.put("state", _ROW, json.dumps({"first": own.first_id, "next": own.next_id}).encode())
+
+
+def find_placed(txn: Txn) -> dict[int, tuple[str, ...]]:
+    """Return the bookies that each ledger was put on; raises IndexCorrupt."""
+    row = txn.get("state", _PLACED_ROW)
+    try:
+        found = json.loads(row or b"{}")
+        return {int(ledger_id): tuple(map(str, members)) for ledger_id, members in found.items()}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise IndexCorrupt(f"the row of ledgers put on bookies is damaged: {reason_of(error)}") from error
+
+
+def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:
+    """Remember which bookies have all of each ledger in PLACED."""
+    found = {**find_placed(txn), **placed}
+    txn.put("state", _PLACED_ROW, json.dumps({str(key): found[key] for key in sorted(found)}).encode())
 
 
 def largest_ledger_id(txn: Txn) -> int:

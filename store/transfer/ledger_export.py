@@ -73,6 +73,19 @@ class ExportedLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """A ledger directory of DbLedgerStorage, ``logs``, and that of its two databases: a store by itself, with its own log ids."""
+
+    logs: Path
+    index: Path
+
+    @property
+    def databases(self) -> tuple[Path, ...]:
+        """The two databases."""
+        return tuple(self.index / name for name in _DATABASES)
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerExport:
     """The ledgers of an export; ``sequence``: the next ledger id that the target is to give, None when it stays."""
 
@@ -106,7 +119,7 @@ def plan_ledger_export(
     for current in layout.currents:
         here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == current]
         place = str(current.relative_to(layout.root))
-        for ledger in _not_held(txn, current, here, problems) if here else ():
+        for ledger in not_held(txn, Storage(current, current), here, problems) if here else ():
             found.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
     return LedgerExport(tuple(found), sequence if sequence != target else None, own)
 
@@ -122,33 +135,33 @@ def _bookie_of(layout: StandaloneDirectory, ledger: Ledger) -> Path:
     return layout.currents[0]
 
 
-def _not_held(txn: Txn, current: Path, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
-    """Yield those of LEDGERS that CURRENT does not have whole; garbage collection takes one away some time after its metadata."""
-    for name in _DATABASES:
-        if not (current / name / "CURRENT").is_file():
+def not_held(txn: Txn, storage: Storage, ledgers: list[Ledger], problems: list[str]) -> Iterator[Ledger]:
+    """Yield those of LEDGERS that STORAGE does not have whole; garbage collection takes one away some time after its metadata."""
+    for database in storage.databases:
+        if not (database / "CURRENT").is_file():
             raise NotFound(
-                f"{current} has no RocksDB {name!r}: its bookie keeps no DbLedgerStorage, which export writes",
-                path=str(current / name),
+                f"{storage.index} has no RocksDB {database.name!r}: its bookie keeps no DbLedgerStorage, which export writes",
+                path=str(database),
             )
     with (
-        open_ranges(current / "ledgers", problems) as ledgers_rows,
-        open_ranges(current / "locations", problems) as locations_rows,
+        open_ranges(storage.index / "ledgers", problems) as ledgers_rows,
+        open_ranges(storage.index / "locations", problems) as locations_rows,
     ):
         for ledger in ledgers:
             first, end = ledger_key(ledger.ledger_id), ledger_key(ledger.ledger_id + 1)
             pairs = locations_rows(first, end) if any(ledgers_rows(first, end)) else iter(())
-            if not _holds(txn, current, ledger, pairs):
+            if not _holds(txn, storage, ledger, pairs):
                 yield ledger
 
 
-def _holds(txn: Txn, current: Path, ledger: Ledger, pairs: Pairs) -> bool:
-    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in CURRENT's entry logs, digests verified."""
-    where = str(current / "locations")
+def _holds(txn: Txn, storage: Storage, ledger: Ledger, pairs: Pairs) -> bool:
+    """Whether the location rows PAIRS lead to every entry of LEDGER that the store knows, in STORAGE's logs, digests verified."""
+    where = str(storage.index / "locations")
     rows = (decode_location_row(key, value, where) for key, value in pairs)
     is_empty = True
     for _, entry_id, place in _iter_places(txn, (ledger.ledger_id,)):
         row = next((row for row in rows if row.entry_id >= entry_id), None)
-        if row is None or row.entry_id != entry_id or not _is_entry(current, ledger, row, place[2]):
+        if row is None or row.entry_id != entry_id or not _is_entry(storage.logs, ledger, row, place[2]):
             return False
         is_empty = False
     return not is_empty
@@ -184,25 +197,29 @@ def apply_ledger_export(files: EntryFiles, txn: Txn, export: LedgerExport, root:
     """
     for bookie in _bookies(export):
         ids = tuple(ledger.ledger_id for ledger in export.ledgers if ledger.bookie == bookie)
-        _apply_to_bookie(files, txn, ids, root / bookie, None if original is None else original / bookie)
+        storage = Storage(root / bookie, root / bookie)
+        write_to_storage(files, txn, ids, storage, None if original is None else original / bookie)
 
 
-def _apply_to_bookie(
-    files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], current: Path, original: Path | None
+def write_to_storage(
+    files: EntryFiles, txn: Txn, ledger_ids: tuple[int, ...], storage: Storage, original: Path | None = None
 ) -> None:
-    """Write entry logs, then the rows of the entries, then those of the ledgers: what makes the bookie know them comes last."""
+    """Write entry logs, then the rows of the entries, then those of the ledgers: what makes the bookie know them comes last.
+
+    ORIGINAL: the directory of the databases that STORAGE's are copies of.
+    """
     log_ids = [
-        _put_log(files, records, current)
+        _put_log(files, records, storage.logs)
         for _, records in groupby(_place_records(txn, ledger_ids), key=lambda record: record.log_number)
     ]
-    _raise_last_id(current)
+    _raise_last_id(storage.logs)
     data = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
     rows = [encode_ledgers_row(ledger_id, data) for ledger_id in ledger_ids]
     for name, changes in (
         ("locations", lambda: (encode_location_row(row) for row in _locations(txn, ledger_ids, log_ids))),
         ("ledgers", lambda: rows),
     ):
-        apply_changes(current / name, changes, None if original is None else original / name)
+        apply_changes(storage.index / name, changes, None if original is None else original / name)
 
 
 def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Iterator[LocationRow]:
