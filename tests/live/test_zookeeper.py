@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -11,11 +14,17 @@ from pathlib import Path
 import pytest
 from kazoo.security import make_digest_acl
 
-from store.errors import Refused
-from store.sources.ensemble import Client, LiveEnsemble, parse_address
+from pulsar_admin.config import environment_variables
+from store.db.environment import open_store
+from store.db.tree import iter_nodes
+from store.errors import Refused, SourceBusy
+from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address
+from store.sources.ensemble_writes import Transaction, Write
 from store.sources.zookeeper import read_zookeeper_nodes
+from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.zookeeper import ZooKeeper, nodes_of
+from tests.worlds import scratch_copy
 
 pytestmark = pytest.mark.live
 GOLDEN = Path(__file__).parent.parent / "golden" / "zookeeper-version-2.tar.xz"
@@ -115,3 +124,145 @@ def test_a_node_of_another_user_needs_a_login(server: ZooKeeper) -> None:
         assert read(server, login=login)["/secret"] == (b"x", 0)
         client.add_auth("digest", "admin:s3cret")
         client.delete("/secret")
+
+
+# -- the way back -----------------------------------------------------------------------------------------------------
+
+CHANGES = (
+    "topics skip public/default/plain -s half -n 3",
+    "topics create-subscription public/default/plain -s made -m earliest",
+    "topics unsubscribe public/default/plain -s never",
+    "topics create public/default/fresh",
+    "namespaces create acme/new",
+    "tenants update acme --admin-roles ops,dev",
+)
+PLAIN = "/managed-ledgers/public/default/persistent/plain"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[ZooKeeper, Path]]:
+    """The recorded cluster's ensemble, running, and a store of its files with changes."""
+    source = scratch_copy("cluster", "clean", tmp_path)
+    server = ZooKeeper(find_distribution(), tmp_path / "server")
+    shutil.copytree(source / "zookeeper" / "version-2", tmp_path / "server" / "version-2")
+    store = tmp_path / "store"
+    run_toolkit(store, "store", "import", "standalone", source)
+    for line in CHANGES:
+        run_toolkit(store, *line.split())
+    server.start()
+    yield server, store
+    server.stop()
+
+
+def run(store: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command that may fail."""
+    command = [sys.executable, "-m", "pulsar_admin", "--store", str(store), *map(str, arguments)]
+    environment = {key: value for key, value in os.environ.items() if key not in environment_variables()}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+
+
+def values_of(store: Path) -> dict[str, bytes]:
+    with open_store(store) as opened, opened.read() as txn:
+        return {node.path: node.value for node in iter_nodes(txn, "/")}
+
+
+def test_changes_reach_the_ensemble_in_one_transaction(cluster: tuple[ZooKeeper, Path]) -> None:
+    server, store = cluster
+    with server.client() as client:
+        before = nodes_of(client)
+        report = run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
+        after = nodes_of(client)
+        assert {path: value for path, (value, _) in after.items()} == values_of(store)
+        changed = {path: node["action"] for node in report["nodes"] for path in [node["path"]]}
+        assert changed == {
+            path: "create" if path not in before else "delete" if path not in after else "update"
+            for path in before.keys() | after.keys()
+            if before.get(path) != after.get(path)
+        }
+        assert len(changed) >= 6
+        zxids = {client.exists(path).mzxid for path, action in changed.items() if action != "delete"}
+        assert zxids == {int(report["zxid"], 16)}
+        assert run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")["nodes"] == []
+        assert nodes_of(client) == after
+
+
+def test_one_node_that_moved_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) -> None:
+    server, store = cluster
+    with server.client() as client:
+        value, _ = client.get(f"{PLAIN}/half")
+        client.set(f"{PLAIN}/half", value)  # the same value, another version
+        before = nodes_of(client)
+        answer = run(store, "store", "export", "zookeeper", server.address, "--yes")
+        assert answer.returncode == 4
+        assert f"{PLAIN}/half is no longer what was imported: expected version 3" in answer.stderr
+        assert nodes_of(client) == before
+
+
+def test_a_bundle_with_an_owner_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) -> None:
+    server, store = cluster
+    with server.client() as client:
+        bundle = "/namespace/public/default/0xc0000000_0xffffffff"  # CRC-32 of the topic's name: 0xdd337939
+        owner = b'{"nativeUrl":"pulsar://broker-7:6650"}'
+        client.create(bundle, owner, ephemeral=True, makepath=True)
+        before = nodes_of(client)
+        answer = run(store, "store", "export", "zookeeper", server.address, "--yes")
+        assert answer.returncode == 3
+        assert "persistent://public/default/plain (pulsar://broker-7:6650)" in answer.stderr
+        assert nodes_of(client) == before
+        client.delete(bundle)
+        assert run(store, "store", "export", "zookeeper", server.address, "--yes").returncode == 0
+
+
+def test_a_server_refuses_what_is_longer_than_its_buffer(tmp_path: Path) -> None:
+    """Its limit is that of ours: a request of just that size is taken, one of a byte more ends the connection."""
+    server = ZooKeeper(find_distribution(), tmp_path)
+    server.start()
+    with open_session(parse_address(server.address), Client(timeout_seconds=5)) as session:
+
+        def transaction(extra: int) -> Transaction:
+            made = Transaction(session, [Write("/big", b"", None)])
+            value = b"x" * (1_048_575 - made.size_bytes + extra)
+            return Transaction(session, [Write("/big", value, None)])
+
+        assert transaction(0).size_bytes == 1_048_575
+        with pytest.raises(SourceBusy):
+            transaction(1).commit()
+    with open_session(parse_address(server.address), Client(timeout_seconds=5)) as session:
+        assert session.find_nodes(["/big"]) == {}
+        transaction(0).commit()
+        assert len(session.find_nodes(["/big"])["/big"].value) > 1_000_000
+    server.stop()
+
+
+@pytest.mark.parametrize("name", ["cluster", "small"])
+def test_a_server_starts_on_a_snapshot(name: str, tmp_path: Path) -> None:
+    """Of ZooKeeper's own metadata, and of a standalone's RocksDB: every node as it is in the store, and new ids above the old ones."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    run_toolkit(store, "store", "import", "standalone", scratch_copy(name, "mutated", tmp_path))
+    run_toolkit(store, *CHANGES[0].split())
+    report = run_toolkit(store, "store", "export", "zookeeper-snapshot", out)
+    server = ZooKeeper(find_distribution(), out)
+    server.start()
+    with server.client() as client, open_store(store) as opened, opened.read() as txn:
+        live = nodes_of(client)
+        tree = {node.path: (node.value, node.stat.version) for node in iter_nodes(txn, "/")}
+        tree.pop("/zookeeper/config", None)
+        assert {path: node for path, node in live.items() if path in tree} == tree
+        made = live.keys() - tree.keys() - {"/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/ledgers/idgen"}
+        assert all(any(other.startswith(path + "/") for other in tree) for path in made)
+        assert len(live) + 1 == report["nodes"]
+        for node in iter_nodes(txn, "/ledgers/"):
+            stat = client.exists(node.path)
+            assert (stat.ctime, stat.mtime) == (node.stat.created_ms, node.stat.modified_ms)
+        new = client.create("/ledgers/idgen/ID-", b"", ephemeral=True, sequence=True)
+        assert int(new.rpartition("-")[2]) == report["nextLedgerId"]
+        client.create("/after", b"1")
+    server.stop()
+    server.start()  # on the snapshot, the log behind it, and what it writes at a start
+    with server.client() as client:
+        assert client.get("/after")[0] == b"1"
+        assert nodes_of(client).keys() == live.keys() | {"/after"}
+    server.stop()
+    problems: list[str] = []
+    assert {node.path for node in read_zookeeper_nodes(out / "version-2", problems)} == live.keys() | {"/after"}
+    assert not problems
