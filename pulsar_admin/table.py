@@ -24,6 +24,7 @@ GROUPS: dict[str, str] = {
     ROOT: "pulsar-admin, offline: answers and changes on the bytes that Pulsar and BookKeeper left on disk.",
     "store": "Make, import, inspect, check, repair and export the store.",
     "store import": "Read Pulsar's own files into a new store.",
+    "store add": "Bring more parts of a cluster into a store.",
     "store export": "Write the store's changes back into Pulsar's own files.",
     "topics": "Topics: list, search by time, read, and move their cursors.",
     "topicPolicies": "Policies of topics, for this cluster or for all.",
@@ -98,6 +99,18 @@ COMMANDS: dict[str, dict[str, Row]] = {
     "store import": {
         "standalone": Row(
             "commands.store.importing:standalone", "Read a standalone Pulsar's data directory into a new store."
+        ),
+        "cluster": Row(
+            "commands.store.clusters:cluster",
+            "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
+        ),
+    },
+    "store add": {
+        "bookie": Row(
+            "commands.store.clusters:add_bookie", "Bring the disks of another bookie of the cluster into the store."
+        ),
+        "zookeeper": Row(
+            "commands.store.clusters:add_zookeeper", "Bring the cluster's metadata into a store that has bookies only."
         ),
     },
     "topics": {

@@ -89,6 +89,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store undo",
         "store annotate",
         "ledgers forget",
+        "store add zookeeper",
         "topics set-*",
         "topics remove-*",
         "namespaces enable-delayed-message",

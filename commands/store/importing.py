@@ -15,6 +15,7 @@ from store.db.storeinfo import FORMAT_VERSION, check_new_store
 from store.errors import AlreadyExists, DiskFull, MetadataCorrupt, NotWritable, SourceNotFound, StoreBusy
 
 if TYPE_CHECKING:
+    from store.sources.layout import Layout
     from store.transfer.imports import ImportOptions, ImportPreview, ImportResult
 
 
@@ -65,27 +66,34 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     where they are: keep DIRECTORY then.
     An import that was stopped, even by kill -9, continues when the same command runs again.
     """
-    from store.transfer.imports import ImportOptions, preview_standalone
+    from store.sources.layout import read_standalone_layout
+    from store.transfer.imports import ImportOptions
 
     options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
+    import_parts(app, read_standalone_layout(directory), options)
+
+
+def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:
+    """Import LAYOUT, or with --dry-run show what that would read."""
+    from store.transfer.imports import preview_import
+
     if app.settings.dry_run:
-        preview = preview_standalone(directory, app.settings.store)
-        app.emit(preview, plain=render_preview)
+        app.emit(preview_import(layout, app.settings.store), plain=render_preview)
         return
-    result = _import(app, directory, options)
+    result = _import(app, layout, options)
     bookies = len(result.strangers) + len(result.without_journal)
     app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
 
 
-def _import(app: App, directory: Path, options: ImportOptions) -> ImportResult:
-    from store.transfer.imports import import_standalone, source_bytes
+def _import(app: App, layout: Layout, options: ImportOptions) -> ImportResult:
+    from store.transfer.imports import import_layout, layout_bytes
 
     try:
-        total = source_bytes(directory)
+        total = layout_bytes(layout)
         with app.bulk(total) as engine, app.progress(total, "bytes", "import", resumes=True) as progress:
             chosen = replace(options, engine=engine)
-            return import_standalone(directory, app.settings.store, chosen, progress.advance, app.warn)
+            return import_layout(layout, app.settings.store, chosen, progress.advance, app.warn)
     except KeyboardInterrupt:
         app.warn(f"stopped: the same command continues the import into {app.settings.store}")
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from pulsar_admin.options import command, pass_app, redact_properties_option
 from pulsar_admin.visible import clean_text
 from store.codec.cursor import CursorInfo
 from store.codec.ledgermetadata import LedgerMetadata
+from store.db.bookies import decode_bookie
 from store.db.tree import Node, find_node, iter_children, read_node
 from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, PathNotFound, StoreError, StoreNotFound
 from store.model.cursors import range_text, read_cursor
@@ -47,11 +49,18 @@ def info(app: App) -> None:
         app.emit(read_summary(app.store, reader), plain=_render_info)
 
 
+def _source_text(source: Mapping[str, Any]) -> str:  # Any: JSON
+    if source["kind"] != "bookie":
+        return f"{source['kind']} {source['path']}, {source['mode']}"
+    (bookie,) = map(decode_bookie, source["bookies"])
+    return f"bookie {bookie.name}: {', '.join(map(str, bookie.directories))}, {source['mode']}"
+
+
 def _render_info(summary: StoreSummary) -> str:
     rows = [
         ("store", f"{summary.store} (format {summary.format_version}, {summary.state})"),
         ("created", render_cell(summary.created_ms, "time")),
-        *(("source", f"{s['kind']} {s['path']}, {s['mode']}") for s in summary.sources),
+        *(("source", _source_text(source)) for source in summary.sources),
         ("metadata nodes", f"{summary.databases['tree']:,}"),
         (
             "topics",

@@ -42,19 +42,20 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> None:
 
     options = RefreshOptions(not no_checksums, forget, app.now_ms)
     if app.settings.dry_run:
-        app.emit(preview_refresh(app.store), plain=_render)
+        app.emit(preview_refresh(app.store), plain=render_refresh)
         return
     result = _refresh(app, options)
     app.problems(result.problems)
-    app.emit(result, plain=_render)
+    app.emit(result, plain=render_refresh)
 
 
 def _refresh(app: App, options: RefreshOptions) -> RefreshResult:
-    from store.transfer.refresh import refresh_store, source_layout
+    from store.sources.cluster import read_stored_layout
+    from store.transfer.refresh import refresh_store
     from store.transfer.survey import survey_files
 
     with app.open_for_writing() as store:
-        total = survey_files(store, source_layout(store)).bytes()
+        total = survey_files(store, read_stored_layout(store.info)).bytes()
         with app.bulk(total) as engine, app.progress(total, "bytes", "refresh", resumes=True) as progress:
             return refresh_store(store, replace(options, engine=engine), progress.advance, app.warn)
 
@@ -69,7 +70,8 @@ _WHAT = (
 )
 
 
-def _render(result: object) -> str:
+def render_refresh(result: object) -> str:
+    """Return what a refresh found as lines of text."""
     from pulsar_admin.jsonify import to_json
 
     value = to_json(result)

@@ -20,13 +20,14 @@ def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
 
 
 def source_sequence(store: Store) -> int:
-    """Return the next id that the sequence of a standalone source gives; 0 when the source is gone or has none."""
+    """Return the next id that the sequence of a source in RocksDB gives; 0 when the source is gone or has none."""
     from store.sources.rocksdb import read_values  # rocksdict costs 30 ms
 
     sequences = [0]
     for source in store.info.sources:
-        metadata = Path(source.get("path", "")) / "metadata"
-        if source.get("kind") == "standalone" and (metadata / "CURRENT").is_file():
+        path = Path(source.get("path", ""))
+        metadata = path if source.get("kind") == "rocksdb" else path / "metadata"
+        if source.get("kind") in ("standalone", "rocksdb") and (metadata / "CURRENT").is_file():
             raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
             sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
     return max(sequences)

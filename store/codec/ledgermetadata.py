@@ -128,6 +128,14 @@ def decode_digest_type(value: bytes, where: str) -> DigestType | None:
     return None if version == 1 else _digest_type(_parse_message(version, rest, where))
 
 
+def decode_members(value: bytes, where: str) -> set[str]:
+    """Return the ids of all bookies in the ensembles of VALUE; raises as ``decode_digest_type`` does."""
+    version, rest = _version_of(value, where)
+    if version == 1:
+        return {member for segment in decode_ledger_metadata(value, where).segments for member in segment.members}
+    return {member for segment in _parse_message(version, rest, where).segment for member in segment.ensembleMember}
+
+
 def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
     """Return the version in the first line, 1 to 3, and what follows it."""
     line = _VERSION_LINE.match(value)

@@ -452,5 +452,5 @@ def instance_lines(txn: Txn) -> Iterator[str]:
     node = find_node(txn, INSTANCE)
     if node is None:
         raise NotFound(f"the metadata has no node {INSTANCE}", hint="see: pulsar-admin store ls /ledgers")
-    where = ", ".join(str(source["path"]) for source in txn.store.info.sources)
+    where = ", ".join(str(source["path"]) for source in txn.store.info.sources if source["kind"] != "bookie")
     yield f"Metadata Service Uri: {where} InstanceId: {node.value.decode(errors='replace')}"

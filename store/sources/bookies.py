@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from store.codec.bookie import COOKIE_FILE, Cookie, decode_cookie
 from store.codec.entrylog import log_id_of
-from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.codec.ledgermetadata import decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Txn
 from store.db.tree import find_node, iter_nodes
 from store.errors import MetadataCorrupt, StoreError, Unsupported
 
-_COOKIES, _INSTANCE_ID = "/ledgers/cookies/", "/ledgers/INSTANCEID"
+INSTANCE_ID = "/ledgers/INSTANCEID"
+_COOKIES = "/ledgers/cookies/"
 
 
 class BookieFile(NamedTuple):
@@ -84,7 +85,7 @@ def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
 def _are_one(cookies: Sequence[Cookie]) -> bool:
     """Whether COOKIES, one a directory, can be those of one bookie."""
     places = {*cookies[0].journal_dirs, *cookies[0].ledger_dirs}
-    return len({_identity(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
+    return len({identity_of(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
     A bookie without a cookie says nothing. One of another instance id, or that is neither registered nor in any ensemble, is foreign
     where another bookie is known: where none is, it is the metadata that was made anew.
     """
-    node = find_node(txn, _INSTANCE_ID)
+    node = find_node(txn, INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
     registered = {
-        node.path.removeprefix(_COOKIES): _identity(_decode(node.value, node.path))
+        node.path.removeprefix(_COOKIES): identity_of(_decode(node.value, node.path))
         for node in iter_nodes(txn, _COOKIES)
     }
     cookies = {bookie: _cookie_of(bookie) for bookie in bookies}
@@ -137,10 +138,9 @@ def _in_ensembles(txn: Txn) -> set[str]:
         if ledger_id_of_path(node.path) is None:
             continue
         try:
-            segments = decode_ledger_metadata(node.value, node.path).segments
+            found |= decode_members(node.value, node.path)
         except StoreError:
             continue  # `store check` names it
-        found.update(bookie for segment in segments for bookie in segment.members)
     return found
 
 
@@ -155,12 +155,13 @@ def _unregistered(cookie: Cookie, registered: dict[str, tuple[object, ...] | Non
         return ""
     if cookie.bookie_id not in registered:
         return f"the metadata has no cookie of its bookie {cookie.bookie_id}"
-    if registered[cookie.bookie_id] not in (None, _identity(cookie)):
+    if registered[cookie.bookie_id] not in (None, identity_of(cookie)):
         return f"its cookie is not the one that the metadata has of bookie {cookie.bookie_id}"
     return ""
 
 
-def _identity(cookie: Cookie | None) -> tuple[object, ...] | None:
+def identity_of(cookie: Cookie | None) -> tuple[object, ...] | None:
+    """Return what two cookies of one bookie have in common."""
     return None if cookie is None else (cookie.bookie_id, cookie.journal_dirs, cookie.ledger_dirs, cookie.instance_id)
 
 

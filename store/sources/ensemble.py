@@ -350,8 +350,9 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
 class LiveEnsemble:
     """The metadata of the ensemble at ADDRESS as a source. ``zxid``: of the moment that its nodes were read of, 0 before."""
 
-    def __init__(self, address: Address, login: Client) -> None:
+    def __init__(self, address: Address, login: Client, login_file: Path | None = None) -> None:
         self.address = address
+        self.login_file = login_file
         self.login = login
         self.zxid = 0
 
@@ -359,14 +360,17 @@ class LiveEnsemble:
     def name(self) -> str:
         return str(self.address)
 
-    @property
-    def kind(self) -> str:
-        return "ensemble"
+    def row(self) -> dict[str, Any]:  # Any: JSON
+        """Return what ``store.json`` has of it: where its login is, never a password, and the moment it was read of."""
+        login = {} if self.login_file is None else {"client": str(self.login_file.resolve())}
+        read = {"zxid": self.zxid} if self.zxid else {}
+        return {"kind": "ensemble", "path": self.name} | login | read
 
     def holder(self) -> int | None:
-        return None  # the nodes are of one moment, whoever writes
+        """Return None: servers write while they are read, and what they wrote is read again."""
+        return None
 
-    def nodes(self, _problems: list[str]) -> Iterator[Node]:
+    def nodes(self, problems: list[str]) -> Iterator[Node]:
         """Yield every node but the ephemeral ones; raises StoreError, before the first node, when the ensemble is lost or moves on."""
         with tempfile.TemporaryFile(prefix="pulsar-admin-") as spool:
             with open_session(self.address, self.login) as session:

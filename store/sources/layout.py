@@ -46,6 +46,14 @@ def _nearest_hint(root: Path) -> str:
     return "name the directory given to `pulsar standalone` (by default PULSAR/data/standalone or PULSAR/data)"
 
 
+def _cluster_hint(root: Path) -> str:
+    """Return the command line for what below ROOT is of a cluster, "" where nothing is."""
+    from store.sources.cluster import suggest_import
+
+    words = suggest_import(root)
+    return f"for the disks of a cluster's bookies: {words}" if words else ""
+
+
 def read_standalone_layout(root: Path) -> Layout:
     """Find metadata and bookies below ROOT; raises SourceNotFound naming what is missing."""
     found = find_standalone(root)
@@ -61,20 +69,20 @@ def find_standalone(root: Path) -> StandaloneDirectory:
     if metadata is None and not currents:
         raise SourceNotFound(
             f"{root} is not a Pulsar standalone directory: expected metadata/CURRENT and bookkeeper/current, found neither",
-            hint=_nearest_hint(root),
+            hint=_cluster_hint(root) or _nearest_hint(root),
             path=str(root),
         )
     if metadata is None:
         expected = root / "metadata"
         raise SourceNotFound(
             f"{root} is half a Pulsar directory: expected the metadata store in {expected}, found nothing",
-            hint="copy the whole data directory",
+            hint=_cluster_hint(root) or "copy the whole data directory",
             path=str(expected),
         )
     if not currents:
         raise SourceNotFound(
             f"{root} is half a Pulsar directory: expected a bookie in {root / 'bookkeeper' / 'current'}, found nothing",
-            hint="copy the whole data directory",
+            hint=_cluster_hint(root) or "copy the whole data directory",
             path=str(root / "bookkeeper"),
         )
     listed = [read_bookie_directory(current) for current in currents]

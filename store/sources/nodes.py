@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from store.codec.rocksvalue import NodeStat, decode_value, persistent_parts
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
@@ -22,9 +22,8 @@ class Source(Protocol):
     def name(self) -> str:
         """What messages and ``store.json`` call it: a path, or the address of servers."""
 
-    @property
-    def kind(self) -> str:
-        """What ``store.json`` says it is."""
+    def row(self) -> dict[str, Any]:  # Any: JSON
+        """Return what ``store.json`` has of it: ``kind``, ``path`` and what else it is found again by."""
 
     def nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage]:
         """Yield its nodes, or their rows where these cost less, and a Damage (of METADATA_FILE_ID) for what is not a node.
@@ -46,9 +45,9 @@ class MetadataDirectory:
     def name(self) -> str:
         return str(self.path)
 
-    @property
-    def kind(self) -> str:
-        return "rocksdb" if is_rocksdb(self.path) else "zookeeper"
+    def row(self) -> dict[str, Any]:  # Any: JSON
+        """Return what ``store.json`` has of it."""
+        return {"kind": "rocksdb" if is_rocksdb(self.path) else "zookeeper", "path": str(self.path.resolve())}
 
     def nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""

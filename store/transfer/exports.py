@@ -136,6 +136,11 @@ def plan_export(
         raise SourceNotFound(
             f"{store.path} was not imported from a Pulsar directory", hint="use `store import standalone` first"
         )
+    if store.info.sources[0]["kind"] != "standalone":
+        raise Unsupported(
+            f"{store.path} was imported from the parts of a cluster, and no standalone directory is to be had of them",
+            hint="metadata: pulsar-admin store export zookeeper-snapshot DIR; `store log` shows what was changed",
+        )
     source = Path(store.info.sources[0]["path"])
     if not in_place:
         _check_copy(source, target)

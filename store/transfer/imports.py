@@ -1,4 +1,6 @@
-"""``store import standalone``: a Pulsar data directory → tree, catalogue, location and time index. The source is only read.
+"""``store import``: a Pulsar data directory, or the parts of a cluster → tree, catalogue, location and time index.
+
+The sources are only read.
 
 When an import is stopped the same command goes on behind what was committed last (``store.index.build``).
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.blocks import decode_entry_count, ledger_of_key
-from store.db.bookies import encode_bookie
+from store.db.bookies import decode_bookie, encode_bookie
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import (
@@ -34,14 +36,16 @@ from store.db.files import (
     put_log,
 )
 from store.db.locks import writer_lock
-from store.db.storeinfo import check_new_store, read_store_info
+from store.db.storeinfo import StoreInfo, check_new_store, read_store_info
 from store.db.tree import Row
 from store.errors import AlreadyExists, SourceChanged, StoreError
 from store.files import PRIVATE_DIRECTORY, copy_file, link_file, open_file, remove_file, rename
 from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.references import make_owners
 from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
+from store.sources.given import missing_directories
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
 from store.wording import counted
@@ -83,6 +87,7 @@ class ImportResult:
     checksums: bool = True
     source_in_use_by: int | None = None
     without_journal: list[str] = field(default_factory=list)  # bookies whose last entries may not be here
+    absent_bookies: list[str] = field(default_factory=list)  # that the metadata names
     warnings: list[str] = field(default_factory=list)
 
     def add(self, log: LogFile) -> None:
@@ -112,8 +117,12 @@ class ImportPreview:
 
 def preview_standalone(root: Path, path: Path) -> ImportPreview:
     """Return what importing ROOT into PATH would read; raises what ``import_standalone`` raises before it writes."""
-    layout = read_standalone_layout(root)
-    _check_target(path, layout)
+    return preview_import(read_standalone_layout(root), path)
+
+
+def preview_import(layout: Layout, path: Path) -> ImportPreview:
+    """Return what importing LAYOUT into PATH would read; raises what ``import_layout`` raises before it writes."""
+    _check_target(path, layout, source_rows(layout, ImportOptions()))
     damaged = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(
@@ -134,22 +143,33 @@ def import_standalone(
 
     Raises SourceNotFound for anything but a whole standalone directory, AlreadyExists for a finished store.
     """
+    return import_layout(read_standalone_layout(root), path, options, advance, warn)
+
+
+def import_layout(
+    layout: Layout, path: Path, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+) -> ImportResult:
+    """Import the parts of LAYOUT into a new store at PATH, or finish an import of the same ones that was stopped there.
+
+    Raises AlreadyExists for a finished store.
+    """
     started = time.monotonic()
-    layout = read_standalone_layout(root)
-    source = _source_fields(layout, options)
-    _check_target(path, layout)
+    sources = source_rows(layout, options)
+    _check_target(path, layout, sources)
     result = ImportResult(str(path), layout.name, checksums=options.verify)
     mode = _mode_of(layout)
     # One lock from before the store is there until it is whole: of two imports into one path one is refused.
-    with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, source, mode, lock) as store:
+    with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         _note_holder(layout, result, warn)
         result.nodes, damages = import_tree(store, layout)
         result.undecodable_values = len(damages)
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
         make_owners(store)
-        _note_absent_journals(store, result)
-        store.update_info(state="ready", sources=(source | {"strangers": result.strangers},))
+        store.write(lambda txn: index_absent_bookies(store, txn))
+        _note_absent(store, layout, result)
+        first, *others = as_read(sources, layout)
+        store.update_info(state="ready", sources=(first | {"strangers": result.strangers}, *others))
     for text in result.warnings[result.source_in_use_by is not None :]:
         warn(text)
     result.seconds = time.monotonic() - started
@@ -166,35 +186,46 @@ def _note_holder(layout: Layout, result: ImportResult, warn: Warn) -> None:
         warn(text)
 
 
-def _note_absent_journals(store: Store, result: ImportResult) -> None:
+def _note_absent(store: Store, layout: Layout, result: ImportResult) -> None:
     with store.read() as txn:
-        absent = find_absent_journals(store, txn)
-    if absent is not None:
-        result.without_journal = list(absent.bookies)
-        result.warnings.append(f"{absent.text()}; {absent.hint()}")
+        journals, bookies = find_absent_journals(store, txn), find_absent_bookies(txn)
+    if journals is not None:
+        result.without_journal = list(journals.bookies)
+        result.warnings.append(f"{journals.text()}; {journals.hint()}")
+    if bookies is not None:
+        result.absent_bookies = list(bookies.absent)
+    result.warnings += absent_texts(layout, bookies)
 
 
-def source_bytes(root: Path) -> int:
-    """Return how many bytes an import of ROOT will scan, for a progress display."""
-    layout = read_standalone_layout(root)
+def absent_texts(layout: Layout, absent: AbsentBookies | None) -> list[str]:
+    """Return what is said of bookies, and of directories of bookies, that are not in LAYOUT."""
+    texts = [] if absent is None else [f"{absent.text()}; {absent.hint()}"]
+    return texts + [text for bookie in layout.bookies if layout.root is None for text in missing_directories(bookie)]
+
+
+def layout_bytes(layout: Layout) -> int:
+    """Return how many bytes an import of LAYOUT will scan, for a progress display."""
     return sum(file.path.stat().st_size for file in files_of(layout.bookies))
 
 
 def _begin(
     path: Path,
     layout: Layout,
-    source: dict[str, Any],  # Any: JSON
+    sources: tuple[dict[str, Any], ...],  # Any: JSON
     mode: int,
     lock: int,
 ) -> Store:
-    if _check_target(path, layout):
-        create_store(path, now_ms=source["imported"], state="importing", sources=(source,), mode=mode, lock=lock)
+    if _check_target(path, layout, sources):
+        imported = sources[0]["imported"]
+        create_store(path, now_ms=imported, state="importing", sources=sources, mode=mode, lock=lock)
     return open_store(path, writable=True, unfinished=True, lock=lock)
 
 
 def _mode_of(layout: Layout) -> int:
     """Return the mode of a store's directories: a user who may not read all of the source may not read the store."""
     directories = layout.directories
+    if layout.metadata is not None and not isinstance(layout.metadata, MetadataDirectory):
+        return PRIVATE_DIRECTORY  # who may read what is on a server nobody knows here
     files = [file.path for file in files_of(layout.bookies)]
     if isinstance(layout.metadata, MetadataDirectory):
         files += [file for file in layout.metadata.path.iterdir() if file.is_file()]
@@ -209,35 +240,60 @@ def _mode_of(layout: Layout) -> int:
     return PRIVATE_DIRECTORY | (mode & readers)
 
 
-def _check_target(path: Path, layout: Layout) -> bool:
+def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...]) -> bool:  # Any: JSON
     """Return whether a new store is to be made at PATH (else it is this import, unfinished); raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
-        if info.state == "importing" and info.sources[0]["path"] == str(Path(layout.name).resolve()):
+        if info.state == "importing" and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
             return False
         raise AlreadyExists(
             f"{path} is a store already",
             hint="use `store refresh` to bring it up to date, or name a new directory with --store",
             path=str(path),
         )
+    check_outside(path, layout)
+    check_new_store(path)
+    return True
+
+
+def check_outside(path: Path, layout: Layout) -> None:
+    """Raise AlreadyExists when the store PATH lies in a directory of LAYOUT."""
     for root in layout.directories:
         if path.resolve().is_relative_to(root.resolve()):
             raise AlreadyExists(
                 f"{path} lies inside the source {root}", hint="name a directory outside it with --store"
             )
-    check_new_store(path)
-    return True
 
 
-def _source_fields(layout: Layout, options: ImportOptions) -> dict[str, Any]:  # Any: JSON
-    return {
-        "kind": "standalone",
-        "path": str(Path(layout.name).resolve()),
-        "imported": options.now_ms,
-        "mode": options.mode,
-        "checksums": options.verify,
-        "bookies": [encode_bookie(bookie) for bookie in layout.bookies],
-    }
+def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
+    """Return what ``store.json`` has of the sources: one row for a standalone directory, else one for each part."""
+    how = {"imported": options.now_ms, "mode": options.mode, "checksums": options.verify}
+    if layout.root is not None:
+        bookies = [encode_bookie(bookie) for bookie in layout.bookies]
+        return ({"kind": "standalone", "path": str(layout.root.resolve())} | how | {"bookies": bookies},)
+    metadata = () if layout.metadata is None else (layout.metadata.row() | how,)
+    return (
+        *metadata,
+        *(
+            {"kind": "bookie", "path": str(bookie.directories[0].resolve())}
+            | how
+            | {"bookies": [encode_bookie(bookie)]}
+            for bookie in layout.bookies
+        ),
+    )
+
+
+def as_read(sources: Iterable[dict[str, Any]], layout: Layout) -> Iterator[dict[str, Any]]:  # Any: JSON
+    """Yield SOURCES; with that of the metadata what is known of it since it was read."""
+    row = {} if layout.metadata is None else layout.metadata.row()
+    for source in sources:
+        yield source | row if source_place(source) == (row.get("kind"), row.get("path")) else source
+
+
+def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
+    """Return what makes two rows of ``store.json`` the same source."""
+    bookies = () if source["kind"] == "standalone" else source.get("bookies", ())
+    return (source["kind"], source["path"], *map(decode_bookie, bookies))
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -280,7 +336,7 @@ def _import_files(store: Store, layout: Layout, options: ImportOptions, result: 
     stopped = _stopped(store, list(known.values()))
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in known.values()))
     how = Scanning(digests, options.verify, advance, options.engine)
-    index_files(store, chain(stopped, catalogue_new(store, files, options.mode, strangers)), how)
+    index_files(store, chain(stopped, catalogue_new(store, files, file_modes(store.info, files), strangers)), how)
     with store.read() as txn:
         for log in iter_logs(txn):
             result.add(log)
@@ -321,10 +377,18 @@ def count_entries(txn: Txn) -> int:
     return sum(decode_entry_count(ledger_of_key(key), row) for key, row in txn.items("times"))
 
 
+def file_modes(info: StoreInfo, files: Iterable[BookieFile]) -> dict[str, str]:
+    """Return bookie id → how its FILES come into the store; of an id that no source has, as those of the first source."""
+    modes = {
+        decode_bookie(row).bookie_id: source["mode"] for source in info.sources for row in source.get("bookies", ())
+    }
+    return {file.bookie_id: modes.get(file.bookie_id, info.sources[0]["mode"]) for file in files}
+
+
 def catalogue_new(
-    store: Store, files: Sequence[BookieFile], mode: str, strangers: Sequence[Stranger] = ()
+    store: Store, files: Sequence[BookieFile], modes: Mapping[str, str], strangers: Sequence[Stranger] = ()
 ) -> Iterator[LogFile]:
-    """Yield the row of each of FILES, which the store does not know, copied or linked into it when MODE asks.
+    """Yield the row of each of FILES, which the store does not know, copied or linked into it where MODES (by bookie) ask.
 
     They are catalogued in their order before any of their entries is indexed, as ids say which of two files is newer: those that
     stay where they are at once, a copy when it is made.
@@ -333,13 +397,13 @@ def catalogue_new(
         first_id = next_file_id(txn)
     numbered = list(enumerate(files, first_id))
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
-    if mode == "referenced":
-        logs = [_new_row(store, file_id, file, mode, reasons) for file_id, file in numbered]
+    if all(modes[file.bookie_id] == "referenced" for file in files):
+        logs = [_new_row(store, file_id, file, "referenced", reasons) for file_id, file in numbered]
         store.write(lambda txn: _put_rows(txn, logs))
         yield from logs
         return
     for file_id, file in numbered:
-        log = _new_row(store, file_id, file, mode, reasons)
+        log = _new_row(store, file_id, file, modes[file.bookie_id], reasons)
         store.write(partial(_put_rows, logs=[log]))
         yield log
 

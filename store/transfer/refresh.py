@@ -23,36 +23,42 @@ from store.changes.plan import append_change
 from store.db.blocks import Block, ledger_of_key
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
-from store.db.export_intent import intended_rows
 from store.db.files import (
-    METADATA_FILE_ID,
-    WHOLE_METADATA,
-    Damage,
     LogFile,
-    clear_damage,
-    iter_damage,
     iter_differing,
     iter_logs,
-    put_damage,
 )
-from store.db.tree import Node, Row, decode_node
-from store.errors import Refused
+from store.db.tree import iter_nodes
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
+from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
-from store.sources.layout import Layout, read_standalone_layout
-from store.sources.nodes import iter_source_rows
-from store.transfer.imports import Warn, catalogue_new, count_entries, delete_logs, is_sealed, place
+from store.sources.bookies import INSTANCE_ID
+from store.sources.cluster import check_instance, read_stored_layout
+from store.sources.layout import Layout
+from store.transfer.imports import (
+    Warn,
+    absent_texts,
+    as_read,
+    catalogue_new,
+    count_entries,
+    delete_logs,
+    file_modes,
+    is_sealed,
+    place,
+)
+from store.transfer.refresh_tree import NewTree, put_tree_damage, read_tree
 from store.transfer.survey import Survey, survey_files
 from store.wording import counted
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
-_Rows = Mapping[bytes, bytes | None]
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
+UNFINISHED = "unfinished"
+"""In a source of ``store.json``: true while not all of what was added is there."""
 _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
@@ -65,6 +71,7 @@ class RefreshOptions:
     forget: bool = False
     now_ms: int = 0
     engine: Engine | None = None  # None: files are scanned in this process
+    added: tuple[dict[str, Any], ...] = ()  # Any: JSON; rows of ``store.json`` for sources that come now
 
 
 @dataclass(slots=True)
@@ -135,7 +142,7 @@ class RefreshPreview:
 
 def preview_refresh(store: Store) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises what it raises before it writes."""
-    survey = survey_files(store, source_layout(store))
+    survey = survey_files(store, read_stored_layout(store.info))
     lost, elsewhere = find_lost(store, survey)
     return RefreshPreview(
         str(store.path),
@@ -157,25 +164,23 @@ def refresh_store(
     Raises Refused for a store without a source, SourceNotFound when the source is gone or half there.
     """
     started = time.monotonic()
-    layout = source_layout(store)
+    layout = read_stored_layout(store.info, options.added)
     result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
-    if layout.metadata is not None:
-        result.source_in_use_by = layout.metadata.holder()
-    if layout.metadata is not None and result.source_in_use_by is not None:
-        warn(
-            f"process {result.source_in_use_by} has {layout.metadata.name} open: what it writes from now on is left out"
-        )
+    _warn_of_holder(layout, result, warn)
     with store.read() as txn:
         result.entries_before = count_entries(txn)
-        tree = _read_tree(txn, layout, result)
+        tree = read_tree(txn, layout, result)
+        if options.added:
+            check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
+    if options.added:
+        store.update_info(sources=(*store.info.sources, *options.added))
     _warn_of_metadata(result, tree, warn)
+    is_adding = any(UNFINISHED in source for source in store.info.sources)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree)
     for text in result.strangers:
         warn(text)
-    (source, *others) = store.info.sources
-    if result.strangers != source.get("strangers", []):
-        store.update_info(sources=(source | {"strangers": result.strangers}, *others))
+    _put_strangers(store, result.strangers)
     if options.forget:
         store.write(lambda txn: _take_tree(store, txn, tree))
         tree = replace(tree, rows={})
@@ -183,16 +188,39 @@ def refresh_store(
     with store.read() as txn:
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
-        was_stopped = txn.get("state", _UNFINISHED) is not None
+        was_stopped = txn.get("state", _UNFINISHED) is not None or is_adding
     if result.changes or was_stopped:
         store.write(lambda txn: _finish(store, txn, options, result, tree))
     else:
-        store.write(lambda txn: _put_damage(txn, tree))
+        store.write(lambda txn: put_tree_damage(txn, tree))
+    _settle_sources(store, layout, warn)
     result.seconds = time.monotonic() - started
     return result
 
 
-def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None:
+def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:
+    result.source_in_use_by = holder = None if layout.metadata is None else layout.metadata.holder()
+    if layout.metadata is not None and holder is not None:
+        warn(f"process {holder} has {layout.metadata.name} open: what it writes from now on is left out")
+
+
+def _put_strangers(store: Store, strangers: list[str]) -> None:
+    (source, *others) = store.info.sources
+    if strangers != source.get("strangers", []):
+        store.update_info(sources=(source | {"strangers": strangers}, *others))
+
+
+def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
+    """Write that all of the sources is there, and say which bookies are not among them."""
+    sources = tuple(as_read(map(_finished, store.info.sources), layout))
+    if sources != store.info.sources:
+        store.update_info(sources=sources)
+    with store.read() as txn:
+        for text in absent_texts(layout, find_absent_bookies(txn)):
+            warn(text)
+
+
+def _warn_of_metadata(result: RefreshResult, tree: NewTree, warn: Warn) -> None:
     if result.stopped_export:
         warn(
             f"an export in place was stopped when it had written {counted(len(result.stopped_export), 'metadata node')} of"
@@ -207,22 +235,34 @@ def _warn_of_metadata(result: RefreshResult, tree: _NewTree, warn: Warn) -> None
         warn(f"{text}; the store keeps the metadata that it has")
 
 
+def _finished(source: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
+    return {key: value for key, value in source.items() if key != UNFINISHED}
+
+
 def _begin(txn: Txn) -> None:
     txn.put("state", _UNFINISHED, b"")
 
 
-def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: _NewTree) -> None:
+def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: NewTree) -> None:
     _take_tree(store, txn, tree)
     txn.delete("state", _UNFINISHED)
-    append_change(txn, options.now_ms, "store refresh", (_report(result),))
+    is_adding = any(UNFINISHED in source for source in store.info.sources)
+    append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (_report(result),))
 
 
-def source_layout(store: Store) -> Layout:
-    """Return the parts of STORE's source as they are now; raises Refused, SourceNotFound."""
-    sources = [source for source in store.info.sources if source["kind"] == "standalone"]
-    if not sources:
-        raise Refused(f"{store.path} was not imported from a directory", hint="import one: store import standalone DIR")
-    return read_standalone_layout(Path(sources[0]["path"]))
+def _take_tree(store: Store, txn: Txn, tree: NewTree) -> None:
+    """Take over what the source changed; the owners of ledgers follow."""
+    for key, row in tree.rows.items():
+        if row is None:
+            txn.delete("tree", key)
+        else:
+            txn.put("tree", key, row)
+        txn.delete("base", key)
+    if tree.rows:
+        _begin(txn)
+    put_tree_damage(txn, tree)
+    index_owners(store, txn)
+    index_absent_bookies(store, txn)
 
 
 def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
@@ -244,7 +284,7 @@ def _read_files(
     options: RefreshOptions,
     result: RefreshResult,
     advance: Advance,
-    tree: _NewTree,
+    tree: NewTree,
 ) -> None:
     survey = survey_files(store, layout)
     with store.read() as txn:
@@ -256,7 +296,9 @@ def _read_files(
     how = Scanning(digests, options.verify, advance, options.engine)
     renewed = (_grown(store, log) for log in survey.grown)
     for row in index_files(
-        store, chain(renewed, catalogue_new(store, survey.new, store.info.sources[0]["mode"], survey.strangers)), how
+        store,
+        chain(renewed, catalogue_new(store, survey.new, file_modes(store.info, survey.new), survey.strangers)),
+        how,
     ).values():
         before = grown.get(row.file_id)
         result.bytes += row.size_bytes - (before.next_offset if before else 0)
@@ -366,122 +408,3 @@ def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
 def _may_hold(log: LogFile, store: Store, ledgers: Iterable[int]) -> bool:
     """Whether LOG may have entries of LEDGERS; only a sealed entry log says which it has."""
     return not log.sealed or not read_ledger_sizes(log.locate(store.path)).keys().isdisjoint(ledgers)
-
-
-# -- metadata ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _NewTree:
-    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
-    ``unknown``: what became wrong with it as a whole since it was read last."""
-
-    rows: dict[bytes, bytes | None]
-    damage: tuple[Damage, ...] | None
-    unknown: tuple[str, ...] = ()
-
-    def nodes(self, prefix: str) -> Iterator[Node]:
-        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
-        nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
-        return (node for node in nodes if node.path.startswith(prefix))
-
-
-def _read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> _NewTree:
-    """Compare the nodes of the source with the store's.
-
-    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
-    which nodes are new and which were deleted.
-    """
-    known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
-    whole, items = _split_damage(iter_source_rows(layout.metadata))
-    unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
-    if unknown:
-        result.undecodable_values = len(unknown)
-        return _NewTree({}, None, unknown)
-    ours = intended_rows(txn)
-    rows: dict[bytes, bytes | None] = {}
-    damages: list[Damage] = []
-    seen: set[bytes] = set()
-    for item in chain(whole, items):
-        if isinstance(item, Damage):
-            damages.append(item)
-        else:
-            seen.add(_compare_node(txn, item, ours, result, rows))
-    result.undecodable_values = len(damages)
-    for key, _ in txn.items("tree"):
-        if key not in seen:
-            _compare_gone(txn, key, ours, result, rows)
-    return _NewTree(rows, tuple(damages))
-
-
-def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
-    """Take over what the source changed; the owners of ledgers follow."""
-    for key, row in tree.rows.items():
-        if row is None:
-            txn.delete("tree", key)
-        else:
-            txn.put("tree", key, row)
-        txn.delete("base", key)
-    if tree.rows:
-        _begin(txn)
-    _put_damage(txn, tree)
-    index_owners(store, txn)
-
-
-def _put_damage(txn: Txn, tree: _NewTree) -> None:
-    if tree.damage is not None:
-        clear_damage(txn, METADATA_FILE_ID)
-        for damage in tree.damage:
-            put_damage(txn, damage)
-
-
-def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
-    """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
-    whole: list[Damage] = []
-    for item in items:
-        if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
-            return whole, chain((item,), items)
-        whole.append(item)
-    return whole, iter(())
-
-
-def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
-    """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
-    key, row = item
-    now, base = txn.get("tree", key), txn.get("base", key)
-    imported = now if base is None else (base or None)
-    if row == imported:
-        return key
-    if row == ours.get(key):
-        result.stopped_export.append(decode_node(key, row).path)
-        return key
-    if base is not None and not _same_value(key, now, base):
-        result.conflicts.append(decode_node(key, row).path)
-        return key
-    rows[key] = row
-    if now is None:
-        result.nodes_added += 1
-    else:
-        result.nodes_updated += 1
-    return key
-
-
-def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
-    """Add a node that the source has no more to ROWS, unless the store made or changed it, or itself deleted it there (OURS)."""
-    now, base = txn.get("tree", key), txn.get("base", key)
-    if base and key in ours and ours[key] is None:
-        result.stopped_export.append(key.decode("utf-8", "replace"))
-        return
-    if base is not None and not _same_value(key, now, base):
-        if base:
-            result.conflicts.append(key.decode("utf-8", "replace"))
-        return
-    rows[key] = None
-    result.nodes_removed += 1
-
-
-def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
-    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
-    if not now or not base:
-        return not now and not base
-    return decode_node(key, now).value == decode_node(key, base).value

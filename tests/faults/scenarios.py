@@ -37,6 +37,7 @@ class Scenario:
 
 SKIP = f"topics skip {PLAIN} -s half -n 3"
 NACKED = f"nacks add {PLAIN} -s half --delay 1s 29:20 29:21"
+PARTS = "store import cluster --metadata {source}/metadata"
 WRITTEN = ("topics dump public/default/batched --level entries --directory {work}/dump", "topics load {work}/dump")
 EXPORTED = (f"topics reset-cursor {PLAIN} -s half -m 29:20", f"compaction run {COMPACTED} --from-start")
 
@@ -45,6 +46,15 @@ SCENARIOS = (
     Scenario("import", "store import standalone {source}", no_store=True, steps=True),
     Scenario("import copied", "store import standalone {source} --copy", no_store=True, steps=True),
     Scenario("import linked", "store import standalone {source} --link", no_store=True, steps=True),
+    Scenario("import cluster", f"{PARTS} --bookie {{source}}/bookkeeper", no_store=True, steps=True),
+    Scenario("add bookie", "store add bookie {source}/bookkeeper", before=(PARTS,), no_store=True, steps=True),
+    Scenario(
+        "add zookeeper",
+        "store add zookeeper {source}/metadata",
+        before=("store import cluster --bookie {source}/bookkeeper",),
+        no_store=True,
+        steps=True,
+    ),
     Scenario("refresh", "store refresh", state="crashed", steps=True),
     Scenario("rebuild", "store index --rebuild", damaged_index=True),
     Scenario("skip", SKIP, repeats=True),

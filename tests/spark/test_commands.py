@@ -51,6 +51,8 @@ INDEX_ANSWERS = [
 
 COMPARED_ELSEWHERE = {
     "store import standalone": "test_engines.py::test_an_import_writes_the_same_bytes",
+    "store import cluster": "test_engines.py::test_an_import_of_a_cluster_writes_the_same_bytes",
+    "store add bookie": "test_engines.py::test_an_import_of_a_cluster_writes_the_same_bytes",
     "store refresh": "test_commands.py::test_refresh_and_rebuild",
     "logs dump": "../commands/test_logs.py::test_slices_say_what_one_scan_says",
     "logs verify": "../commands/test_logs.py::test_slices_say_what_one_scan_says",

@@ -22,7 +22,10 @@ from store.engine.operation import Engine
 from store.engine.slices import Cut, FileRange, local_files, plan_slices
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
-from store.transfer.imports import ImportOptions, import_standalone
+from store.sources.cluster import make_layout, open_metadata
+from store.sources.given import GivenBookie
+from store.transfer.adding import add_sources
+from store.transfer.imports import ImportOptions, import_layout, import_standalone
 from tests.worlds import oracle, world
 
 if TYPE_CHECKING:
@@ -80,6 +83,17 @@ class EngineContract:
         source = world("small") / "crashed"
         import_standalone(source, tmp_path / "here", ImportOptions(), lambda _: None)
         import_standalone(source, tmp_path / "engine", ImportOptions(engine=engine), lambda _: None)
+        assert _index(tmp_path / "engine") == _index(tmp_path / "here")
+
+    def test_an_import_of_a_cluster_writes_the_same_bytes(self, engine: Engine, tmp_path: Path) -> None:
+        """Two bookies at once, the third one later."""
+        folder = world("cluster") / "crashed"
+        given = [GivenBookie("", "", (folder / f"bookkeeper{number}",)) for number in range(3)]
+        for name, options in (("here", ImportOptions()), ("engine", ImportOptions(engine=engine))):
+            metadata = open_metadata(str(folder / "zookeeper"))
+            import_layout(make_layout(metadata, given[:2]), tmp_path / name, options, lambda _: None)
+            with open_store(tmp_path / name, writable=True) as store:
+                add_sources(store, make_layout(None, given[2:]), options, lambda _: None)
         assert _index(tmp_path / "engine") == _index(tmp_path / "here")
 
     def test_a_slice_that_cannot_be_read_is_listed(self, engine: Engine, tmp_path: Path) -> None:

@@ -1,0 +1,216 @@
+"""``store import cluster``, ``store add bookie`` and ``store add zookeeper``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.store.importing import import_parts, render_preview
+from commands.store.refreshing import render_refresh
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import (
+    AlreadyExists,
+    DiskFull,
+    InvalidValue,
+    MetadataCorrupt,
+    NotWritable,
+    Refused,
+    SourceNotFound,
+    StoreBusy,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from store.sources.given import GivenBookie
+    from store.sources.layout import Layout
+    from store.transfer.imports import ImportOptions
+    from store.transfer.refresh import RefreshResult
+
+_ERRORS = [
+    InvalidValue,
+    SourceNotFound,
+    Refused,
+    Unsupported,
+    AlreadyExists,
+    StoreBusy,
+    MetadataCorrupt,
+    DiskFull,
+    NotWritable,
+]
+_PATH = click.Path(path_type=Path)
+
+
+def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+    """Add to FUNCTION the options for bookies and their files."""
+    for option in (
+        click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
+        click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
+        click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
+        click.option(
+            "--root",
+            "roots",
+            type=_PATH,
+            multiple=True,
+            metavar="DIR",
+            help="Where the disks of a --bookie-conf were copied to: one for all, or one for each in the same order.",
+        ),
+        click.option(
+            "--bookie-conf",
+            "confs",
+            type=_PATH,
+            multiple=True,
+            metavar="FILE",
+            help="A bookie's bookkeeper.conf, which names its directories; repeatable.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+_zookeeper_client = click.option(
+    "--zookeeper-client", "client", type=_PATH, metavar="FILE", help="TOML file that says how to log in to HOST:PORT."
+)
+
+
+@command(
+    "cluster",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin --store new-store store import cluster --zookeeper /copy/zookeeper --bookie bk1=/copy/bk1/ledgers0,/copy/bk1/journal0"
+        " --bookie bk2=/copy/bk2/ledgers0,/copy/bk2/journal0",
+        "pulsar-admin --store new-store store import cluster --zookeeper zk1:2181/pulsar --bookie-conf bk1.conf --root /copy/bk1",
+    ],
+    output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
+    errors=_ERRORS,
+    uses=["dry_run", "now", "spark"],
+)
+@click.option("--zookeeper", metavar="PLACE", help="ZooKeeper's data directory, or HOST:PORT[,HOST:PORT][/CHROOT].")
+@_zookeeper_client
+@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
+@_files_options
+@pass_app
+def cluster(
+    app: App,
+    zookeeper: str | None,
+    client: Path | None,
+    metadata: Path | None,
+    bookies: tuple[str, ...],
+    mode: str | None,
+    no_checksums: bool,
+    **confs: tuple[Path, ...],
+) -> None:
+    """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
+
+    A bookie's directories are those of bookkeeper.conf (ledgerDirectories, journalDirectories), each itself or its `current`, under any
+    name; which is which their files tell, and whose they are the cookie in them. Parts that are not at hand come later:
+    `store add bookie`, `store add zookeeper`. Everything is only read, also while it runs. Unless --copy or --link is given the
+    entry logs stay where they are: keep them then. An import that was stopped, even by kill -9, continues when the same command
+    runs again.
+    """
+    from store.sources.cluster import make_layout
+
+    given = _given(bookies, **confs)
+    place = zookeeper if metadata is None else str(metadata)
+    if (zookeeper and metadata) or not (place or given):
+        raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
+    import_parts(app, make_layout(_metadata(place, client), given), _options(app, mode, no_checksums))
+
+
+@command(
+    "bookie",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store add bookie bk3=/copy/bk3/ledgers0,/copy/bk3/ledgers1,/copy/bk3/journal0",
+        "pulsar-admin store add bookie --bookie-conf bk3.conf --root /copy/bk3",
+    ],
+    output="Files, entries before and after, damaged places. Exit code 1 when anything needs a look.",
+    errors=_ERRORS,
+    uses=["dry_run", "spark"],
+)
+@click.argument("bookies", nargs=-1, metavar="[[ID=]DIR,DIR]...")
+@_files_options
+@pass_app
+def add_bookie(
+    app: App, bookies: tuple[str, ...], mode: str | None, no_checksums: bool, **confs: tuple[Path, ...]
+) -> None:
+    """Bring the disks of another bookie of the cluster into the store.
+
+    Directories are named as for `store import cluster`. Entries that the store has already are compared with the copies that come. An
+    addition that was stopped, even by kill -9, continues when the same command, or `store refresh`, runs.
+    """
+    from store.sources.cluster import make_layout
+
+    given = _given(bookies, **confs)
+    if not given:
+        raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
+    _add(app, make_layout(None, given), _options(app, mode, no_checksums))
+
+
+@command(
+    "zookeeper",
+    examples=[],
+    elsewhere=["pulsar-admin store add zookeeper /copy/zookeeper", "pulsar-admin store add zookeeper zk1:2181/pulsar"],
+    output="Metadata nodes, entries, damaged places. Exit code 1 when anything needs a look.",
+    errors=_ERRORS,
+    uses=["dry_run"],
+)
+@click.argument("place")
+@_zookeeper_client
+@pass_app
+def add_zookeeper(app: App, place: str, client: Path | None) -> None:
+    """Bring the cluster's metadata into a store that has bookies only.
+
+    PLACE is ZooKeeper's data directory, or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only read.
+    """
+    from store.sources.cluster import make_layout
+
+    _add(app, make_layout(_metadata(place, client), ()), _options(app, None, False))
+
+
+def _metadata(place: str | None, client: Path | None) -> Any:  # Any: a Source
+    from store.sources.cluster import open_metadata
+
+    return None if place is None else open_metadata(place, client)
+
+
+def _options(app: App, mode: str | None, no_checksums: bool) -> ImportOptions:
+    from store.transfer.imports import ImportOptions
+
+    return ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
+
+
+def _given(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[GivenBookie]:
+    from store.sources.bookieconf import read_bookie_conf
+    from store.sources.given import parse_bookie
+
+    if len(roots) not in (0, 1, len(confs)) or (roots and not confs):
+        raise click.UsageError(f"{len(roots)} --root for {len(confs)} --bookie-conf: give one for all, or one for each")
+    places: Iterator[Path | None] = iter(roots if len(roots) > 1 else (roots or (None,)) * len(confs))
+    return [*map(parse_bookie, bookies), *(read_bookie_conf(file, next(places)) for file in confs)]
+
+
+def _add(app: App, layout: Layout, options: ImportOptions) -> None:
+    from store.transfer.adding import preview_add
+
+    if app.settings.dry_run:
+        app.emit(preview_add(app.store, layout), plain=render_preview)
+        return
+    result = _run_add(app, layout, options)
+    app.problems(result.problems)
+    app.emit(result, plain=render_refresh)
+
+
+def _run_add(app: App, layout: Layout, options: ImportOptions) -> RefreshResult:
+    from store.transfer.adding import add_sources
+    from store.transfer.imports import layout_bytes
+
+    with app.open_for_writing() as store:
+        total = layout_bytes(layout)
+        with app.bulk(total) as engine, app.progress(total, "bytes", "add", resumes=True) as progress:
+            return add_sources(store, layout, replace(options, engine=engine), progress.advance, app.warn)

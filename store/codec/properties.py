@@ -1,0 +1,29 @@
+"""Java properties files, as ``java.util.Properties.load`` reads them: the configuration of brokers and bookies."""
+
+from __future__ import annotations
+
+import re
+
+_LINE = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the settings in TEXT; of one that is there twice the last."""
+    joined = re.sub(r"(?m)^[ \t\f]*[#!].*$", "", text)
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", joined)
+    found = {}
+    for line in re.split(r"\r?\n|\r", joined):
+        match = _LINE.fullmatch(line.strip(" \t\f"))
+        if match is not None and match[1]:
+            found[_unescaped(match[1])] = _unescaped(match[2])
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _character(match[1]), text)
+
+
+def _character(escape: str) -> str:
+    return chr(int(escape[1:], 16)) if len(escape) == 5 else _CONTROLS.get(escape, escape)

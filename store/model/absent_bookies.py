@@ -1,0 +1,68 @@
+"""Bookies that the metadata names and none of whose disks was imported: what only they hold is not seen.
+
+Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids]}; there where both are known.
+"""
+
+from __future__ import annotations
+
+import json
+
+from store.codec.ledgermetadata import decode_members, ledger_id_of_path
+from store.db.bookies import iter_imported_bookies
+from store.db.environment import Store, Txn
+from store.db.tree import iter_children, iter_values
+from store.errors import StoreError
+from store.frozen import frozen
+from store.wording import counted
+
+_ROW = b"bookies"
+_LEDGERS = "/ledgers/"
+
+
+@frozen
+class AbsentBookies:
+    """Ids of the bookies that are imported, and of those that are not but registered or in an ensemble."""
+
+    imported: tuple[str, ...]
+    absent: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return what is not seen, as a sentence."""
+        all_of_them = len(self.imported) + len(self.absent)
+        return (
+            f"{len(self.imported)} of {counted(all_of_them, 'bookie')} imported: entries that only"
+            f" {', '.join(self.absent[:5])}{' …' * (len(self.absent) > 5)} {'has' if len(self.absent) == 1 else 'have'} are not seen"
+        )
+
+    def hint(self) -> str:
+        """Return how they come in."""
+        return f"bring its disks: pulsar-admin store add bookie {self.absent[0]}=DIR,DIR"
+
+
+def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
+    """Return which bookies were absent at the last import, refresh or addition; None when none was, or nobody knows."""
+    row = txn.get("state", _ROW)
+    if row is None:
+        return None
+    fields = json.loads(bytes(row))
+    return AbsentBookies(tuple(fields["imported"]), tuple(fields["absent"])) if fields["absent"] else None
+
+
+def index_absent_bookies(store: Store, txn: Txn) -> None:
+    """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
+
+    Where an imported bookie has no id nobody knows which one it is, and nothing is kept.
+    """
+    imported = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
+    if "" in imported:
+        txn.delete("state", _ROW)
+        return
+    named = set(iter_children(txn, f"{_LEDGERS}cookies"))
+    for path, value in iter_values(txn, _LEDGERS):
+        if ledger_id_of_path(path) is not None:
+            try:
+                named |= decode_members(value, path)
+            except StoreError:
+                continue  # `store check` names it
+    fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
+    txn.put("state", _ROW, json.dumps(fields).encode())

@@ -1,0 +1,52 @@
+"""A bookie's ``bookkeeper.conf``: which directories it has, and its id.
+
+Upstream ``ServerConfiguration`` (4.17): ``journalDirectories`` or else ``journalDirectory``, ``ledgerDirectories``, ``indexDirectories``
+(by default the ledger directories), ``bookieId`` or else ``advertisedAddress`` and ``bookiePort``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from store.codec.properties import parse_properties
+from store.errors import InvalidValue, SourceNotFound, reason_of
+from store.files import read_file
+from store.sources.given import GivenBookie
+
+_PORT = "3181"
+
+
+def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
+    """Return the bookie that FILE configures; ROOT: where its disks were copied to, with their paths below it.
+
+    Raises SourceNotFound, InvalidValue.
+    """
+    try:
+        text = read_file(file).decode()
+    except OSError as error:
+        raise SourceNotFound(
+            f"cannot read {file}: {error.strerror}", hint="name the bookie's bookkeeper.conf", path=str(file)
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InvalidValue(
+            f"{file} is not UTF-8: {reason_of(error)}", hint="name the bookie's bookkeeper.conf"
+        ) from error
+    settings = parse_properties(text)
+    ledgers = _directories(settings, "ledgerDirectories", root)
+    journals = _directories(settings, "journalDirectories", root) or _directories(settings, "journalDirectory", root)
+    for name, found in (("ledgerDirectories", ledgers), ("journalDirectories or journalDirectory", journals)):
+        if not found:
+            raise InvalidValue(
+                f"{file} sets no {name}",
+                hint="name the bookie's bookkeeper.conf, or its directories with --bookie ID=DIR,DIR",
+                path=str(file),
+            )
+    address = settings.get("advertisedAddress", "").strip()
+    fallback = f"{address}:{settings.get('bookiePort', _PORT).strip()}" if address else ""
+    indexes = _directories(settings, "indexDirectories", root)
+    return GivenBookie(str(file), settings.get("bookieId", "").strip(), (), ledgers, journals, indexes, fallback)
+
+
+def _directories(settings: dict[str, str], name: str, root: Path | None) -> tuple[Path, ...]:
+    paths = (Path(part.strip()) for part in settings.get(name, "").split(",") if part.strip())
+    return tuple(path if root is None else root / path.relative_to(path.anchor) for path in paths)

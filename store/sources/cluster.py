@@ -1,0 +1,151 @@
+"""The parts of a production cluster: metadata here, bookies there; as an operator names them, and as ``store.json`` keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from store.db.bookies import Bookie, decode_bookie
+from store.db.storeinfo import StoreInfo
+from store.db.tree import Node
+from store.errors import Refused, SourceNotFound
+from store.sources.bookies import read_cookie
+from store.sources.given import GivenBookie, check_apart, find_bookie, instance_of
+from store.sources.layout import Layout, read_standalone_layout
+from store.sources.nodes import MetadataDirectory, Source, find_metadata
+from store.sources.rocksdb import is_rocksdb
+
+_DEPTH = 3  # of a bookie's directory below the one that holds a copy of a cluster
+
+
+def make_layout(metadata: Source | None, given: Iterable[GivenBookie]) -> Layout:
+    """Return the layout of METADATA and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise."""
+    bookies = tuple(find_bookie(one) for one in given)
+    check_apart(bookies)
+    return Layout(_name(metadata, bookies), metadata, bookies)
+
+
+def _name(metadata: Source | None, bookies: Iterable[Bookie]) -> str:
+    parts = [] if metadata is None else [metadata.name]
+    return ", ".join([*parts, *(f"bookie {bookie.name}" for bookie in bookies)])
+
+
+def open_metadata(place: str, client: Path | None = None) -> Source:
+    """Return the metadata store at PLACE: a directory, or the address of an ensemble (CLIENT: how to log in); raises SourceNotFound."""
+    path = Path(place)
+    if path.is_dir():
+        found = path if is_rocksdb(path) else find_metadata(path)
+        if found is None:
+            raise SourceNotFound(
+                f"{place} is no metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
+                hint="name ZooKeeper's dataDir, or HOST:PORT of a running one",
+                path=place,
+            )
+        return MetadataDirectory(found)
+    from store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
+
+    if path.exists() or not is_address(place):
+        raise SourceNotFound(
+            f"{place} is neither a directory nor HOST:PORT of a ZooKeeper",
+            hint="name ZooKeeper's dataDir, or HOST:PORT[,HOST:PORT][/CHROOT]",
+            path=place,
+        )
+    return LiveEnsemble(parse_address(place), read_client(client), client)
+
+
+def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ()) -> Layout:  # Any: JSON
+    """Return the sources of a store as they are now, and those ADDED to it; raises Refused where there is none, SourceNotFound."""
+    metadata: Source | None = None
+    bookies: list[Bookie] = []
+    roots: list[Path] = []
+    for source in chain(info.sources, added):
+        if source["kind"] == "standalone":
+            found = read_standalone_layout(Path(source["path"]))
+            metadata, roots = found.metadata, [Path(source["path"])]
+            bookies += found.bookies
+        elif "bookies" in source:
+            bookies += map(decode_bookie, source["bookies"])
+        else:
+            client = source.get("client")
+            metadata = open_metadata(source["path"], None if client is None else Path(client))
+    if metadata is None and not bookies:
+        raise Refused(
+            "the store was not imported from a directory",
+            hint="import one: store import standalone DIR, or add parts of a cluster: store add",
+        )
+    for bookie in bookies:
+        for path in bookie.directories:
+            if not path.is_dir():
+                raise SourceNotFound(
+                    f"{path} of bookie {bookie.name} is gone",
+                    hint="bring it back to that place; without its disks the store stays as it is",
+                    path=str(path),
+                )
+    root = roots[0] if roots else None
+    name = str(root) if root is not None and len(info.sources) == 1 else _name(metadata, bookies)
+    return Layout(name, metadata, tuple(bookies), root)
+
+
+def check_addable(info: StoreInfo, layout: Layout) -> None:
+    """Raise Refused when parts of LAYOUT cannot be added to the sources of a store: they are there already, or of another cluster."""
+    there = read_stored_layout(info) if info.sources else Layout("", None, ())
+    if layout.metadata is not None and there.metadata is not None:
+        raise Refused(
+            f"the store has the metadata of {there.metadata.name}",
+            hint="bring it up to date: pulsar-admin store refresh; import other metadata into a store of its own",
+        )
+    for bookie in layout.bookies:
+        for other in there.bookies:
+            if other.bookie_id == bookie.bookie_id:
+                raise Refused(
+                    f"the store has bookie {other.name} from {', '.join(map(str, other.directories))}",
+                    hint="bring it up to date: pulsar-admin store refresh",
+                    bookie=bookie.bookie_id,
+                )
+    check_apart((*there.bookies, *layout.bookies))
+
+
+def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:
+    """Raise Refused when the metadata, whose instance id is the value of NODES, is of another cluster than the bookies of LAYOUT."""
+    for node in nodes:
+        instance_id = node.value.decode("utf-8", "replace").strip()
+        for bookie in layout.bookies:
+            if instance_of(bookie) not in ("", instance_id):
+                raise Refused(
+                    f"bookie {bookie.name} ({bookie.directories[0]}) is of another cluster: its instance id is {instance_of(bookie)},"
+                    f" the metadata's {instance_id}",
+                    hint="import it into a store of its own",
+                    bookie=bookie.bookie_id,
+                )
+
+
+def suggest_import(root: Path) -> str:
+    """Return the command line that imports the parts of a cluster below ROOT, "" where there is no bookie."""
+    found: dict[str, list[str]] = {}
+    for path in _directories(root, _DEPTH):
+        cookie = read_cookie(path)
+        if cookie is not None:
+            found.setdefault(cookie.bookie_id, []).append(str(path.parent if path.name == "current" else path))
+    if not found:
+        return ""
+    near = (root, *_directories(root, 1))
+    metadata = next((there for path in near if (there := find_metadata(path)) is not None), None)
+    words = ["pulsar-admin --store NEW store import cluster"]
+    if metadata is not None:
+        words.append(f"--{'metadata' if is_rocksdb(metadata) else 'zookeeper'} {metadata}")
+    words += [f"--bookie {bookie_id}={','.join(paths)}" for bookie_id, paths in sorted(found.items())]
+    return " ".join(words)
+
+
+def _directories(root: Path, depth: int) -> Iterable[Path]:
+    """Yield the directories below ROOT down to DEPTH, in order; what may not be read is passed over."""
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        return
+    for path in inside:
+        yield path
+        if depth > 1:
+            yield from _directories(path, depth - 1)

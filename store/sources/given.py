@@ -1,0 +1,262 @@
+"""Bookies as an operator names them: which directories hold what, whose they are, and what cannot be.
+
+Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all directories of a bookie have the same cookie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
+from store.db.bookies import Bookie
+from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
+from store.files import read_file
+from store.sources.bookies import identity_of, read_bookie_directory
+from store.wording import counted
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBookie:
+    """Directories said to be of one bookie, ``where``. ``directories``: what they hold tells what they are; of the others it is said.
+
+    ``bookie_id``: "" for the cookie's; ``fallback_id``: where there is no cookie either.
+    """
+
+    where: str
+    bookie_id: str
+    directories: tuple[Path, ...]
+    ledger_dirs: tuple[Path, ...] = ()
+    journal_dirs: tuple[Path, ...] = ()
+    index_dirs: tuple[Path, ...] = ()
+    fallback_id: str = ""
+
+
+def parse_bookie(text: str) -> GivenBookie:
+    """Return the bookie that TEXT names: ``ID=DIR,DIR`` or ``DIR,DIR``; raises InvalidValue."""
+    head, equals, rest = text.partition("=")
+    bookie_id, paths = (head, rest) if equals and "/" not in head else ("", text)
+    directories = tuple(Path(part) for part in paths.split(",") if part)
+    if not directories or (equals and not head):
+        raise InvalidValue(f"{text!r} names no bookie", hint="write ID=DIR[,DIR…], or DIR[,DIR…]", value=text)
+    return GivenBookie(text, bookie_id, directories)
+
+
+def find_bookie(given: GivenBookie) -> Bookie:
+    """Return the bookie GIVEN with each directory's ``current``.
+
+    Raises SourceNotFound, InvalidValue, Refused, Unsupported, MetadataCorrupt for what cannot be one bookie's disks.
+    """
+    directories, ledgers, journals, indexes = (
+        _currents(given, paths)
+        for paths in (given.directories, given.ledger_dirs, given.journal_dirs, given.index_dirs)
+    )
+    if directories:
+        bookie = _by_content(given, directories)
+    else:
+        bookie = Bookie("", ledgers, journals, indexes)
+        _check_roles(given, bookie)
+    cookies = {path: cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None}
+    _check_cookies(given, cookies)
+    cookie = next(iter(cookies.values()), None)
+    bookie_id = _id_of(given, cookie)
+    if not any(read_bookie_directory(path).logs for path in bookie.ledger_dirs) and not any(
+        read_bookie_directory(path).journals for path in bookie.journal_dirs
+    ):
+        raise SourceNotFound(
+            f"{given.where}: {', '.join(map(str, bookie.directories))}: no entry log and no journal of bookie {bookie_id}",
+            hint="name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
+            path=str(bookie.directories[0]),
+        )
+    found = Bookie(bookie_id, bookie.ledger_dirs, bookie.journal_dirs, bookie.index_dirs)
+    if cookie is not None:
+        _check_count(given, found, cookie)
+    return found
+
+
+def _currents(given: GivenBookie, paths: Iterable[Path]) -> tuple[Path, ...]:
+    found: dict[Path, Path] = {}
+    for path in (_current(path, given) for path in paths):
+        other = found.setdefault(path.resolve(), path)
+        if other is not path:
+            raise Refused(
+                f"{given.where}: {path} is given twice" + (f", also as {other}" if other != path else ""),
+                hint="give each directory once; a symbolic link to it is the same one",
+                path=str(path),
+            )
+    return tuple(found.values())
+
+
+def _current(path: Path, given: GivenBookie) -> Path:
+    inside = path / "current"
+    found = inside if inside.is_dir() else path
+    if not found.is_dir():
+        reason = "is no directory" if path.exists() else "does not exist"
+        hint = "name a directory of the bookie, or with --root DIR where its disks were copied to"
+        raise SourceNotFound(f"{_said_in(given, path)}{path} {reason}", hint=hint, path=str(path))
+    try:
+        next(found.iterdir(), None)
+    except OSError as error:
+        raise NotWritable(
+            f"{_said_in(given, path)}{found} cannot be read: {error.strerror}", path=str(found)
+        ) from error
+    return found
+
+
+def _said_in(given: GivenBookie, path: Path) -> str:
+    """Return which option or file names PATH, "" when it names nothing else."""
+    return "" if Path(given.where) == path else f"{given.where}: "
+
+
+def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
+    ledgers, journals, indexes = [], [], []
+    for path in directories:
+        listed, names = read_bookie_directory(path), {entry.name for entry in path.iterdir()}
+        is_index = bool(names & {"ledgers", "locations"})
+        is_ledger = bool(listed.logs) or bool(names & {LAST_ID_FILE, LAST_MARK_FILE})
+        if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
+            raise SourceNotFound(
+                f"{_said_in(given, path)}{path} is no bookie's directory: expected files such as 0.log or 17f3a.txn, found none",
+                hint="name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
+                path=str(path),
+            )
+        if listed.journals:
+            journals.append(path)
+        if is_index and not is_ledger:
+            indexes.append(path)
+        elif is_ledger or not listed.journals:
+            ledgers.append(path)
+    return Bookie("", tuple(ledgers), tuple(journals), tuple(indexes))
+
+
+def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
+    for path in bookie.directories:
+        listed = read_bookie_directory(path)
+        if path not in bookie.ledger_dirs and listed.logs and not listed.journals:
+            raise InvalidValue(
+                f"{given.where}: {path} is said to be a journal directory; it holds {counted(len(listed.logs), 'entry log')}"
+                " and no journal",
+                hint="set journalDirectories to the directory with files such as 17f3a.txn",
+                path=str(path),
+            )
+        if path not in bookie.journal_dirs and listed.journals and not listed.logs:
+            raise InvalidValue(
+                f"{given.where}: {path} is said to be a ledger directory; it holds {counted(len(listed.journals), 'journal')}"
+                " and no entry log",
+                hint="set ledgerDirectories to the directory with files such as 0.log",
+                path=str(path),
+            )
+
+
+def read_given_cookie(current: Path) -> Cookie | None:
+    """Return the cookie of the directory CURRENT, None where it has none; raises Unsupported, MetadataCorrupt."""
+    file = current / COOKIE_FILE
+    return decode_cookie(read_file(file), str(file)) if file.is_file() else None
+
+
+def _check_cookies(given: GivenBookie, cookies: dict[Path, Cookie]) -> None:
+    first = next(iter(cookies), None)
+    for path, cookie in cookies.items():
+        if first is not None and identity_of(cookie) != identity_of(cookies[first]):
+            raise Refused(
+                f"{given.where}: {first} and {path} are not of one bookie: the cookie (VERSION) of the first is of"
+                f" {_cookie_text(cookies[first])}, of the second of {_cookie_text(cookie)}",
+                hint="give each bookie its own --bookie",
+                path=str(path),
+            )
+
+
+def _cookie_text(cookie: Cookie) -> str:
+    dirs = ",".join(dict.fromkeys((*cookie.ledger_dirs, *cookie.journal_dirs)))
+    return f"{cookie.bookie_id} ({dirs}){f' of instance {cookie.instance_id}' if cookie.instance_id else ''}"
+
+
+def _id_of(given: GivenBookie, cookie: Cookie | None) -> str:
+    if cookie is None:
+        if not (given.bookie_id or given.fallback_id):
+            raise InvalidValue(
+                f"{given.where}: no directory has a cookie (VERSION) that names the bookie", hint="write ID=DIR[,DIR…]"
+            )
+        return given.bookie_id or given.fallback_id
+    if given.bookie_id and given.bookie_id != cookie.bookie_id:
+        raise Refused(
+            f"{given.where}: said to be bookie {given.bookie_id}, but the cookie (VERSION) there is of {cookie.bookie_id}",
+            hint="give the directories of that bookie, or leave the id away: the cookie has it",
+        )
+    return cookie.bookie_id
+
+
+def _check_count(given: GivenBookie, bookie: Bookie, cookie: Cookie) -> None:
+    for what, found, named in _roles(bookie, cookie):
+        if len(found) > len(set(named)):
+            raise Refused(
+                f"{given.where}: {counted(len(found), f'{what} directory', f'{what} directories')} given for bookie"
+                f" {bookie.bookie_id}: {', '.join(map(str, found))}; its cookie names {len(set(named))}: {', '.join(named)}",
+                hint="give each directory once, and no old copy of one",
+            )
+
+
+def missing_directories(bookie: Bookie) -> list[str]:
+    """Return what is said of directories that the cookie of BOOKIE names more of than are given."""
+    cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
+    return [
+        f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
+        f" {', '.join(dict.fromkeys(named))}: what is in the others is not seen"
+        for what, found, named in ([] if cookie is None else _roles(bookie, cookie))
+        if found and len(found) < len(set(named))
+    ]
+
+
+def _roles(bookie: Bookie, cookie: Cookie) -> list[tuple[str, tuple[Path, ...], tuple[str, ...]]]:
+    return [("ledger", bookie.ledger_dirs, cookie.ledger_dirs), ("journal", bookie.journal_dirs, cookie.journal_dirs)]
+
+
+def check_apart(bookies: Sequence[Bookie]) -> None:
+    """Raise Refused when two of BOOKIES have one id or one directory, or are of different clusters by their cookies."""
+    ids: dict[str, Bookie] = {}
+    places: dict[Path, str] = {}
+    for bookie in bookies:
+        for path in bookie.directories:
+            resolved = path.resolve()
+            if resolved in places:
+                raise Refused(
+                    f"{path} is given twice: for bookie {places[resolved]} and for bookie {bookie.name}"
+                    if bookie.name != places[resolved]
+                    else f"{path} is given twice for bookie {bookie.name}",
+                    hint="give each directory once; a symbolic link to it is the same one",
+                    path=str(path),
+                )
+            places[resolved] = bookie.name
+        other = ids.setdefault(bookie.name, bookie)
+        if other is not bookie:
+            raise Refused(
+                f"{_places(other)} and {_places(bookie)} both claim to be bookie {bookie.bookie_id}",
+                hint="one of them is an old copy, or belongs to the other: --bookie DIR,DIR takes all directories of one bookie",
+                bookie=bookie.bookie_id,
+            )
+    _check_instances(bookies)
+
+
+def _check_instances(bookies: Iterable[Bookie]) -> None:
+    found: dict[str, Bookie] = {}
+    for bookie in bookies:
+        instance_id = instance_of(bookie)
+        if instance_id:
+            found.setdefault(instance_id, bookie)
+    if len(found) > 1:
+        text = "; ".join(f"{bookie.name} ({_places(bookie)}) of {instance}" for instance, bookie in found.items())
+        raise Refused(
+            f"these bookies are of different clusters, by the instance ids in their cookies: {text}",
+            hint="import the bookies of one cluster",
+        )
+
+
+def instance_of(bookie: Bookie) -> str:
+    """Return the cluster's instance id by the bookie's cookie, "" where none says it."""
+    cookies = (read_given_cookie(path) for path in bookie.directories)
+    return next((cookie.instance_id for cookie in cookies if cookie is not None and cookie.instance_id), "")
+
+
+def _places(bookie: Bookie) -> str:
+    return ",".join(map(str, bookie.directories))

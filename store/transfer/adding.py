@@ -1,0 +1,61 @@
+"""``store add``: a part of a cluster comes to a store that has others. It is added to the sources, then the store is refreshed.
+
+A source is marked in ``store.json`` until all of it is there: what was stopped goes on with the same command, or with the next refresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from store.db.environment import Store
+from store.db.files import Damage
+from store.db.storeinfo import StoreInfo
+from store.db.tree import find_node
+from store.index.build import Advance
+from store.sources.bookies import INSTANCE_ID, files_of
+from store.sources.cluster import check_addable, check_instance
+from store.sources.layout import Layout
+from store.sources.nodes import iter_source_rows
+from store.transfer.imports import ImportOptions, ImportPreview, Warn, check_outside, source_place, source_rows
+from store.transfer.refresh import UNFINISHED, RefreshOptions, RefreshResult, refresh_store
+
+
+def preview_add(store: Store, layout: Layout) -> ImportPreview:
+    """Return what adding LAYOUT to STORE would read; raises what ``add_sources`` raises before it writes."""
+    _added_rows(store, layout, ImportOptions())
+    with store.read() as txn:
+        node = find_node(txn, INSTANCE_ID)
+    check_instance(layout, [] if node is None else [node])
+    items = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
+    sizes = [file.path.stat().st_size for file in files_of(layout.bookies)]
+    holder = None if layout.metadata is None else layout.metadata.holder()
+    return ImportPreview(
+        str(store.path), layout.name, items.count(False), items.count(True), len(sizes), sum(sizes), holder
+    )
+
+
+def add_sources(
+    store: Store, layout: Layout, options: ImportOptions, advance: Advance, warn: Warn = lambda text: None
+) -> RefreshResult:
+    """Add the parts of LAYOUT to STORE (open for writing), or finish an addition of the same ones that was stopped.
+
+    Raises Refused for what the store has already or what is of another cluster, AlreadyExists where the store lies in one of them.
+    """
+    rows = _added_rows(store, layout, options)
+    return refresh_store(
+        store, RefreshOptions(options.verify, False, options.now_ms, options.engine, rows), advance, warn
+    )
+
+
+def _added_rows(store: Store, layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
+    rows = source_rows(layout, options)
+    begun = {source_place(source) for source in store.info.sources if UNFINISHED in source}
+    begun &= {source_place(row) for row in rows}
+    check_outside(store.path, layout)
+    check_addable(_without(store.info, begun), layout)
+    return tuple(row | {UNFINISHED: True} for row in rows if source_place(row) not in begun)
+
+
+def _without(info: StoreInfo, places: set[tuple[object, ...]]) -> StoreInfo:
+    return replace(info, sources=tuple(source for source in info.sources if source_place(source) not in places))

@@ -1,0 +1,125 @@
+"""What the metadata of a source changes in a store's tree, compared node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from store.db.environment import Txn
+from store.db.export_intent import intended_rows
+from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
+from store.db.tree import Node, Row, decode_node
+from store.sources.layout import Layout
+from store.sources.nodes import iter_source_rows
+
+if TYPE_CHECKING:
+    from store.transfer.refresh import RefreshResult
+
+_Rows = Mapping[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTree:
+    """What the source's metadata changes. ``rows``: key → row, None: no more there; ``damage``: its nodes' damage, None: as it was;
+    ``unknown``: what became wrong with it as a whole since it was read last."""
+
+    rows: dict[bytes, bytes | None]
+    damage: tuple[Damage, ...] | None
+    unknown: tuple[str, ...] = ()
+
+    def nodes(self, prefix: str) -> Iterator[Node]:
+        """Yield the nodes that are new or changed and whose path begins with PREFIX."""
+        nodes = (decode_node(key, row) for key, row in self.rows.items() if row is not None)
+        return (node for node in nodes if node.path.startswith(prefix))
+
+
+def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
+    """Compare the nodes of the source with the store's.
+
+    Where anything became wrong with the source's metadata as a whole no node is taken: of a tree that lost changes nobody knows
+    which nodes are new and which were deleted.
+    """
+    known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
+    if layout.metadata is None:
+        return NewTree({}, None)
+    whole, items = _split_damage(iter_source_rows(layout.metadata))
+    unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
+    if unknown:
+        result.undecodable_values = len(unknown)
+        return NewTree({}, None, unknown)
+    ours = intended_rows(txn)
+    rows: dict[bytes, bytes | None] = {}
+    damages: list[Damage] = []
+    seen: set[bytes] = set()
+    for item in chain(whole, items):
+        if isinstance(item, Damage):
+            damages.append(item)
+        else:
+            seen.add(_compare_node(txn, item, ours, result, rows))
+    result.undecodable_values = len(damages)
+    for key, _ in txn.items("tree"):
+        if key not in seen:
+            _compare_gone(txn, key, ours, result, rows)
+    return NewTree(rows, tuple(damages))
+
+
+def put_tree_damage(txn: Txn, tree: NewTree) -> None:
+    """Write what is wrong with the source's metadata, unless that is as it was."""
+    if tree.damage is not None:
+        clear_damage(txn, METADATA_FILE_ID)
+        for damage in tree.damage:
+            put_damage(txn, damage)
+
+
+def _split_damage(items: Iterator[Row | Damage]) -> tuple[list[Damage], Iterator[Row | Damage]]:
+    """Return the damage of the whole tree, which comes first, and the rest of ITEMS."""
+    whole: list[Damage] = []
+    for item in items:
+        if not isinstance(item, Damage) or item.offset < WHOLE_METADATA:
+            return whole, chain((item,), items)
+        whole.append(item)
+    return whole, iter(())
+
+
+def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> bytes:
+    """Add a node of the source to ROWS unless the store has or changed it, or itself wrote it there (OURS); return its key."""
+    key, row = item
+    now, base = txn.get("tree", key), txn.get("base", key)
+    imported = now if base is None else (base or None)
+    if row == imported:
+        return key
+    if row == ours.get(key):
+        result.stopped_export.append(decode_node(key, row).path)
+        return key
+    if base is not None and not _same_value(key, now, base):
+        result.conflicts.append(decode_node(key, row).path)
+        return key
+    rows[key] = row
+    if now is None:
+        result.nodes_added += 1
+    else:
+        result.nodes_updated += 1
+    return key
+
+
+def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
+    """Add a node that the source has no more to ROWS, unless the store made or changed it, or itself deleted it there (OURS)."""
+    now, base = txn.get("tree", key), txn.get("base", key)
+    if base and key in ours and ours[key] is None:
+        result.stopped_export.append(key.decode("utf-8", "replace"))
+        return
+    if base is not None and not _same_value(key, now, base):
+        if base:
+            result.conflicts.append(key.decode("utf-8", "replace"))
+        return
+    rows[key] = None
+    result.nodes_removed += 1
+
+
+def _same_value(key: bytes, now: bytes | None, base: bytes) -> bool:
+    """Whether the store's node has the value of the source's (an empty BASE: it has none there)."""
+    if not now or not base:
+        return not now and not base
+    return decode_node(key, now).value == decode_node(key, base).value

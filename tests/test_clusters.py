@@ -1,0 +1,415 @@
+"""``store import cluster`` and ``store add``: a recorded cluster's disks under other names, in parts, and what cannot be one cluster's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.bookie import decode_cookie
+from store.codec.digest import DigestType
+from store.codec.entry import Entry
+from store.db.blocks import Block
+from store.db.environment import open_store
+from store.db.files import LogFile, iter_logs
+from store.db.storeinfo import read_store_info
+from store.index import build
+from store.model.absent_bookies import find_absent_bookies
+from store.model.ledgers import find_place, open_reader
+from tests.conftest import Cli
+from tests.encoders import encode_entry
+from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, oracle, world
+
+IDS = ("bk0test", "bk1test", "bk2test")
+METADATA_FREE = ("tree", "owners", "times", "damage")
+
+
+def disks_of(state: str, target: Path) -> Path:
+    """Lay the cluster out as operators have it: ``bk1/{ledgers0,journal0}`` …, ``zk``."""
+    for number in range(3):
+        current = world("cluster") / state / f"bookkeeper{number}" / "current"
+        for name in ("ledgers0", "journal0"):
+            (target / f"bk{number + 1}" / name).mkdir(parents=True)
+            shutil.copy(current / "VERSION", target / f"bk{number + 1}" / name)
+        for file in current.iterdir():
+            place = target / f"bk{number + 1}" / ("journal0" if file.suffix == ".txn" else "ledgers0") / file.name
+            if not place.exists():
+                place.symlink_to(file)
+    (target / "zk").symlink_to(world("cluster") / state / "zookeeper")
+    return target
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Path:
+    return disks_of("clean", tmp_path / "disks")
+
+
+def bookie(disks: Path, number: int) -> str:
+    return f"{disks}/bk{number}/ledgers0,{disks}/bk{number}/journal0"
+
+
+def content(path: Path) -> dict[str, Any]:
+    """What a store has; a place by the bookie and the name of its file, whatever its id and directory."""
+    with open_store(path) as store, store.read() as txn:
+        found: dict[str, Any] = {
+            name: {bytes(key): bytes(value) for key, value in txn.items(name)} for name in METADATA_FREE
+        }
+        logs = {log.file_id: log for log in iter_logs(txn)}
+        found["logs"] = {_name(log): (log.kind, log.log_id, log.records, log.problems) for log in logs.values()}
+        found["entries"] = places = {}
+        for key, value in txn.items("entries"):
+            block = Block(key, value)
+            for index in range(len(block)):
+                file_id, offset, size = block.place(index)
+                places[bytes(key), block.entry_id(index)] = (_name(logs[file_id]), offset, size)
+    return found
+
+
+def _name(log: LogFile) -> tuple[str, str]:
+    return log.bookie, Path(log.origin).name
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The content of the store that ``import standalone`` makes of the cluster in one directory."""
+    from store.transfer.imports import ImportOptions, import_standalone
+
+    made: dict[str, Any] = {}
+
+    def of(state: str) -> dict[str, Any]:
+        if state not in made:
+            path = tmp_path_factory.mktemp("whole") / state
+            import_standalone(world("cluster") / state, path, ImportOptions(now_ms=1), lambda _: None)
+            made[state] = content(path)
+        found: dict[str, Any] = made[state]
+        return found
+
+    return of
+
+
+# -- what is in the store ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_disks_under_other_names_give_the_same_store(state: str, whole: Any, tmp_path: Path, cli: Cli) -> None:
+    disks, path = disks_of(state, tmp_path / "disks"), tmp_path / "s"
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    with assert_unchanged(disks):
+        answer = cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "-o", "json")
+    assert (answer.exit_code, answer.json["warnings"], answer.json["absentBookies"]) == (0, [], [])
+    assert content(path) == whole(state)
+    assert {name for name, _ in content(path)["logs"]} == set(IDS)
+
+
+def test_every_message_of_the_broker_is_there(tmp_path: Path, disks: Path, cli: Cli) -> None:
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    assert (
+        cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
+    )
+    with open_store(tmp_path / "s") as store, open_reader(store) as reader:
+        asked = [row[:2] for topic in oracle("cluster")["topics"].values() for row in topic["messages"]]
+        assert len(asked) > 1000
+        assert all(find_place(reader.txn, *place) is not None for place in asked)
+
+
+@pytest.mark.parametrize("begins", ["metadata", "bookies"])
+def test_parts_that_come_one_after_the_other_end_as_all_at_once(
+    begins: str, whole: Any, disks: Path, tmp_path: Path, cli: Cli
+) -> None:
+    path = tmp_path / "s"
+    metadata, bookies = ("--zookeeper", disks / "zk"), [bookie(disks, number) for number in (1, 2, 3)]
+    if begins == "metadata":
+        assert cli("--store", path, "store", "import", "cluster", *metadata).exit_code == 0
+    else:
+        assert cli("--store", path, "store", "import", "cluster", "--bookie", bookies.pop(0)).exit_code == 0
+    for text in bookies:
+        assert cli("--store", path, "store", "add", "bookie", text).exit_code == 0
+    if begins == "bookies":
+        assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
+    assert content(path) == whole("clean")
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesAdded"]) == (0, [], 0)
+    assert cli("--store", path, "store", "index", "-o", "json").json["changedRows"] == 0
+
+
+def test_a_store_of_parts_is_brought_up_to_date(whole: Any, tmp_path: Path, cli: Cli) -> None:
+    """The disks as they were after a restart and more work, in the place of those that were imported."""
+    disks, path = tmp_path / "disks", tmp_path / "s"
+    copy_tree(disks_of("clean", tmp_path / "clean"), disks)
+    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    assert cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
+    mutated = disks_of("mutated", tmp_path / "mutated")
+    shutil.rmtree(disks)
+    copy_tree(mutated, disks)
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert answer.exit_code == 0
+    assert answer.json["newFiles"]
+    found, expected = content(path), whole("mutated")
+    assert {name: found[name] for name in ("tree", "owners")} == {name: expected[name] for name in ("tree", "owners")}
+    assert found["entries"].keys() == expected["entries"].keys()
+
+
+def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    for number, absent in ((1, ["bk1test", "bk2test"]), (2, ["bk2test"]), (3, [])):
+        words = ("import", "cluster", "--zookeeper", disks / "zk", "--bookie") if number == 1 else ("add", "bookie")
+        answer = cli("--store", path, "store", *words, bookie(disks, number))
+        assert (answer.exit_code, f"{number} of 3 bookies imported" in answer.stderr) == (0, bool(absent))
+        with open_store(path) as store, store.read() as txn:
+            found = find_absent_bookies(txn)
+        assert ([] if found is None else list(found.absent)) == absent
+
+
+# -- several directories of one bookie --------------------------------------------------------------------------------
+
+COOKIE = '4\nbookieHost: "bk1"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\ninstanceId: "one"\n'
+
+
+def log_of(file: Path, *entries: tuple[int, int, bytes]) -> None:
+    """Write an entry log of (ledger, entry, payload)."""
+    raw = bytearray(b"BKLO" + (1).to_bytes(4, "big") + bytes(1016))
+    for ledger_id, entry_id, payload in entries:
+        body = encode_entry(Entry(ledger_id, entry_id, entry_id - 1, 10, DigestType.CRC32C, memoryview(payload)))
+        raw += len(body).to_bytes(4, "big") + body
+    file.write_bytes(raw)
+
+
+def made_bookie(folder: Path, cookie: str = COOKIE) -> Path:
+    for name in ("l0", "l1", "j"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "VERSION").write_text(cookie)
+    return folder
+
+
+def read(path: Path, ledger_id: int, entry_id: int) -> bytes:
+    with open_store(path) as store, open_reader(store) as reader:
+        return bytes(reader.read(ledger_id, entry_id).payload)
+
+
+def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path, cli: Cli) -> None:
+    """DbLedgerStorage: each directory has its 0.log. Interleaved: the newest number has the newest copy, in whichever directory."""
+    folder = made_bookie(tmp_path / "bk")
+    log_of(folder / "l0" / "0.log", (1, 0, b"a"), (7, 0, b"newer"))
+    log_of(folder / "l1" / "0.log", (2, 0, b"b"))
+    log_of(folder / "l0" / "2.log", (5, 0, b"new"))
+    log_of(folder / "l1" / "1.log", (5, 0, b"old"))
+    log_of(folder / "l0" / "a.log", (6, 0, b"new"))
+    log_of(folder / "l1" / "9.log", (6, 0, b"old"))
+    text = f"{folder}/l0,{folder}/l1"
+    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", text, "-o", "json")
+    assert (answer.exit_code, answer.json["files"], answer.json["differingCopies"]) == (0, 6, 0)
+    assert "1 of 2 ledger" not in answer.stderr
+    assert [read(tmp_path / "s", *place) for place in ((1, 0), (2, 0), (5, 0), (6, 0))] == [b"a", b"b", b"new", b"new"]
+
+
+def test_a_directory_that_is_not_given_is_named(tmp_path: Path, cli: Cli) -> None:
+    folder = made_bookie(tmp_path / "bk")
+    log_of(folder / "l0" / "0.log", (1, 0, b"a"))
+    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", folder / "l0")
+    assert "bookie bk1: 1 of 2 ledger directories given; by its cookie they are /l0, /l1" in answer.stderr
+
+
+def test_a_configuration_names_the_directories(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    words: list[object] = []
+    for number in (1, 2, 3):
+        conf = tmp_path / f"bk{number}.conf"
+        conf.write_text(
+            f"# bookie {number}\nbookiePort=3181\nledgerDirectories=/bk{number}/ledgers0\n"
+            f"\njournalDirector\\\n  ies = /bk{number}/journal0\n"
+        )
+        words += ["--bookie-conf", conf]
+    path = tmp_path / "s"
+    answer = cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "--root", disks)
+    assert answer.exit_code == 0
+    assert content(path) == whole("clean")
+
+
+# -- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+def _other_instance(disks: Path) -> tuple[str, ...]:
+    for number, instance in ((1, "one"), (2, "two")):
+        for name in ("ledgers0", "journal0"):
+            file = disks / f"bk{number}" / name / "VERSION"
+            file.write_text(file.read_text() + f'instanceId: "{instance}"\n')
+    return "--bookie", bookie(disks, 1), "--bookie", bookie(disks, 2)
+
+
+def _one_id_twice(disks: Path) -> tuple[str, ...]:
+    copy_tree(disks / "bk1", disks / "copy")
+    return "--bookie", bookie(disks, 1), "--bookie", f"{disks}/copy/ledgers0"
+
+
+def _twice(disks: Path) -> tuple[str, ...]:
+    return "--bookie", f"{bookie(disks, 1)},{disks}/bk1/ledgers0"
+
+
+def _twice_by_a_link(disks: Path) -> tuple[str, ...]:
+    (disks / "other").symlink_to(disks / "bk1" / "ledgers0")
+    return "--bookie", f"{bookie(disks, 1)},{disks}/other"
+
+
+def _no_logs(disks: Path) -> tuple[str, ...]:
+    (disks / "empty").mkdir()
+    return "--bookie", f"{bookie(disks, 1)},{disks}/empty"
+
+
+def _only_a_cookie(disks: Path) -> tuple[str, ...]:
+    (disks / "empty").mkdir()
+    shutil.copy(disks / "bk1" / "ledgers0" / "VERSION", disks / "empty")
+    return "--bookie", f"{disks}/empty"
+
+
+def _too_many(disks: Path) -> tuple[str, ...]:
+    copy_tree(disks / "bk1" / "ledgers0", disks / "copy")
+    return "--bookie", f"{bookie(disks, 1)},{disks}/copy"
+
+
+def _conf(disks: Path, text: str) -> tuple[str, ...]:
+    (disks / "bk.conf").write_text(text)
+    return "--bookie-conf", f"{disks}/bk.conf", "--root", f"{disks}/bk1"
+
+
+def _ledgers_as_journal(disks: Path) -> tuple[str, ...]:
+    return _conf(disks, "ledgerDirectories=/journal0\njournalDirectories=/ledgers0\n")
+
+
+def _no_directories(disks: Path) -> tuple[str, ...]:
+    return _conf(disks, "bookiePort=3181\n")
+
+
+def _unreadable_conf(disks: Path) -> tuple[str, ...]:
+    (disks / "bk.conf").write_bytes(b"\xff\xfe\x00")
+    return "--bookie-conf", f"{disks}/bk.conf"
+
+
+def _other_id_in_conf(disks: Path) -> tuple[str, ...]:
+    return _conf(disks, "bookieId=bk9\nledgerDirectories=/ledgers0\njournalDirectory=/journal0\n")
+
+
+def _unknown_version(disks: Path) -> tuple[str, ...]:
+    (disks / "bk1" / "ledgers0" / "VERSION").write_text("9\n")
+    return "--bookie", bookie(disks, 1)
+
+
+def _no_id(disks: Path) -> tuple[str, ...]:
+    for name in ("ledgers0", "journal0"):
+        (disks / "bk1" / name / "VERSION").unlink()
+    return "--bookie", bookie(disks, 1)
+
+
+def _two_bookies_as_one(disks: Path) -> tuple[str, ...]:
+    return "--bookie", f"{bookie(disks, 1)},{disks}/bk2/ledgers0"
+
+
+BAD = {
+    _other_instance: (3, "of different clusters, by the instance ids .*bk0test .*one; bk1test .*two"),
+    _one_id_twice: (3, "both claim to be bookie bk0test"),
+    _twice: (3, "bk1/ledgers0 is given twice"),
+    _twice_by_a_link: (3, "other is given twice, also as .*bk1/ledgers0"),
+    _no_logs: (5, "empty is no bookie's directory"),
+    _only_a_cookie: (5, "no entry log and no journal of bookie bk0test"),
+    _too_many: (3, "2 ledger directories given for bookie bk0test: .*its cookie names 1"),
+    _ledgers_as_journal: (
+        2,
+        "is said to be a ledger directory; it holds 1 journal and no entry log|is said to be a journal",
+    ),
+    _no_directories: (2, "sets no ledgerDirectories"),
+    _unreadable_conf: (2, "is not UTF-8"),
+    _other_id_in_conf: (3, "said to be bookie bk9, but the cookie .* is of bk0test"),
+    _unknown_version: (7, "cookie layout version 9, known are 3 to 5"),
+    _no_id: (2, "no directory has a cookie"),
+    _two_bookies_as_one: (3, "are not of one bookie: the cookie .* of bk0test .* of bk1test"),
+}
+
+
+@pytest.mark.parametrize("damage", BAD, ids=lambda damage: damage.__name__.strip("_"))
+def test_what_cannot_be_a_clusters_disks_is_named_and_makes_no_store(
+    damage: Any, disks: Path, tmp_path: Path, cli: Cli
+) -> None:
+    words, (exit_code, text) = damage(disks), BAD[damage]
+    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", disks / "zk", *words)
+    assert (answer.exit_code, answer.stdout) == (exit_code, "")
+    assert re.search(text, answer.stderr), answer.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "damage", [_other_instance, _one_id_twice, _unknown_version, _no_logs], ids=lambda d: d.__name__
+)
+def test_what_cannot_be_added_leaves_the_store_as_it_is(damage: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    assert (
+        cli(
+            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", "--bookie", bookie(disks, 3)
+        ).exit_code
+        == 0
+    )
+    words = [word for word in damage(disks) if word != "--bookie"]
+    before = content(path), digest_of(path / "store.json")
+    answer = cli("--store", path, "store", "add", "bookie", *words)
+    assert answer.exit_code in (3, 5, 7)
+    assert (content(path), digest_of(path / "store.json")) == before
+
+
+def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> None:
+    """Neither to metadata, nor metadata to them; and not a bookie that is there already."""
+    small, other, path = world("small") / "clean", world("nometa") / "clean", tmp_path / "s"
+    assert cli("--store", path, "store", "import", "cluster", "--metadata", small / "metadata").exit_code == 0
+    answer = cli("--store", path, "store", "add", "bookie", other / "bookkeeper")
+    assert answer.exit_code == 3
+    instance = decode_cookie((other / "bookkeeper/current/VERSION").read_bytes(), "VERSION").instance_id
+    assert f"is of another cluster: its instance id is {instance}" in answer.stderr
+    assert len(read_store_info(path).sources) == 1
+    assert cli("--store", tmp_path / "b", "store", "import", "cluster", "--bookie", other / "bookkeeper").exit_code == 0
+    answer = cli("--store", tmp_path / "b", "store", "add", "zookeeper", small / "metadata")
+    assert (answer.exit_code, "is of another cluster" in answer.stderr) == (3, True)
+    assert cli("--store", path, "store", "add", "bookie", small / "bookkeeper").exit_code == 0
+    answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper")
+    assert (answer.exit_code, "the store has bookie" in answer.stderr) == (3, True)
+
+
+def test_an_addition_that_was_stopped_goes_on(
+    whole: Any, disks: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same command, and what is half there does not keep the store from being read."""
+    path = tmp_path / "s"
+    words = ("--bookie", bookie(disks, 1), "--bookie", bookie(disks, 2))
+    assert cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(build._Group, "commit", lambda group: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 130
+    assert any("unfinished" in source for source in read_store_info(path).sources)
+    assert cli("--store", path, "topics", "list", "public/default").exit_code == 0
+    assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 0
+    assert content(path) == whole("clean")
+    assert not any("unfinished" in source for source in read_store_info(path).sources)
+
+
+def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", disks)
+    assert answer.exit_code == 5
+    line = next(line for line in answer.stderr.splitlines() if "store import cluster" in line).partition(
+        "pulsar-admin "
+    )[2]
+    words = ["--store", str(tmp_path / "s"), *line.split()[2:]]
+    assert cli(*words, "-q").exit_code == 0
+    assert {name for name, _ in content(tmp_path / "s")["logs"]} == set(IDS)
+
+
+def test_a_directory_that_went_away_stops_a_refresh(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    assert (
+        cli(
+            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", "--bookie", bookie(disks, 1)
+        ).exit_code
+        == 0
+    )
+    before = content(path)
+    shutil.rmtree(disks / "bk1" / "ledgers0")
+    answer = cli("--store", path, "store", "refresh")
+    assert (answer.exit_code, f"{disks}/bk1/ledgers0 of bookie bk0test is gone" in answer.stderr) == (5, True)
+    assert content(path) == before
