@@ -282,7 +282,8 @@ def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Pat
     compact = ("compaction", "run", "acme/orders/compacted", "--from-start", "-o", "json")
     alone = cli("--store", copied("small", "clean", tmp_path), *compact).json
     assert "warnings" not in alone
-    cluster = copied("cluster", "clean", tmp_path)
+    (tmp_path / "cluster").mkdir()
+    cluster = copied("cluster", "clean", tmp_path / "cluster")
     (text,) = cli("--store", cluster, *compact).json["warnings"]
     assert "no bookie has 1 ledger that this wrote" in text
     assert "store export bookie" in text
