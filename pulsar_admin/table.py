@@ -278,6 +278,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "zookeeper": Row(
             "commands.store.export:zookeeper", "Write the store's changes into a live ZooKeeper ensemble."
         ),
+        "bookie": Row(
+            "commands.store.clusters:export_bookie",
+            "Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.",
+        ),
         "zookeeper-snapshot": Row(
             "commands.store.export:zookeeper_snapshot",
             "Write the store's metadata as a snapshot that a ZooKeeper server starts on.",

@@ -109,6 +109,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store export standalone",
         "store export zookeeper",
         "store export zookeeper-snapshot",
+        "store export bookie",
         "compaction upgrade",
     ),
     "it reads no data": ("completion",),

@@ -1,4 +1,4 @@
-"""``store import cluster``, ``store add bookie`` and ``store add zookeeper``."""
+"""``store import cluster``, ``store add bookie``, ``store add zookeeper`` and ``store export bookie``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from store.errors import (
     DiskFull,
     InvalidValue,
     MetadataCorrupt,
+    NotFound,
     NotWritable,
     Refused,
+    SourceBusy,
     SourceNotFound,
+    StalePlan,
     StoreBusy,
     Unsupported,
 )
@@ -45,12 +48,9 @@ _ERRORS = [
 _PATH = click.Path(path_type=Path)
 
 
-def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
-    """Add to FUNCTION the options for bookies and their files."""
+def _conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+    """Add to FUNCTION the options for bookies by their configuration."""
     for option in (
-        click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
-        click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
-        click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
         click.option(
             "--root",
             "roots",
@@ -67,6 +67,18 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
             metavar="FILE",
             help="A bookie's bookkeeper.conf, which names its directories; repeatable.",
         ),
+    ):
+        function = option(function)
+    return function
+
+
+def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+    """Add to FUNCTION the options for bookies and their files."""
+    for option in (
+        click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
+        click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
+        click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
+        _conf_options,
     ):
         function = option(function)
     return function
@@ -171,6 +183,41 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     from store.sources.cluster import make_layout
 
     _add(app, make_layout(_metadata(place, client), ()), _options(app, None, False))
+
+
+@command(
+    "bookie",
+    changes=True,
+    no_plan="an export is not kept as a plan",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store export bookie bk1=/bk1/ledgers0,/bk1/ledgers1 bk2=/bk2/ledgers0,/bk2/ledgers1 --dry-run",
+        "pulsar-admin store export bookie --bookie-conf bk1.conf --bookie-conf bk2.conf",
+    ],
+    output="The ledgers and their bookies, what was written into which directory, and the number of the change of the metadata.",
+    errors=[InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan],
+)
+@click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]...")
+@_conf_options
+@pass_app
+def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
+    """Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.
+
+    Each goes whole on as many of them as the ledgers of its topic have copies, into the ledger directory that DbLedgerStorage keeps it
+    in, with the rows of the index; name all ledger directories of a bookie, and index directories where it has any. The store's metadata
+    then names these bookies: export it (`store export zookeeper`) before the bookies start, or they collect the ledgers as garbage.
+    """
+    from store.sources.given import check_apart, find_bookie
+    from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
+
+    found = [find_bookie(one) for one in _given(bookies, confs, roots)]
+    if not found:
+        raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
+    check_apart(found)
+    plan = plan_bookie_export(app.store, found, app.now_ms)
+    app.confirm(plan)
+    with app.open_for_writing() as store:
+        app.emit(apply_bookie_export(store, plan, app.now_ms))
 
 
 def _metadata(place: str | None, client: Path | None) -> Any:  # Any: a Source

@@ -22,10 +22,12 @@ from store.codec.rocksvalue import NodeStat, decode_value, encode_counter, encod
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
 from store.db.export_intent import Intent, delete_intent, find_intent, intended_node, put_intent
-from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, put_own_ledgers
+from store.db.files import find_log
+from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
 from store.db.tree import Node, decode_node, encode_node, read_node, tree_key
 from store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
 from store.files import check_copyable, check_may_write_for, copy_tree, new_directory
+from store.model.ledgers import find_metadata, iter_blocks
 from store.model.publish_times import Form, annotated_value
 from store.model.topics import iter_topics
 from store.sources.layout import StandaloneDirectory, find_standalone
@@ -112,8 +114,14 @@ def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:
 
 
 def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
-    """Raise Refused where NODES bring the metadata of ledgers that this toolkit wrote: no bookie has their entries."""
-    ours = [ledger_id for node in nodes for ledger_id in _new_ledger(node)]
+    """Raise Refused where NODES bring the metadata of ledgers that this toolkit wrote and no bookie has the entries of."""
+    placed = find_placed(txn)
+    ours = [
+        ledger_id
+        for node in nodes
+        for ledger_id in _new_ledger(node)
+        if is_own(txn, ledger_id) and placed.get(ledger_id) != _members(txn, ledger_id)
+    ]
     if ours:
         listed = ", ".join(map(str, ours[:5])) + (", …" if len(ours) > 5 else "")
         raise Refused(
@@ -122,6 +130,22 @@ def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
             " pulsar-admin store log",
             ledgers=ours[:100],
         )
+
+
+def is_own(txn: Txn, ledger_id: int) -> bool:
+    """Whether this toolkit wrote the ledger: its entries are in files of the store's own, or it has none and an id of ours."""
+    block = next(iter_blocks(txn, ledger_id), None)
+    if block is None:
+        own = find_own_ledgers(txn)
+        return own is not None and own.first_id <= ledger_id < own.next_id
+    log = find_log(txn, block.place(0)[0])
+    return log is not None and log.mode == "own"
+
+
+def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
+    """Return the bookies that the ledger's metadata names."""
+    metadata = find_metadata(txn, ledger_id)
+    return metadata.segments[0].members if metadata else ()
 
 
 def plan_export(
@@ -147,9 +171,8 @@ def plan_export(
     metadata = find_standalone(target if in_place else source).metadata
     if not is_rocksdb(metadata):
         raise Unsupported(
-            f"{metadata} is ZooKeeper's, whose files only a server writes",
-            hint="write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a"
-            " server starts on: pulsar-admin store export zookeeper-snapshot DIR",
+            f"{metadata} is ZooKeeper's: this toolkit writes RocksDB metadata only",
+            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
             path=str(metadata),
         )
     check_unlocked(metadata)

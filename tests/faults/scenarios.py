@@ -129,5 +129,12 @@ SCENARIOS = (
         target="out",
         new_target=True,
     ),
+    Scenario(
+        "export bookie",
+        "store export bookie {work}/data/bookkeeper",
+        before=EXPORTED,
+        target="data",
+        in_place=True,
+    ),
     Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
 )

@@ -1,0 +1,276 @@
+"""``store export bookie``: ledgers that this toolkit wrote, put on bookies of a cluster, and their metadata naming those bookies.
+
+Each goes, whole, on as many bookies as the newest ledger of its topic has copies (write quorum); its ensemble is these bookies. A bookie
+with DbLedgerStorage keeps a ledger in the directory ``ledgerId mod N`` of its N ledger directories (``DbLedgerStorage``,
+``MathUtils.signSafeMod``; BookKeeper 4.17). Entries come first, then a change of the store's metadata, which an export of the metadata
+carries to the cluster. What a stopped export leaves belongs to no ledger: the next one goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from store.changes.plan import Plan, apply_plan, put_value_step
+from store.changes.report import ChangePart
+from store.codec.bookie import Cookie
+from store.codec.ledgermetadata import (
+    LEDGERS_ROOT,
+    LedgerMetadata,
+    Segment,
+    encode_ledger_metadata,
+    ledger_id_of_path,
+    ledger_path,
+)
+from store.db.bookies import Bookie
+from store.db.entry_files import EntryFiles
+from store.db.environment import Store, Txn
+from store.db.own_ledgers import find_placed, put_placed
+from store.db.owners import find_owners
+from store.db.tree import find_node, read_node
+from store.errors import InvalidValue, NotFound, Refused, SourceNotFound, StalePlan
+from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
+from store.model.topics import read_topic
+from store.names import parse_topic
+from store.sources.bookies import read_cookie
+from store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
+from store.transfer.exports import is_own, iter_changed_nodes
+from store.transfer.ledger_export import Storage, not_held, write_to_storage
+from store.wording import counted
+
+_INSTANCE_ID = f"{LEDGERS_ROOT}/INSTANCEID"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLedger:
+    """A ledger and the bookies that are to have all of it, which is its ensemble."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    ack_quorum: int
+    bookies: tuple[str, ...]
+
+    def report(self) -> dict[str, Any]:  # Any: JSON
+        return {
+            "ledgerId": self.ledger_id,
+            "entries": self.entries,
+            "bytes": self.size_bytes,
+            "bookies": list(self.bookies),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StorageWrites:
+    """The ledgers that a ledger directory of a bookie lacks."""
+
+    storage: Storage
+    ledger_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BookieExportPlan:
+    """What an export to BOOKIES would do: ``writes`` first, then ``change`` of the store."""
+
+    bookies: tuple[Bookie, ...]
+    ledgers: tuple[PlacedLedger, ...]
+    writes: tuple[StorageWrites, ...]
+    change: Plan
+    loses: str = ""
+
+    def preview(self) -> object:
+        return self.report(dry_run=True)
+
+    def report(self, *, dry_run: bool, change: int | None = None) -> dict[str, Any]:  # Any: JSON
+        return {
+            "ledgers": [ledger.report() for ledger in self.ledgers],
+            "written": [
+                {"directory": str(write.storage.logs), "ledgers": list(write.ledger_ids)} for write in self.writes
+            ],
+            "change": change,
+            "dryRun": dry_run,
+        }
+
+    def dump(self) -> bytes:
+        raise Refused(
+            "an export is not kept as a plan",
+            hint="use --dry-run to see it",
+            plan=json.dumps(self.report(dry_run=True)),
+        )
+
+
+def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
+    """Plan putting every ledger that this toolkit wrote and no cluster has on some of BOOKIES.
+
+    Raises Refused, NotFound, InvalidValue, SourceBusy for bookies that cannot take them.
+    """
+    for bookie in bookies:
+        for storage in _storages(bookie):
+            for database in storage.databases:
+                check_unlocked(database)
+    return _plan(store, bookies, now_ms)
+
+
+def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
+    """Return the plan; opens no file LOCK, so that it may be called under the locks."""
+    with store.read() as txn:
+        for bookie in bookies:
+            _check_instance(txn, bookie)
+        created = [ledger_id_of_path(node.path) for node in iter_changed_nodes(txn) if node.action == "create"]
+        ours = [ledger_id for ledger_id in created if ledger_id is not None and is_own(txn, ledger_id)]
+        placed = tuple(_place(txn, ledger_id, bookies) for ledger_id in ours)
+        writes = tuple(write for bookie in bookies for write in _writes(txn, bookie, placed))
+        return BookieExportPlan(tuple(bookies), placed, writes, _change(txn, placed, now_ms))
+
+
+def _check_instance(txn: Txn, bookie: Bookie) -> None:
+    node, cookie = find_node(txn, _INSTANCE_ID), _cookie_of(bookie)
+    expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
+    if expected and cookie.instance_id not in (None, expected):
+        raise Refused(
+            f"bookie {bookie.name} is of another cluster: the instance id of its cookie is {cookie.instance_id}, the store's {expected}",
+            hint="name a bookie of the cluster that was imported",
+            expected=expected,
+            found=cookie.instance_id,
+        )
+
+
+def _cookie_of(bookie: Bookie) -> Cookie:
+    cookie = next((cookie for path in bookie.directories if (cookie := read_cookie(path)) is not None), None)
+    if cookie is None:
+        raise SourceNotFound(
+            f"{bookie.directories[0]} has no cookie (VERSION): a bookie that never ran takes no ledgers",
+            hint="name the directories that ledgerDirectories of its bookkeeper.conf names",
+        )
+    return cookie
+
+
+def _storages(bookie: Bookie) -> list[Storage]:
+    """Return the storages of BOOKIE in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
+    cookie = _cookie_of(bookie)
+    logs = _ordered(bookie, "ledger", bookie.ledger_dirs, cookie.ledger_dirs)
+    indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if bookie.index_dirs else logs
+    if len(indexes) != len(logs):
+        raise InvalidValue(
+            f"bookie {bookie.name}: {counted(len(logs), 'ledger directory', 'ledger directories')} and"
+            f" {counted(len(indexes), 'index directory', 'index directories')} given",
+            hint="name all of both: an index directory belongs to each ledger directory",
+        )
+    return [Storage(log, index) for log, index in zip(logs, indexes, strict=True)]
+
+
+def _ordered(bookie: Bookie, what: str, given: Sequence[Path], named: Sequence[str]) -> list[Path]:
+    """Return the GIVEN directories in the order of the cookie; where they lie elsewhere, in their own."""
+    if len(given) != len(named) and (named or what == "ledger"):
+        raise InvalidValue(
+            f"bookie {bookie.name}: {counted(len(given), f'{what} directory', f'{what} directories')} given, its cookie names"
+            f" {len(named)}: {', '.join(named)}",
+            hint="name them all, in that order: a ledger's id says in which one it is kept",
+        )
+    places = {Path(name).resolve() / "current": order for order, name in enumerate(named)}
+    if {path.resolve() for path in given} == places.keys():
+        return sorted(given, key=lambda path: places[path.resolve()])
+    return list(given)
+
+
+def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
+    """Choose the bookies of a ledger: those that have it, else in turn."""
+    ledger, like = read_ledger(txn, ledger_id), _like(txn, ledger_id)
+    copies, acks = (1, 1) if like is None else (like.write_quorum, like.ack_quorum)
+    ids = [bookie.bookie_id for bookie in bookies]
+    if len(ids) < copies:
+        raise Refused(
+            f"ledger {ledger_id} is to lie on {copies} bookies, as those of its topic do; {counted(len(ids), 'bookie is', 'bookies are')}"
+            " given",
+            hint="name more bookies: ID=DIR[,DIR…] for each",
+            expected=copies,
+            found=len(ids),
+        )
+    members = find_placed(txn).get(ledger_id, ())
+    if len(members) != copies or not set(members) <= set(ids):
+        members = tuple(ids[(ledger_id + turn) % len(ids)] for turn in range(copies))
+    return PlacedLedger(ledger_id, ledger.entries, ledger.size_bytes, acks, members)
+
+
+def _like(txn: Txn, ledger_id: int) -> LedgerMetadata | None:
+    """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest there is."""
+    topics = [parse_topic(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
+    siblings = sorted({ledger.ledger_id for name in topics for ledger in read_topic(txn, name).ledgers}, reverse=True)
+    return next(_of_brokers(txn, siblings), None) or next(
+        _of_brokers(txn, sorted(iter_ledger_ids(txn), reverse=True)), None
+    )
+
+
+def _of_brokers(txn: Txn, ledger_ids: Sequence[int]) -> Iterator[LedgerMetadata]:
+    for ledger_id in ledger_ids:
+        metadata = find_metadata(txn, ledger_id)
+        if metadata is not None and not is_own(txn, ledger_id):
+            yield metadata
+
+
+def _writes(txn: Txn, bookie: Bookie, placed: Sequence[PlacedLedger]) -> Iterator[StorageWrites]:
+    storages = _storages(bookie)
+    problems: list[str] = []
+    for number, storage in enumerate(storages):
+        here: list[Ledger] = [
+            read_ledger(txn, ledger.ledger_id)
+            for ledger in placed
+            if bookie.bookie_id in ledger.bookies and ledger.ledger_id % len(storages) == number
+        ]
+        missing = tuple(ledger.ledger_id for ledger in not_held(txn, storage, here, problems)) if here else ()
+        if problems:
+            raise damaged_in_place(problems)
+        if missing:
+            yield StorageWrites(storage, missing)
+
+
+def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
+    """Return the change that names the bookies of every ledger in its metadata."""
+    steps, parts = [], []
+    for ledger in placed:
+        path = ledger_path(ledger.ledger_id)
+        before = find_metadata(txn, ledger.ledger_id)
+        if before is None:
+            raise NotFound(f"the metadata has no ledger {ledger.ledger_id}")
+        after = replace(
+            before,
+            write_quorum=len(ledger.bookies),
+            ensemble_size=len(ledger.bookies),
+            ack_quorum=ledger.ack_quorum,
+            segments=(Segment(0, ledger.bookies),),
+        )
+        if after != before:
+            value = encode_ledger_metadata(after, read_node(txn, path).value)
+            steps.append(put_value_step(txn, path, value, now_ms))
+            members = {"bookies": list(before.segments[0].members)}, {"bookies": list(ledger.bookies)}
+            parts.append(ChangePart(resource=f"ledger {ledger.ledger_id}", before=members[0], after=members[1]))
+    return Plan("store export bookie", txn.id, tuple(steps), tuple(parts))
+
+
+def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN: the entries, directory by directory, then the change of the store; return the report.
+
+    Raises StalePlan when the store or a bookie moved since, SourceBusy when a bookie was started.
+    """
+    with ExitStack() as locks:
+        for write in plan.writes:
+            for database in write.storage.databases:
+                locks.enter_context(lock_database(database))
+        if _plan(store, plan.bookies, now_ms).writes != plan.writes:
+            raise StalePlan(
+                f"{store.path} or a bookie changed since the export was planned", hint="run the command again"
+            )
+        with store.read() as txn, EntryFiles(store, txn) as files:
+            for write in plan.writes:
+                write_to_storage(files, txn, write.ledger_ids, write.storage)
+    placed = {ledger.ledger_id: ledger.bookies for ledger in plan.ledgers}
+    if plan.change.steps:
+        report = apply_plan(store, plan.change, now_ms, first=lambda txn: put_placed(txn, placed))
+        return plan.report(dry_run=False, change=report.number)
+    if placed:
+        store.write(lambda txn: put_placed(txn, placed))
+    return plan.report(dry_run=False)
