@@ -19,8 +19,10 @@ from store.db.storeinfo import read_store_info
 from store.index import build
 from store.model.absent_bookies import find_absent_bookies
 from store.model.ledgers import find_place, open_reader
+from store.sources.zookeeper import read_zookeeper_nodes
 from tests.conftest import Cli
 from tests.encoders import encode_entry
+from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.worlds import STATES, assert_unchanged, copy_tree, digest_of, oracle, world
 
 IDS = ("bk0test", "bk1test", "bk2test")
@@ -412,4 +414,35 @@ def test_a_directory_that_went_away_stops_a_refresh(disks: Path, tmp_path: Path,
     shutil.rmtree(disks / "bk1" / "ledgers0")
     answer = cli("--store", path, "store", "refresh")
     assert (answer.exit_code, f"{disks}/bk1/ledgers0 of bookie bk0test is gone" in answer.stderr) == (5, True)
+    assert content(path) == before
+
+
+# -- a running ensemble -----------------------------------------------------------------------------------------------
+
+
+def _served(chroot: str) -> dict[str, Znode]:
+    """The recorded cluster's nodes below CHROOT, with what ZooKeeper itself has."""
+    folders = {chroot[:end]: Znode(b"") for end in range(1, len(chroot) + 1) if chroot[end : end + 1] in ("/", "")}
+    found = read_zookeeper_nodes(world("cluster") / "clean" / "zookeeper" / "version-2", [])
+    return folders | {
+        chroot + node.path: Znode(node.data, node.version, created_ms=node.created_ms, modified_ms=node.modified_ms)
+        for node in found
+    }
+
+
+def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """As that of its directory; a refresh reads it again; one that is lost leaves the store as it is."""
+    path, words = tmp_path / "s", [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
+    with FakeZooKeeper(_served("/pulsar/one")) as server:
+        place = f"{server.address}/pulsar/one"
+        assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place, *words).exit_code == 0
+        assert content(path) == whole("clean")
+        assert read_store_info(path).sources[0]["kind"] == "ensemble"
+        server.nodes["/pulsar/one/admin/policies/public/default"] = Znode(b'{"deleted":false}', version=9)
+        answer = cli("--store", path, "store", "refresh", "-o", "json")
+        assert (answer.exit_code, answer.json["nodesUpdated"], answer.json["nodesAdded"]) == (0, 1, 0)
+    before = content(path)
+    assert before["tree"] != whole("clean")["tree"]
+    answer = cli("--store", path, "store", "refresh")
+    assert (answer.exit_code, "no ZooKeeper answers" in answer.stderr) == (5, True)
     assert content(path) == before

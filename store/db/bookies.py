@@ -52,6 +52,11 @@ def decode_bookie(row: Any) -> Bookie:  # Any: JSON
     return Bookie(str(row.get("id", "")), ledgers, journals, indexes)
 
 
-def iter_imported_bookies(info: StoreInfo) -> Iterator[Bookie]:
-    """Yield the bookies that were imported, in the order of the sources."""
-    return (decode_bookie(row) for source in info.sources for row in source.get("bookies", ()))
+UNFINISHED = "unfinished"
+"""In a source of ``store.json``: true while not all of what was added is there."""
+
+
+def iter_imported_bookies(info: StoreInfo, *, whole: bool = False) -> Iterator[Bookie]:
+    """Yield the bookies that were imported, in the order of the sources; with WHOLE those alone of which all is there."""
+    sources = (source for source in info.sources if not (whole and UNFINISHED in source))
+    return (decode_bookie(row) for source in sources for row in source.get("bookies", ()))

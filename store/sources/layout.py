@@ -76,7 +76,7 @@ def find_standalone(root: Path) -> StandaloneDirectory:
         expected = root / "metadata"
         raise SourceNotFound(
             f"{root} is half a Pulsar directory: expected the metadata store in {expected}, found nothing",
-            hint=_cluster_hint(root) or "copy the whole data directory",
+            hint=(_cluster_hint(root) if len(currents) > 1 else "") or "copy the whole data directory",
             path=str(expected),
         )
     if not currents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from store.db.bookies import UNFINISHED
 from store.db.environment import Store
 from store.db.files import Damage
 from store.db.storeinfo import StoreInfo
@@ -18,7 +19,7 @@ from store.sources.cluster import check_addable, check_instance
 from store.sources.layout import Layout
 from store.sources.nodes import iter_source_rows
 from store.transfer.imports import ImportOptions, ImportPreview, Warn, check_outside, source_place, source_rows
-from store.transfer.refresh import UNFINISHED, RefreshOptions, RefreshResult, refresh_store
+from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from store.engine.operation import Engine
 
 
+_REFERENCED = "referenced"
 Warn = Callable[[str], None]  # told at once what is also in ``ImportResult.warnings``
 
 
@@ -380,9 +381,11 @@ def count_entries(txn: Txn) -> int:
 def file_modes(info: StoreInfo, files: Iterable[BookieFile]) -> dict[str, str]:
     """Return bookie id → how its FILES come into the store; of an id that no source has, as those of the first source."""
     modes = {
-        decode_bookie(row).bookie_id: source["mode"] for source in info.sources for row in source.get("bookies", ())
+        decode_bookie(row).bookie_id: source.get("mode", _REFERENCED)
+        for source in info.sources
+        for row in source.get("bookies", ())
     }
-    return {file.bookie_id: modes.get(file.bookie_id, info.sources[0]["mode"]) for file in files}
+    return {file.bookie_id: modes.get(file.bookie_id, info.sources[0].get("mode", _REFERENCED)) for file in files}
 
 
 def catalogue_new(

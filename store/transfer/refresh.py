@@ -21,6 +21,7 @@ import numpy as np
 
 from store.changes.plan import append_change
 from store.db.blocks import Block, ledger_of_key
+from store.db.bookies import UNFINISHED
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import (
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
-UNFINISHED = "unfinished"
-"""In a source of ``store.json``: true while not all of what was added is there."""
 _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
@@ -173,9 +172,9 @@ def refresh_store(
         if options.added:
             check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
     if options.added:
+        store.write(_begin)
         store.update_info(sources=(*store.info.sources, *options.added))
     _warn_of_metadata(result, tree, warn)
-    is_adding = any(UNFINISHED in source for source in store.info.sources)
     # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree)
     for text in result.strangers:
@@ -188,7 +187,7 @@ def refresh_store(
     with store.read() as txn:
         result.entries = count_entries(txn)
         result.differing_copies = sum(1 for _ in iter_differing(txn))
-        was_stopped = txn.get("state", _UNFINISHED) is not None or is_adding
+        was_stopped = txn.get("state", _UNFINISHED) is not None
     if result.changes or was_stopped:
         store.write(lambda txn: _finish(store, txn, options, result, tree))
     else:

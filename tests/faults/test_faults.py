@@ -13,7 +13,15 @@ from tests.faults.server import Fault, Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("damages_stores")]
 NAMED = {scenario.name: scenario for scenario in SCENARIOS}
-SAMPLED = {"import": 3, "set-message-ttl": 4, "load": 2, "compaction run": 2, "delayed build": 3, "rebuild": 2}
+SAMPLED = {
+    "import": 3,
+    "add bookie": 3,
+    "set-message-ttl": 4,
+    "load": 2,
+    "compaction run": 2,
+    "delayed build": 3,
+    "rebuild": 2,
+}
 """Commands of the short form, and at how many points each is disturbed."""
 
 
