@@ -1,4 +1,4 @@
-"""``ledgers``: list, info, entries, orphans, missing, verify."""
+"""``ledgers``: list, info, entries, orphans, missing, underreplicated, verify."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     from store.model.broken import Missing
+    from store.model.coverage import BookieCopies, Coverage
     from store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
@@ -75,14 +76,19 @@ def list_ledgers(app: App, word: str | None) -> None:
 @command(
     "info",
     examples=["pulsar-admin ledgers info 9"],
-    output="One object a ledger: metadata, what the index holds of it, its files, owners and losses; `lost` says what `ledgers missing` "
-    "does, and makes the exit code 1.",
+    output="One object a ledger: metadata, what the index holds of it, its files, owners, losses, and on which bookies its entries are; "
+    "`lost` says what `ledgers missing` does, and makes the exit code 1.",
     errors=[LedgerNotFound, MetadataCorrupt],
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
 @pass_app
 def info(app: App, ledgers: tuple[int, ...]) -> None:
-    """Show everything known about a ledger."""
+    """Show everything known about a ledger.
+
+    `coverage` counts for each bookie of its ensembles how many entries it should have and has, and `entriesOn` how many entries are on
+    0, 1, 2 … of those bookies; null where a store does not know it. `openEnd`, of a ledger that nobody closed: where a recovery would
+    close it.
+    """
     with open_reader(app.store) as reader:
         documents = list(app.each(ledgers, lambda ledger_id: _ledger_document(reader, ledger_id)))
     app.problems(sum(document["lost"] is not None for document in documents))
@@ -106,6 +112,8 @@ def _ledger_document(reader: EntryReader, ledger_id: int) -> dict[str, Any]:  # 
         "indexed": None if facts.sums is None else _sums_document(facts.sums),
         "missing": [list(pair) for pair in facts.missing],
         "lost": facts.lost,
+        "coverage": None if facts.coverage is None else _coverage_document(facts.coverage),
+        "openEnd": facts.open_end,
         "files": list(facts.files),
         "owners": facts.owners,
     }
@@ -140,6 +148,28 @@ def _sums_document(sums: Any) -> dict[str, Any]:  # Any: LedgerSums, and JSON
         "entriesWithBrokerTime": sums.broker_count,
         "entriesWithoutMessage": sums.unframed,
         "lastAddConfirmed": sums.max_lac,
+    }
+
+
+def _coverage_document(coverage: Coverage) -> dict[str, Any]:  # Any: JSON
+    return {
+        "bookies": [_copies_document(row) for row in coverage.bookies],
+        "entriesOn": {str(copies): entries for copies, entries in enumerate(coverage.on)},
+        "underReplicated": coverage.short,
+        "lost": coverage.lost,
+        "unknown": coverage.unknown,
+    }
+
+
+def _copies_document(row: BookieCopies) -> dict[str, Any]:  # Any: JSON
+    return {
+        "bookie": row.bookie,
+        "imported": row.imported,
+        "expected": row.expected,
+        "held": row.held,
+        "missing": row.missing if row.imported else None,
+        "damaged": row.damaged,
+        "differing": row.differing,
     }
 
 
@@ -267,6 +297,46 @@ def _lost(app: App, found: Iterable[Missing | None]) -> Iterator[Missing]:
         if row is not None:
             app.problems(1)
             yield row
+
+
+_UNDERREPLICATED_COLUMNS = (
+    Column("LEDGER", "ledger_id", "id"),
+    Column("ENTRIES", "entries", "number", drop=2),
+    Column("QUORUM", "write_quorum", "number", drop=3),
+    Column("SHORT", "short", "number"),
+    Column("LOWEST", "lowest", "number"),
+    Column("LOST", "lost", "number"),
+    Column("UNKNOWN", "unknown", "number"),
+    Column("BOOKIES", lambda row: "; ".join(bookie.lacks for bookie in row.bookies)),
+    Column("OWNER", lambda row: _owner_text(row.owners) or "-", drop=1),
+)
+
+
+@command(
+    "underreplicated",
+    examples=[],
+    elsewhere=["pulsar-admin ledgers underreplicated", "pulsar-admin ledgers underreplicated -o json"],
+    output="One row per ledger with entries on too few bookies, or perhaps, the worst first. Exit code 1 when there is any.",
+    errors=[StoreNotFound, IndexCorrupt],
+)
+@pass_app
+def underreplicated(app: App) -> None:
+    """List ledgers with entries on fewer bookies than their write quorum.
+
+    SHORT counts the entries that an imported bookie should have and has not, or only damaged; LOWEST the copies of the worst of them;
+    LOST those on no bookie; UNKNOWN those that a bookie which was not imported should have. Of a ledger that nobody closed only the
+    entries count that were acknowledged for certain.
+    """
+    from store.model.coverage import read_disks
+    from store.reports.replicas import find_underreplicated
+
+    with app.store.read() as txn:
+        if not read_disks(txn).tells:
+            app.warn("this store does not know on which bookies entries are: pulsar-admin store index --rebuild")
+            app.problems(1)
+        found = find_underreplicated(txn)
+        app.problems(len(found))
+        app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
 
 
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest

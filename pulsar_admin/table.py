@@ -596,6 +596,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.ledgers:missing",
             "List what is lost: referenced ledgers that are not there, and entries that no file holds.",
         ),
+        "underreplicated": Row(
+            "commands.ledgers:underreplicated",
+            "List ledgers with entries on fewer bookies than their write quorum.",
+        ),
         "verify": Row(
             "commands.ledgers:verify",
             "Read every entry of the ledgers named, or of all, and check digests, ids and lengths.",

@@ -60,6 +60,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "ledgers info",
         "ledgers orphans",
         "ledgers missing",
+        "ledgers underreplicated",
     ),
     "it reads an entry, or a block's worth of heads": (
         "topics last-message-id",

@@ -25,7 +25,7 @@ def reference_index(logs: Iterable[LogFile], store: Path) -> dict[tuple[int, int
     """
     found: dict[tuple[int, int], tuple[tuple[int, ...], Place, int]] = {}
     for log in logs:
-        for offset, body in _bodies(log, log.locate(store).read_bytes()):
+        for offset, body in bodies(log, log.locate(store).read_bytes()):
             entry = decode_entry(body, None, where="reference")
             messages, publish_ms = _message(entry.payload)
             rank = (0, -log.file_id, -offset) if log.kind == "journal" else (1, log.file_id, offset)
@@ -35,7 +35,8 @@ def reference_index(logs: Iterable[LogFile], store: Path) -> dict[tuple[int, int
     return {key: value[1:] for key, value in found.items()}
 
 
-def _bodies(log: LogFile, data: bytes) -> Iterator[tuple[int, memoryview]]:
+def bodies(log: LogFile, data: bytes) -> Iterator[tuple[int, memoryview]]:
+    """Yield (offset, body) of every record in DATA, the bytes of the file LOG."""
     if not data:
         return
     items = journal.iter_records(data, "journal") if log.kind == "journal" else iter_records(data, "log")

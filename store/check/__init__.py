@@ -13,6 +13,7 @@ from store.check.data import check_data
 from store.check.deep import check_deep
 from store.check.finding import Finding
 from store.check.nacks import check_nacks
+from store.check.replicas import check_copies
 from store.check.rows import check_rows
 from store.db.environment import Store
 from store.model.ledgers import open_reader
@@ -39,6 +40,7 @@ def check_store(
         yield from check_rows(store, reader.txn)
         yield from check_nacks(reader.txn)
         yield from check_data(store, reader)
+        yield from check_copies(reader.txn)
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from check_deep(store, reader, advance, engine)

@@ -32,7 +32,21 @@ from store.errors import (
 )
 from store.files import PRIVATE_DIRECTORY, create_directory, has_room, mode_below, remove_tree, reserve_file
 
-DATABASES = ("tree", "base", "logs", "entries", "times", "owners", "damage", "delayed", "nacks", "changes", "state")
+DATABASES = (
+    "tree",
+    "base",
+    "logs",
+    "entries",
+    "times",
+    "copies",
+    "owners",
+    "damage",
+    "delayed",
+    "nacks",
+    "changes",
+    "state",
+)
+_LATER = ("copies",)  # stores of before have none until they are opened for writing
 _FIRST_MAP_BYTES = 1 << 28
 _PART_BYTES = 16 << 20
 _MAX_READERS = 512
@@ -114,6 +128,9 @@ class Txn:
             return bytes(cursor.key()), bytes(cursor.value())
 
     def count(self, database: str) -> int:
+        """Return how many rows a database has; one that this store lacks, as it was made without it, has none."""
+        if database in _LATER and not self._store.has(database):
+            return 0
         return int(self._txn.stat(self._store.handle(database))["entries"])
 
     def clear(self, database: str) -> None:
@@ -218,6 +235,8 @@ class Store:
             try:
                 self._handles[name] = env.open_db(name.encode(), create=self.writable)
             except lmdb.NotFoundError as error:
+                if name in _LATER:
+                    continue
                 raise damaged_store(self.path, f"{self.path} lacks the database {name!r}") from error
 
     def _env_of(self) -> lmdb.Environment:
@@ -230,6 +249,9 @@ class Store:
             with self.read() as txn:
                 change = last_change(txn)
             self._record.put(change)
+
+    def has(self, database: str) -> bool:
+        return database in self._handles
 
     def handle(self, database: str) -> Any:  # Any: lmdb's opaque database handle
         return self._handles[database]

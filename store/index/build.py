@@ -150,6 +150,10 @@ class _Group:
             step.log.file_id: step.log for step in self._files.values()
         }
         copies = Copies(self._store.path, logs)
+        if copies.several:
+            from store.index.held import note_copies  # brings pyroaring: a store of one bookie does without
+
+            note_copies(txn, logs.values())
         journals = [step.log.file_id for step in self._files.values() if step.log.kind == "journal"]
         indexer = Indexer(txn, journals, copies)
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.db.blocks import ledger_of_key
+from store.db.copies import take_copies
 from store.db.entry_files import file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
@@ -189,6 +190,7 @@ def read_catalogue(store: Store) -> tuple[LogFile, ...]:
 
 def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
     changed = sum(1 for _ in differences(txn, new))
+    take_copies(txn, new)
     for database in DERIVED:
         txn.clear(database)
         for key, value in new.items(database):

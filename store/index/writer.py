@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import accumulate
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,10 +30,14 @@ from store.db.blocks import (
     encode_times,
     ledger_key,
 )
+from store.db.copies import add_copies, has_copies
 from store.db.environment import Txn
 from store.db.files import DIFFERS, Damage, iter_logs
 from store.index.copies import Copies
 from store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
+
+if TYPE_CHECKING:
+    from store.index.held import HeldEntries
 
 Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -58,6 +62,7 @@ class Indexer:
         self._txn = txn
         self._journals = frozenset(journals) | {log.file_id for log in iter_logs(txn) if log.kind == "journal"}
         self._lacs: dict[int, int] = {}
+        self._held = _held_entries() if has_copies(txn) else None
 
     def add(self, records: Records, file_id: int) -> None:
         """Index one batch of the file FILE_ID."""
@@ -69,14 +74,18 @@ class Indexer:
             self._lacs[run.ledger_id] = max(run.max_lac, self._lacs.get(run.ledger_id, -1))
             key = block_key(run.ledger_id, run.block)
             part = _Part(runs, run, starts, file_id)
+            if self._held is not None:
+                part.hold(self._held)
             before = self._txn.get("entries", key)
             value = part.pack() if before is None else self._merge(Block(key, before), before, part)
             if value is not None:
                 self._txn.put("entries", key, value)
 
     def finish(self) -> None:
-        """Write the time rows of every ledger that got records."""
+        """Write the time rows of every ledger that got records, and which file has which."""
         index_ledger_times(self._txn, self._lacs)
+        if self._held is not None:
+            add_copies(self._txn, self._held)
 
     def _merge(self, block: Block, value: bytes, part: _Part) -> bytes | None:
         """Return the existing BLOCK, whose bytes are VALUE, with the records of PART; None when none of them changes it."""
@@ -141,6 +150,12 @@ class Indexer:
             )
 
 
+def _held_entries() -> HeldEntries:
+    from store.index.held import HeldEntries  # brings pyroaring: a store of one bookie does without
+
+    return HeldEntries()
+
+
 class _Part:
     """One run of RUNS: records of a block that lie in the file FILE_ID. STARTS: where its optional columns begin."""
 
@@ -167,6 +182,14 @@ class _Part:
             return np.arange(self.run.first_slot, self.run.last_slot + 1, dtype="<u2")
         start = self._starts[1]
         return self._runs.slots[start : start + self.run.length]
+
+    def hold(self, held: HeldEntries) -> None:
+        """Add the entries to HELD."""
+        run, first = self.run, self.run.block << BLOCK_BITS
+        if run.has_holes:
+            held.add(run.ledger_id, self.file_id, first + self.slots().astype("<i8"))
+        else:
+            held.add_range(run.ledger_id, self.file_id, first + run.first_slot, first + run.last_slot + 1)
 
     def kinds(self) -> Array:
         """Return the kind of each record: bits of ``store.scan.runs``."""

@@ -10,7 +10,9 @@ from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
 from store.frozen import frozen
 from store.model.broken import ENTRIES, NO_LEDGER, NO_METADATA
+from store.model.coverage import Coverage, read_coverage
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
+from store.model.open_end import OpenEnd, read_open_end
 
 LOST = "LOST"
 
@@ -21,7 +23,8 @@ class LedgerFacts:
 
     ``state``: upstream's; DELETED without metadata, INDEX for one of a delayed message index, LOST for one that is referenced and
     of which nothing is here. ``missing``: ids of entries that no file holds, as ranges with both ends included; ``lost``: what
-    ``ledgers missing`` says of it; ``files``: those with its entries.
+    ``ledgers missing`` says of it; ``files``: those with its entries. ``coverage``: on how many bookies its entries are,
+    None where nothing tells; ``open_end``: where a recovery would close it, None when it is closed.
     """
 
     ledger_id: int
@@ -34,6 +37,8 @@ class LedgerFacts:
     missing: tuple[tuple[int, int], ...]
     lost: str | None
     files: tuple[str, ...]
+    coverage: Coverage | None
+    open_end: OpenEnd | None
     owners: tuple[Owner, ...]
 
 
@@ -45,7 +50,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         owners = find_owners(txn, ledger_id)
         if not owners:
             raise
-        return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), owners)
+        return LedgerFacts(ledger_id, LOST, -1, 0, 0, None, None, (), NO_LEDGER, (), None, None, owners)
     index = _index_of(txn, ledger_id)
     owners = find_owners(txn, ledger_id)
     missing = missing_ranges(txn, ledger) if ledger.metadata else ()
@@ -64,6 +69,8 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         missing=missing,
         lost=_lost(ledger, missing, owners if index is None else ()),
         files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
+        coverage=read_coverage(txn, ledger),
+        open_end=read_open_end(txn, ledger),
         owners=owners if index is None else (index,),
     )
 

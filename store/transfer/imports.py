@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from store.codec.entrylog import HEADER_BYTES, decode_header
 from store.db.blocks import decode_entry_count, ledger_of_key
 from store.db.bookies import decode_bookie, encode_bookie
+from store.db.copies import delete_copies
 from store.db.entry_files import FileState, file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import (
@@ -368,9 +369,10 @@ def _stopped(store: Store, logs: list[LogFile]) -> list[LogFile]:
 
 
 def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
-    """Forget LOGS and their damage."""
+    """Forget LOGS, their damage and what is known of their entries."""
     for log in logs:
         delete_log(txn, log.file_id)
+    delete_copies(txn, {log.file_id for log in logs})
 
 
 def count_entries(txn: Txn) -> int:

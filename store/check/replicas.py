@@ -1,0 +1,70 @@
+"""Checks of copies: every entry is on as many bookies as its ledger's write quorum, as far as they were imported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from store.check.finding import Finding, data_problem, note
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, StoreError
+from store.model.coverage import read_disks
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.open_end import read_confirmed, read_open_end
+from store.wording import counted
+
+_HINT = "see: pulsar-admin ledgers underreplicated"
+
+
+def check_copies(txn: Txn) -> Iterator[Finding]:
+    """Yield the ledgers whose entries lack copies, and the bookies that nobody imported."""
+    try:
+        disks = read_disks(txn)
+    except IndexCorrupt:
+        return  # the catalogue's check tells
+    if not disks.tells:
+        yield note(
+            "copies-unknown",
+            "bookies",
+            "this store does not know on which bookies an entry is: it was made by an older version",
+            "pulsar-admin store index --rebuild",
+        )
+        return
+    absent: Counter[str] = Counter()
+    for ledger_id in iter_ledger_ids(txn):
+        try:
+            yield from _check_ledger(txn, read_ledger(txn, ledger_id), absent)
+        except StoreError:
+            continue  # check_nodes and check_index tell
+    for bookie, ledgers in sorted(absent.items()):
+        yield note(
+            "bookie-not-imported",
+            f"bookie {bookie}",
+            f"{counted(ledgers, 'ledger has', 'ledgers have')} entries that it should hold; whether it does is not known",
+            _HINT,
+            bookie=bookie,
+            ledgers=ledgers,
+        )
+
+
+def _check_ledger(txn: Txn, ledger: Ledger, absent: Counter[str]) -> Iterator[Finding]:
+    coverage, where = read_confirmed(txn, ledger), f"ledger {ledger.ledger_id}"
+    if coverage is None:
+        return
+    absent.update(row.bookie for row in coverage.bookies if row.expected and not row.imported)
+    if coverage.short:
+        bookies = {row.bookie: row.missing + row.damaged for row in coverage.bookies if row.missing or row.damaged}
+        text = coverage.text(ledger.entries)
+        if any(row.missing for row in coverage.bookies) or coverage.lost:
+            yield data_problem("copies-missing", where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
+        else:
+            yield note("copies-damaged", where, text, _HINT, ledgerId=ledger.ledger_id, bookies=bookies)
+    end = read_open_end(txn, ledger)
+    if end is not None and end.verdict == "damaged":
+        yield data_problem(
+            "recovery-fails",
+            where,
+            f"nobody closed it, and no bookie has a good record of entry {end.last_entry_id + 1}: a recovery fails there",
+            "see: pulsar-admin ledgers info",
+            ledgerId=ledger.ledger_id,
+        )

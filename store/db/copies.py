@@ -1,0 +1,93 @@
+"""Which entries each file has a good record of: what says on which bookies an entry is.
+
+Row (database ``copies``): key ledger id i64, file id u32, big-endian; value: the ids of the entries whose record in that file has a
+good digest, a 64-bit Roaring bitmap in the portable format. The rows are whole where ``state`` has the row ``copies``. A store of one
+bookie has neither: there the location index says it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from store.db.blocks import ledger_key
+from store.db.environment import Txn
+from store.errors import IndexCorrupt, reason_of
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64  # 15 ms; only who asks for copies pays for it
+
+_KEY = struct.Struct(">qI")
+_WHOLE = b"copies"
+"""Row (database ``state``): there when ``copies`` has a row for every record of every catalogued file."""
+
+
+def has_copies(txn: Txn) -> bool:
+    """Whether the rows tell of every file."""
+    return txn.get("state", _WHOLE) is not None
+
+
+def begin_copies(txn: Txn) -> None:
+    """Say that from now on every record gets into the rows."""
+    txn.put("state", _WHOLE, b"")
+
+
+def take_copies(txn: Txn, new: Txn) -> None:
+    """Put the rows of NEW in the place of those of TXN."""
+    txn.clear("copies")
+    txn.delete("state", _WHOLE)
+    if has_copies(new):
+        begin_copies(txn)
+        txn.put_all("copies", ((key, bytes(value)) for key, value in new.items("copies")))
+
+
+def add_copies(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
+    """Add the entries FOUND, (ledger id, file id, entry ids), to what the rows have."""
+    for ledger_id, file_id, entries in sorted(found, key=lambda row: row[:2]):
+        key = _KEY.pack(ledger_id, file_id)
+        before = txn.view("copies", key)
+        if before is not None:
+            entries |= _decode(key, before)
+        entries.run_optimize()
+        txn.put("copies", key, entries.serialize())
+
+
+def iter_copies(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
+    """Yield (file id, its entries) of each file with records of a ledger; raises IndexCorrupt."""
+    for key, value in txn.items("copies", ledger_key(ledger_id)):
+        yield _unpack(key)[1], _decode(key, value)
+
+
+def iter_copied_ledgers(txn: Txn) -> Iterator[tuple[int, int]]:
+    """Yield the (ledger id, file id) of every row; raises IndexCorrupt."""
+    for key, _ in txn.items("copies"):
+        yield _unpack(key)
+
+
+def delete_copies(txn: Txn, file_ids: Collection[int]) -> None:
+    """Delete the rows of files."""
+    for key in [_KEY.pack(*row) for row in iter_copied_ledgers(txn) if row[1] in file_ids]:
+        txn.delete("copies", key)
+
+
+def _unpack(key: bytes) -> tuple[int, int]:
+    try:
+        return _KEY.unpack(key)
+    except struct.error as error:
+        raise _damaged(key, error) from error
+
+
+def _decode(key: bytes, value: memoryview) -> BitMap64:
+    from pyroaring import BitMap64
+
+    try:
+        return BitMap64.deserialize(bytes(value))
+    except (ValueError, IndexError) as error:
+        raise _damaged(key, error) from error
+
+
+def _damaged(key: bytes, error: Exception) -> IndexCorrupt:
+    return IndexCorrupt(
+        f"the row {key.hex()} of copies is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
+    )

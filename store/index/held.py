@@ -1,0 +1,70 @@
+"""Which entries each file holds, gathered while it is indexed, for ``store.db.copies``."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from pyroaring import BitMap64
+
+from store.db.blocks import Block
+from store.db.copies import add_copies, begin_copies, has_copies
+from store.db.environment import Txn
+from store.db.files import LogFile, iter_logs
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+class HeldEntries:
+    """Entries by ledger and file; in memory as long as a transaction takes."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, int], BitMap64] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, int, BitMap64]]:
+        return ((*key, entries) for key, entries in self._entries.items())
+
+    def add_range(self, ledger_id: int, file_id: int, first: int, end: int) -> None:
+        """Add the entries from FIRST up to END, which is not one of them."""
+        self._of(ledger_id, file_id).add_range(first, end)
+
+    def add(self, ledger_id: int, file_id: int, entry_ids: Array) -> None:
+        """Add the entries ENTRY_IDS, of any integer type."""
+        self._of(ledger_id, file_id).update(array("Q", entry_ids.astype("<u8").tobytes()))
+
+    def _of(self, ledger_id: int, file_id: int) -> BitMap64:
+        return self._entries.setdefault((ledger_id, file_id), BitMap64())
+
+
+def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
+    """Begin to keep copies as soon as LOGS, the catalogue of TXN and what comes to it, are of more than one bookie.
+
+    Of the bookie that was there before them the location index says everything. A store that was made of several bookies by a version
+    that kept no copies goes without until its index is made again.
+    """
+    if has_copies(txn) or len(_bookies(logs)) < 2:
+        return
+    if len(_bookies(log for log in iter_logs(txn) if log.records)) > 1:
+        return
+    begin_copies(txn)
+    held = HeldEntries()
+    for key, value in txn.items("entries"):
+        _hold(held, Block(key, value))
+    add_copies(txn, held)
+
+
+def _bookies(logs: Iterable[LogFile]) -> set[str]:
+    return {log.disk for log in logs if log.mode != "own"}
+
+
+def _hold(held: HeldEntries, block: Block) -> None:
+    first, slots, column = block.entry_id(0), block.slots(), block.files()
+    if isinstance(column, int) and isinstance(slots, range):
+        held.add_range(block.ledger_id, column, first, first + len(slots))
+        return
+    entry_ids = first - slots[0] + np.array(slots, np.int64)
+    files = np.broadcast_to(np.asarray(column), len(entry_ids))
+    for file_id in np.unique(files).tolist():
+        held.add(block.ledger_id, file_id, entry_ids[files == file_id])

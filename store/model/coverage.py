@@ -1,0 +1,287 @@
+"""On which of the bookies that should have them the entries of a ledger are: expected by its metadata, held by the files imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from store.codec.ledgermetadata import LedgerMetadata
+from store.db.bookies import iter_imported_bookies
+from store.db.copies import has_copies, iter_copies
+from store.db.environment import Txn
+from store.db.files import DIFFERS, iter_damage, iter_logs
+from store.frozen import frozen
+from store.model.ledgers import Ledger, iter_blocks, missing_ranges
+from store.model.placement import Stripe, ensemble_bookies, stripes_of
+from store.wording import counted, plural
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+@frozen
+class Disks:
+    """Whose the imported files are. ``by_file``: file id → bookie id, "" where nothing proves one; ``own``: files written here;
+    ``imported``: bookie ids; ``tells``: whether this store knows which file has which entries."""
+
+    by_file: Mapping[int, str]
+    own: frozenset[int]
+    imported: frozenset[str]
+    tells: bool
+
+
+@frozen
+class BookieCopies:
+    """What one bookie has of the entries that it should have: good records, damaged ones alone, none (``missing``).
+
+    ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows.
+    """
+
+    bookie: str
+    imported: bool
+    expected: int
+    held: int
+    damaged: int
+    differing: int
+
+    @property
+    def missing(self) -> int:
+        """How many entries it should have and has not, as far as is known."""
+        return self.expected - self.held - self.damaged if self.imported else 0
+
+    @property
+    def lacks(self) -> str:
+        """What it lacks, for a person; "" when nothing."""
+        if not self.imported:
+            return f"{self.bookie}: not imported" if self.expected else ""
+        counts = ((self.missing, "missing"), (self.damaged, "damaged"))
+        found = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+        return f"{self.bookie}: {found}" if found else ""
+
+
+@frozen
+class Coverage:
+    """How many copies there are of a ledger's entries.
+
+    ``on``: entries on 0, 1, 2, … of the bookies that should have them, those imported; ``unknown``: entries that a bookie which is not
+    imported should have; ``short``: that an imported one should have and has not; ``lost``: on no bookie, and all were imported;
+    ``lowest``: copies of the worst of the short ones, the write quorum where none is.
+    """
+
+    bookies: tuple[BookieCopies, ...]
+    on: tuple[int, ...]
+    unknown: int
+    short: int
+    lost: int
+    lowest: int
+
+    def text(self, entries: int) -> str:
+        """Return what is short of a ledger's ENTRIES as a sentence."""
+        where = "; ".join(row.lacks for row in self.bookies if row.imported and row.lacks)
+        lost = f"{counted(self.lost, 'entry is', 'entries are')} on none" if self.lost else "each has another copy"
+        return f"{self.short:,} of its {counted(entries, 'entry')} {plural(self.short, 'lacks', 'lack')} a copy ({where}); {lost}"
+
+
+def read_disks(txn: Txn) -> Disks:
+    """Return whose the catalogued files are."""
+    if Disks not in txn.memo:
+        logs = list(iter_logs(txn))
+        imported = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)} | {
+            log.bookie for log in logs if not log.stranger
+        }
+        txn.memo[Disks] = Disks(
+            {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode != "own"},
+            frozenset(log.file_id for log in logs if log.mode == "own"),
+            frozenset(imported - {""}),
+            has_copies(txn) or len({log.disk for log in logs if log.mode != "own"}) < 2,
+        )
+    disks: Disks = txn.memo[Disks]
+    return disks
+
+
+def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) -> Coverage | None:
+    """Return how many copies there are of LEDGER's entries, to its end or LAST_ENTRY_ID.
+
+    None where nothing tells: a ledger without metadata, one written here, a store that does not know whose its files are.
+    """
+    disks = read_disks(txn)
+    if ledger.metadata is None or not disks.tells or not disks.imported:
+        return None
+    last = ledger.last_entry_id if last_entry_id is None else last_entry_id
+    if not has_copies(txn) and not disks.own and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
+        return _count_alone(txn, ledger, ledger.metadata, last)
+    held = read_held(txn, ledger.ledger_id, disks)
+    if held is None:
+        return None
+    return count_copies(ledger.metadata, last, disks.imported, held, read_damaged(txn).get(ledger.ledger_id, ()))
+
+
+def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) -> Coverage:
+    """Return the coverage where one bookie is all there is: what the location index lacks. Loads no numpy."""
+    (bookie,) = ensemble_bookies(metadata)
+    gaps = [pair for pair in missing_ranges(txn, ledger) if pair[0] <= last]
+    missing = sum(min(end, last) - start + 1 for start, end in gaps)
+    rows = read_damaged(txn).get(ledger.ledger_id, ())
+    bad = {entry for whose, entry, differs in rows if whose == bookie and not differs}
+    damaged = sum(any(start <= entry <= min(end, last) for start, end in gaps) for entry in bad)
+    copies = BookieCopies(bookie, True, last + 1, last + 1 - missing, damaged, 0)
+    return Coverage((copies,), (missing, last + 1 - missing), 0, missing, missing, 0 if missing else 1)
+
+
+def count_copies(
+    metadata: LedgerMetadata,
+    last_entry_id: int,
+    imported: frozenset[str],
+    held: Mapping[str, Array],
+    damaged: Sequence[tuple[str, int, bool]] = (),
+) -> Coverage:
+    """Return how many copies there are of the entries 0 to LAST_ENTRY_ID.
+
+    HELD: bookie → ids of the entries it has (i64, ascending, each once); DAMAGED: (bookie, entry id, whether it only differs).
+    """
+    import numpy as np
+
+    nothing = np.empty(0, np.int64)
+    stripes = list(stripes_of(metadata, last_entry_id))
+    rows, copies = [], [nothing]
+    for bookie in ensemble_bookies(metadata):
+        there = held.get(bookie, nothing)
+        expected = sum(stripe.count(bookie) for stripe in stripes)
+        right = _written_to(stripes, bookie, there)
+        bad = np.array(
+            sorted({entry for whose, entry, differs in damaged if whose == bookie and not differs}), np.int64
+        )
+        other = np.array(sorted({entry for whose, entry, differs in damaged if whose == bookie and differs}), np.int64)
+        bad = np.setdiff1d(_written_to(stripes, bookie, bad), right, assume_unique=True)
+        differing = len(np.intersect1d(other, right, assume_unique=True))
+        if bookie in imported:
+            copies.append(right)
+        rows.append(BookieCopies(bookie, bookie in imported, expected, len(right), len(bad), differing))
+    found, counts = np.unique(np.concatenate(copies), return_counts=True)
+    on = np.bincount(counts, minlength=metadata.write_quorum + 1)[: metadata.write_quorum + 1]
+    total = sum(stripe.last - stripe.first + 1 for stripe in stripes)
+    on[0] = 0
+    return Coverage(
+        tuple(rows),
+        (total - int(on.sum()), *on[1:].tolist()),
+        *_shortfall(stripes, imported, found, counts, metadata.write_quorum),
+    )
+
+
+def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
+    """Return those of ENTRY_IDS that BOOKIE should have."""
+    import numpy as np
+
+    if not len(entry_ids):
+        return entry_ids
+    should = np.zeros(len(entry_ids), bool)
+    for stripe in stripes:
+        if bookie in stripe.members:
+            should |= stripe.holds(bookie, entry_ids)
+    right: Array = entry_ids[should]
+    return right
+
+
+def _shortfall(
+    stripes: list[Stripe], imported: frozenset[str], found: Array, counts: Array, lowest: int
+) -> tuple[int, int, int, int]:
+    """Return (unknown, short, lost, lowest) of ``Coverage``; FOUND: entries with as many copies as COUNTS says; LOWEST: of a whole
+    one."""
+    import numpy as np
+
+    unknown = short = lost = 0
+    for stripe in stripes:
+        size = len(stripe.members)
+        known = np.array([sum(b in imported for b in set(stripe.write_set(residue))) for residue in range(size)])
+        whole = np.array([len(set(stripe.write_set(residue))) for residue in range(size)])
+        entries = np.array([(stripe.last - r) // size - (stripe.first - 1 - r) // size for r in range(size)])
+        inside = (found >= stripe.first) & (found <= stripe.last)
+        residues, there = found[inside] % size, counts[inside]
+        none = entries - np.bincount(residues, minlength=size)
+        unknown += int(entries[known < whole].sum())
+        few = there < known[residues]
+        short += int(none[known > 0].sum()) + int(few.sum())
+        lost += int(none[known == whole].sum())
+        if (none[known > 0] > 0).any():
+            lowest = 0
+        elif few.any():
+            lowest = min(lowest, int(there[few].min()))
+    return unknown, short, lost, lowest
+
+
+# -- what no imported file has --------------------------------------------------------------------------------------------
+
+
+@frozen
+class Gap:
+    """Entries ``first`` to ``last``, both included, that no file has. ``bookies``: those not imported that should have them; where
+    there are none, the entries are lost."""
+
+    first: int
+    last: int
+    bookies: tuple[str, ...]
+
+
+def iter_entry_gaps(txn: Txn, ledger: Ledger) -> Iterator[Gap]:
+    """Yield what no file has of LEDGER's entries to its end; take only as many as are needed: striped gaps are many."""
+    if ledger.metadata is None:
+        return
+    imported = read_disks(txn).imported
+    for first, last in missing_ranges(txn, ledger):
+        for stripe in stripes_of(ledger.metadata, last, first):
+            yield from _split(stripe, imported)
+
+
+def _split(stripe: Stripe, imported: frozenset[str]) -> Iterator[Gap]:
+    """Yield the entries of STRIPE in runs that the same bookies should have which are not IMPORTED."""
+    size = len(stripe.members)
+    absent = [tuple(sorted({b for b in stripe.write_set(r) if imported and b not in imported})) for r in range(size)]
+    if all(map(bool, absent)) or not any(absent):
+        yield Gap(stripe.first, stripe.last, tuple(sorted({bookie for some in absent for bookie in some})))
+        return
+    first = stripe.first
+    while first <= stripe.last:
+        last = first
+        while last < stripe.last and bool(absent[(last + 1) % size]) == bool(absent[first % size]):
+            last += 1
+        yield Gap(
+            first, last, tuple(sorted({b for entry_id in range(first, last + 1) for b in absent[entry_id % size]}))
+        )
+        first = last + 1
+
+
+def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None:
+    """Return bookie → the entries it has (i64, ascending), None of a ledger that was written here."""
+    import numpy as np
+
+    found: dict[str, Any] = {}  # Any: bitmaps
+    if has_copies(txn):
+        for file_id, entries in iter_copies(txn, ledger_id):
+            if file_id in disks.own:
+                return None
+            bookie = disks.by_file.get(file_id, "")
+            found[bookie] = found[bookie] | entries if bookie in found else entries
+        return {bookie: np.array(entries.to_array(), np.int64) for bookie, entries in found.items()}
+    parts = [np.empty(0, np.int64)]
+    for block in iter_blocks(txn, ledger_id):
+        column, slots = block.files(), block.slots()
+        if not disks.own.isdisjoint((column,) if isinstance(column, int) else column):
+            return None
+        parts.append(block.entry_id(0) - slots[0] + np.array(slots, np.int64))
+    (bookie,) = set(disks.by_file.values()) or {""}
+    return {bookie: np.concatenate(parts)}
+
+
+def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
+    """Return ledger → (bookie, entry, whether it only differs from another copy) of the records that are not as they should be."""
+    if read_damaged not in txn.memo:
+        disks, found = read_disks(txn), dict[int, list[tuple[str, int, bool]]]()
+        for damage in iter_damage(txn):
+            if damage.ledger_id >= 0 and damage.file_id in disks.by_file:
+                row = (disks.by_file[damage.file_id], damage.entry_id, damage.reason.startswith(DIFFERS))
+                found.setdefault(damage.ledger_id, []).append(row)
+        txn.memo[read_damaged] = found
+    damaged: dict[int, list[tuple[str, int, bool]]] = txn.memo[read_damaged]
+    return damaged

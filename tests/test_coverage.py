@@ -1,0 +1,323 @@
+"""On which bookies entries are: a recorded cluster of three (E 3, Qw 2, Qa 2), against its files read record by record."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState
+from store.db.copies import has_copies, iter_copied_ledgers, iter_copies
+from store.db.environment import Txn, open_store
+from store.db.files import LogFile, iter_logs
+from store.model.coverage import iter_entry_gaps, read_coverage
+from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.open_end import read_open_end
+from tests.conftest import Cli
+from tests.reference_index import bodies
+from tests.stores import imported
+from tests.test_placement import upstream_write_set
+from tests.worlds import copy_tree, oracle, world
+
+STATES = ("clean", "mutated", "crashed")
+BOOKIES = ("bk0test", "bk1test", "bk2test")
+Held = dict[tuple[str, int], set[int]]  # (bookie, ledger) → entries
+
+
+def held_by(logs: Iterable[LogFile]) -> Held:
+    """Every record of LOGS; a bookie's name is that in its cookie, its directory is ``bookkeeper0`` and so on."""
+    found: Held = defaultdict(set)
+    for log in logs:
+        bookie = f"bk{Path(log.origin).parent.parent.name[-1]}test"
+        for _, body in bodies(log, Path(log.origin).read_bytes()):
+            found[bookie, int.from_bytes(body[:8], "big")].add(int.from_bytes(body[8:16], "big"))
+    return found
+
+
+def copied_entries(txn: Txn) -> Held:
+    """What the rows say."""
+    bookies = {log.file_id: log.bookie for log in iter_logs(txn)}
+    found: Held = defaultdict(set)
+    for ledger_id in {ledger_id for ledger_id, _ in iter_copied_ledgers(txn)}:
+        for file_id, entries in iter_copies(txn, ledger_id):
+            found[bookies[file_id], ledger_id] |= set(entries)
+    return found
+
+
+def assert_coverage_is_right(txn: Txn, held: Held, imported_bookies: Iterable[str] = BOOKIES) -> int:
+    """Compare what is said of every ledger with HELD, one entry at a time; return how many entries are short."""
+    there, short = set(imported_bookies), 0
+    for ledger_id in iter_ledger_ids(txn):
+        ledger = read_ledger(txn, ledger_id)
+        found, metadata = read_coverage(txn, ledger), ledger.metadata
+        assert found is not None
+        assert metadata is not None
+        on = [0, 0, 0]
+        counts = {row.bookie: [0, 0] for row in found.bookies}
+        for entry in range(ledger.last_entry_id + 1):
+            write_set = upstream_write_set(metadata, entry)
+            having = [bookie for bookie in write_set if bookie in there and entry in held.get((bookie, ledger_id), ())]
+            on[len(having)] += 1
+            short += len(having) < len(there.intersection(write_set))
+            for bookie in write_set:
+                counts[bookie][0] += 1
+                counts[bookie][1] += bookie in having
+        assert list(found.on) == on, ledger_id
+        assert {row.bookie: [row.expected, row.held] for row in found.bookies} == counts, ledger_id
+    return short
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_sound_cluster_lacks_no_copy(state: str, cli: Cli) -> None:
+    path = imported("cluster", state)
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert (answer.exit_code, answer.json, answer.stderr) == (0, [], "")
+    checked = cli("--store", path, "store", "check", "-o", "json")
+    assert (checked.exit_code, {row["severity"] for row in checked.json}) == (0, {"note", "summary"})
+
+
+def test_rows_and_coverage_are_those_of_the_files() -> None:
+    with open_store(imported("cluster", "crashed")) as store, store.read() as txn:
+        held = held_by(iter_logs(txn))
+        assert has_copies(txn)
+        assert copied_entries(txn) == held
+        assert assert_coverage_is_right(txn, held) == 1  # one was in flight when the cluster was killed
+
+
+@pytest.mark.parametrize(("world_name", "entries"), [("small", 25), ("nometa", 60)])
+def test_one_bookie_needs_no_rows(world_name: str, entries: int, cli: Cli) -> None:
+    path = imported(world_name, "crashed")
+    with open_store(path) as store, store.read() as txn:
+        assert not has_copies(txn)
+        assert txn.count("copies") == 0
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
+    (row,) = cli("--store", path, "ledgers", "info", 9, "-o", "json").json["coverage"]["bookies"]
+    assert (row["expected"], row["held"], row["missing"]) == (entries, entries, 0)
+
+
+# -- a disk that lost something -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Path:
+    """The clean cluster, to take parts of it away."""
+    return _linked(tmp_path / "cluster", "clean")
+
+
+def _linked(path: Path, state: str) -> Path:
+    path.mkdir()
+    for part in (world("cluster") / state).iterdir():
+        (path / part.name).symlink_to(part)
+    return path
+
+
+def _own(disks: Path, name: str) -> Path:
+    """Return the ``current`` of bookie NAME, copied to be changed."""
+    if (disks / name).is_symlink():
+        source = (disks / name).resolve()
+        (disks / name).unlink()
+        copy_tree(source, disks / name)
+    return disks / name / "current"
+
+
+def _import(source: Path, path: Path, cli: Cli) -> Path:
+    assert cli("--store", path, "store", "import", "standalone", source, "-q").exit_code in (0, 1)
+    return path
+
+
+def _lose_a_log(disks: Path) -> Path:
+    """Take the entry log with the most records of ``bookkeeper1`` away, and its journal, which has them, too."""
+    current = _own(disks, "bookkeeper1")
+    for journal in current.glob("*.txn"):
+        journal.unlink()
+    log = max(current.glob("*.log"), key=lambda path: path.stat().st_size)
+    log.unlink()
+    return log
+
+
+def test_a_removed_entry_log_of_one_bookie(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Nothing is lost: another bookie has a copy of everything. It is named all the same, entry by entry."""
+    _lose_a_log(disks)
+    path = _import(disks, tmp_path / "s", cli)
+    with open_store(path) as store, store.read() as txn:
+        held = held_by(iter_logs(txn))
+        assert copied_entries(txn) == held
+        short = assert_coverage_is_right(txn, held)
+    assert short > 500
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert answer.exit_code == 1
+    assert sum(row["short"] for row in answer.json) == short
+    assert {(row["lowest"], row["lost"], row["unknown"]) for row in answer.json} == {(1, 0, 0)}
+    assert {bookie["bookie"] for row in answer.json for bookie in row["bookies"]} == {"bk1test"}
+    shown = [row["short"] for row in answer.json]
+    assert shown == sorted(shown, reverse=True)
+    rows = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-missing"]
+    assert {row["context"]["ledgerId"]: row["context"]["bookies"] for row in rows} == {
+        row["ledgerId"]: {"bk1test": row["short"]} for row in answer.json
+    }
+    assert all(row["severity"] == "problem" and "each has another copy" in row["message"] for row in rows)
+
+
+def test_a_log_that_goes_after_the_import(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Refresh forgets a file whose entries other files have, and says of which bookies they are no more."""
+    _own(disks, "bookkeeper1")
+    path = _import(disks, tmp_path / "s", cli)
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
+    _lose_a_log(disks)
+    cli("--store", path, "store", "refresh", "--forget", "-q")
+    with open_store(path) as store, store.read() as txn:
+        held = held_by(iter_logs(txn))
+        assert copied_entries(txn) == held
+        short = assert_coverage_is_right(txn, held)
+    found = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert sum(row["short"] for row in found) == short > 500
+
+
+def test_a_bit_flipped_in_one_copy(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Covered by the other bookie's copy: a note, and no entry is missing."""
+    for journal in _own(disks, "bookkeeper2").glob("*.txn"):
+        journal.unlink()  # has a second copy of most
+    with open_store(imported("cluster", "clean")) as store, store.read() as txn:
+        log = next(
+            log for log in iter_logs(txn) if "bookkeeper2" in log.path and log.kind == "entry-log" and log.records
+        )
+        listed = set(iter_ledger_ids(txn))
+        places = [(at, bytes(body[:16])) for at, body in bodies(log, Path(log.path).read_bytes())]
+    at, head = next((at, head) for at, head in places[5:] if int.from_bytes(head[:8], "big") in listed)
+    ledger_id = int.from_bytes(head[:8], "big")
+    with (disks / Path(log.path).relative_to(world("cluster") / "clean")).open("r+b") as file:
+        file.seek(at + 4 + 34)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 4]))
+    path = _import(disks, tmp_path / "s", cli)
+    info = cli("--store", path, "ledgers", "info", ledger_id, "-o", "json").json
+    assert info["missing"] == []
+    (row,) = (row for row in info["coverage"]["bookies"] if row["bookie"] == "bk2test")
+    assert (row["expected"] - row["held"], row["missing"], row["damaged"]) == (1, 0, 1)
+    (found,) = (
+        row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-damaged"
+    )
+    assert (found["severity"], found["context"]) == ("note", {"ledgerId": ledger_id, "bookies": {"bk2test": 1}})
+    assert "bk2test: 1 damaged" in found["message"]
+    assert "each has another copy" in found["message"]
+
+
+@pytest.mark.parametrize("absent", [("bk1test",), ("bk0test", "bk2test")])
+def test_bookies_that_were_not_imported(
+    absent: tuple[str, ...], disks: Path, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    """What they should have is unknown, never lost."""
+    for bookie in absent:
+        (disks / f"bookkeeper{bookie[2]}").unlink()
+    path = _import(disks, tmp_path / "s", cli)
+    there = [bookie for bookie in BOOKIES if bookie not in absent]
+    with open_store(path) as store, store.read() as txn:
+        held = held_by(iter_logs(txn))
+        assert has_copies(txn) == (len(there) > 1)
+        assert assert_coverage_is_right(txn, held, there) == 0
+        unseen = 0
+        for ledger_id in iter_ledger_ids(txn):
+            ledger = read_ledger(txn, ledger_id)
+            gaps = list(iter_entry_gaps(txn, ledger))
+            seen = {entry for bookie in there for entry in held.get((bookie, ledger_id), ())}
+            expected = [entry for entry in range(ledger.last_entry_id + 1) if entry not in seen]
+            assert [entry for gap in gaps for entry in range(gap.first, gap.last + 1)] == expected
+            assert all(set(gap.bookies) <= set(absent) and gap.bookies for gap in gaps)
+            unseen += len(expected)
+    assert (unseen > 500) == (len(there) == 1)
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert answer.exit_code == 1
+    assert {(row["short"], row["lost"]) for row in answer.json} == {(0, 0)}
+    notes = {
+        row["context"]["bookie"]
+        for row in cli("--store", path, "store", "check", "-o", "json").json
+        if row["code"] == "bookie-not-imported"
+    }
+    assert notes == set(absent)
+
+
+# -- older stores ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_of_before_says_that_it_does_not_know(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = tmp_path / "s"
+    shutil.copytree(imported("cluster", "clean"), path)
+    with open_store(path, writable=True) as store:
+
+        def forget(txn: Txn) -> None:
+            txn.clear("copies")
+            txn.delete("state", b"copies")
+
+        store.write(forget)
+    assert cli("--store", path, "ledgers", "info", 8, "-o", "json").json["coverage"] is None
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert (answer.exit_code, answer.json) == (1, [])
+    assert "store index --rebuild" in answer.stderr
+    codes = [row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json]
+    assert "copies-unknown" in codes
+    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    with (
+        open_store(path) as store,
+        store.read() as txn,
+        open_store(imported("cluster", "clean")) as other,
+        other.read() as fresh,
+    ):
+        assert copied_entries(txn) == copied_entries(fresh)
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").exit_code == 0
+
+
+# -- the end of ledgers that nobody closed --------------------------------------------------------------------------------
+
+
+def test_everything_acknowledged_before_the_crash_is_found() -> None:
+    """``oracle.json``: crash: what the producers were told. A recovery keeps all of it, whichever bookie answers first."""
+    acknowledged = {
+        (row["id"][0], row["id"][1]) for rows in _acknowledged().values() for row in rows if row["res"] == "Result.Ok"
+    }
+    ends: dict[int, Any] = {}
+    with open_store(imported("cluster", "crashed")) as store, store.read() as txn:
+        for ledger_id in {ledger_id for ledger_id, _ in acknowledged}:
+            ledger = read_ledger(txn, ledger_id)
+            ends[ledger_id] = (ledger.last_entry_id, read_open_end(txn, ledger))
+    assert len(acknowledged) > 500
+    assert sum(end is not None for _, end in ends.values()) == 2
+    for ledger_id, entry_id in acknowledged:
+        last, end = ends[ledger_id]
+        assert entry_id <= (last if end is None else end.kept)
+    assert {end.verdict for _, end in ends.values() if end is not None} == {"final"}
+
+
+def _acknowledged() -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = oracle("cluster")["crash"]["acknowledged_to_producer"]
+    return found
+
+
+def test_an_open_ledger_without_the_bookies_that_may_have_more(tmp_path: Path, cli: Cli) -> None:
+    """One bookie of three: of the next entry's two bookies one or both were not imported, and both may be needed to say no."""
+    disks = _linked(tmp_path / "cluster", "crashed")
+    for name in ("bookkeeper0", "bookkeeper2"):
+        (disks / name).unlink()
+    path = _import(disks, tmp_path / "s", cli)
+    verdicts: dict[str, int] = defaultdict(int)
+    with open_store(path) as store, store.read() as txn:
+        for ledger_id in iter_ledger_ids(txn):
+            ledger = read_ledger(txn, ledger_id)
+            end = read_open_end(txn, ledger)
+            if end is not None:
+                verdicts[end.verdict] += 1
+                behind = upstream_write_set(_metadata(ledger), end.last_entry_id + 1)
+                assert end.verdict == ("final" if "bk1test" in behind else "open")
+                assert ledger.metadata is not None
+                assert ledger.metadata.state is not LedgerState.CLOSED
+    assert verdicts["final"] > 0
+    assert verdicts["open"] > 0
+
+
+def _metadata(ledger: Ledger) -> LedgerMetadata:
+    assert ledger.metadata is not None
+    return ledger.metadata

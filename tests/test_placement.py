@@ -1,0 +1,173 @@
+"""Which bookies should hold an entry, and where a recovery closes a ledger: against brute force on upstream's rules."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+
+import numpy as np
+
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.model.coverage import Coverage, count_copies
+from store.model.open_end import OpenEnd, find_open_end
+from store.model.placement import stripes_of, write_set
+
+NAMES = [f"bk{number}" for number in range(7)]
+Held = dict[str, set[int]]
+
+
+def ledger(segments: list[tuple[int, tuple[str, ...]]], write_quorum: int, ack_quorum: int) -> LedgerMetadata:
+    return LedgerMetadata(
+        version=3,
+        write_quorum=write_quorum,
+        ensemble_size=len(segments[0][1]),
+        ack_quorum=ack_quorum,
+        length=0,
+        last_entry_id=-1,
+        state=LedgerState.OPEN,
+        segments=tuple(Segment(first, members) for first, members in segments),
+    )
+
+
+def random_ledger(rng: random.Random) -> LedgerMetadata:
+    size = rng.randint(1, 5)
+    write_quorum = rng.randint(1, size)
+    starts = sorted(rng.sample(range(1, 40), rng.randint(0, 3)))
+    segments = [(first, tuple(rng.sample(NAMES, size))) for first in (0, *starts)]
+    return ledger(segments, write_quorum, rng.randint(1, write_quorum))
+
+
+def upstream_write_set(metadata: LedgerMetadata, entry_id: int) -> list[str]:
+    """``RoundRobinDistributionSchedule.getWriteSet`` on ``LedgerMetadata.getEnsembleAt``: the last ensemble that begins at or before."""
+    members = [s.members for s in metadata.segments if s.first_entry_id <= entry_id][-1]
+    return [members[(entry_id + w) % metadata.ensemble_size] for w in range(metadata.write_quorum)]
+
+
+def test_the_example_of_the_specification() -> None:
+    metadata = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
+    assert [write_set(metadata, entry) for entry in range(3)] == [("b0", "b1"), ("b1", "b2"), ("b2", "b0")]
+
+
+def test_write_sets_and_expected_entries() -> None:
+    rng = random.Random(17)
+    for _ in range(300):
+        metadata, last = random_ledger(rng), rng.randint(-1, 60)
+        everything = np.arange(-2, 70)
+        stripes = list(stripes_of(metadata, last))
+        assert [entry for stripe in stripes for entry in range(stripe.first, stripe.last + 1)] == list(range(last + 1))
+        for entry in range(70):
+            assert list(write_set(metadata, entry)) == upstream_write_set(metadata, entry)
+        for bookie in NAMES:
+            should = [entry for entry in range(last + 1) if bookie in upstream_write_set(metadata, entry)]
+            assert sum(stripe.count(bookie) for stripe in stripes) == len(should)
+            found = [everything[stripe.holds(bookie, everything)].tolist() for stripe in stripes]
+            assert [entry for part in found for entry in part] == should
+
+
+def counted_one_by_one(
+    metadata: LedgerMetadata, last: int, imported: set[str], held: Held, damaged: set[tuple[str, int]]
+) -> tuple[list[int], int, int, int, int, dict[str, tuple[int, int, int]]]:
+    on, unknown, short, lost, lowest = [0] * (metadata.write_quorum + 1), 0, 0, 0, metadata.write_quorum
+    bookies = {member: [0, 0, 0] for segment in metadata.segments for member in segment.members}
+    for entry in range(last + 1):
+        there = upstream_write_set(metadata, entry)
+        copies = sum(bookie in imported and entry in held.get(bookie, ()) for bookie in there)
+        known = sum(bookie in imported for bookie in there)
+        on[copies] += 1
+        unknown += known < len(there)
+        short += copies < known
+        lost += copies == 0 and known == len(there)
+        lowest = min(lowest, copies) if copies < known else lowest
+        for bookie in there:
+            row = bookies[bookie]
+            row[0] += 1
+            row[1] += entry in held.get(bookie, ())
+            row[2] += entry not in held.get(bookie, ()) and (bookie, entry) in damaged
+    return on, unknown, short, lost, lowest, {name: (row[0], row[1], row[2]) for name, row in bookies.items()}
+
+
+def test_copies_of_entries() -> None:
+    rng = random.Random(23)
+    for _ in range(300):
+        metadata, last = random_ledger(rng), rng.randint(-1, 60)
+        imported = {name for name in NAMES if rng.random() < 0.8}
+        held = {name: {e for e in range(last + 9) if rng.random() < 0.8} for name in imported}
+        damaged = {(name, e) for name in imported for e in range(last + 3) if rng.random() < 0.1}
+        arrays = {name: np.array(sorted(entries), np.int64) for name, entries in held.items()}
+        found = count_copies(metadata, last, frozenset(imported), arrays, [(*row, False) for row in damaged])
+        rows = {row.bookie: (row.expected, row.held, row.damaged) for row in found.bookies}
+        expected = counted_one_by_one(metadata, last, imported, held, damaged)
+        assert (list(found.on), found.unknown, found.short, found.lost, found.lowest, rows) == expected
+
+
+def test_a_ledger_without_end_costs_nothing() -> None:
+    """Metadata may claim any last entry."""
+    metadata = ledger([(0, ("b0", "b1", "b2"))], 2, 2)
+    found: Coverage = count_copies(metadata, (1 << 62) - 1, frozenset({"b0", "b1"}), {"b0": np.array([0, 2], np.int64)})
+    assert found.on == ((1 << 62) - 2, 2, 0)
+    assert found.lost + found.unknown + 1 == 1 << 62
+
+
+# -- where a recovery closes a ledger -------------------------------------------------------------------------------------
+
+
+def recoveries(metadata: LedgerMetadata, confirmed: int, answers: dict[str, dict[int, str]]) -> set[int | None]:
+    """Every end that a recovery can come to, None for one that fails, over all orders in which bookies answer.
+
+    ``LedgerRecoveryOp.doRecoveryRead`` and ``PendingReadOp.ParallelReadRequest``: an entry is read when a good record comes before
+    write quorum − ack quorum + 1 bookies said that they have none, which ends the ledger; when all have answered and neither came
+    about, the recovery fails.
+    """
+    required, ends, front = metadata.write_quorum - metadata.ack_quorum + 1, set[int | None](), {confirmed}
+    while front:
+        entry = front.pop() + 1
+        asked = upstream_write_set(metadata, entry)
+        for order in permutations(asked):
+            missing = 0
+            for bookie in order:
+                answer = answers[bookie].get(entry, "none")
+                if answer == "good":
+                    front.add(entry)
+                    break
+                missing += answer == "none"
+                if missing >= required:
+                    ends.add(entry - 1)
+                    break
+            else:
+                ends.add(None)
+    return ends
+
+
+def test_the_end_is_where_recoveries_end() -> None:
+    rng, verdicts = random.Random(31), set()
+    for _ in range(1500):
+        metadata = random_ledger(rng)
+        confirmed = max(metadata.segments[-1].first_entry_id - 1, rng.randint(-1, 50))
+        names = metadata.segments[-1].members
+        answers = {name: dict[int, str]() for name in names}
+        for entry in range(confirmed + 1, confirmed + 6):
+            for name in upstream_write_set(metadata, entry):
+                answers[name][entry] = rng.choice(["good"] * 8 + ["none", "bad"])
+        imported = [name for name in names if rng.random() < 0.8]
+        held, damaged = (
+            {name: {e for e, answer in answers[name].items() if answer == kind} for name in imported}
+            for kind in ("good", "bad")
+        )
+        found: OpenEnd = find_open_end(metadata, confirmed, imported, held, damaged)
+        possible = recoveries(metadata, confirmed, answers)
+        certain = {end for end in possible if end is not None}
+        assert all(end >= found.kept for end in certain)
+        verdicts.add(found.verdict)
+        if len(imported) < len(names):
+            if found.verdict == "final":
+                behind = found.last_entry_id + 1
+                stored = sum(answers[name].get(behind) == "good" for name in upstream_write_set(metadata, behind))
+                assert stored < metadata.ack_quorum  # nobody was told that it is there
+            continue
+        assert found.verdict in ("final", "damaged")
+        assert (found.verdict == "damaged") == (found.last_entry_id not in certain)
+        if found.verdict == "final":
+            assert max(certain) == found.last_entry_id
+        if None not in possible:
+            assert found.kept == min(certain)
+    assert verdicts == {"final", "open", "damaged"}
