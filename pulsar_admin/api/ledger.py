@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pulsar_admin.api.plan import Plan, plan_of
 from pulsar_admin.api.session import Session
 from store.errors import StoreError
 
@@ -73,3 +74,13 @@ class Ledger:
 
                 rows_of = EngineRows(engine, reader, (self._ledger_id,))
             return verify_ledger(reader, self._ledger_id, rows_of)
+
+    def forget(self, *, force: bool = False) -> Plan:
+        """Plan that nothing references it any more: topics, cursors, compacted views and schemas go on without it.
+
+        Raises Refused where nothing references it or, without FORCE, nothing of it is lost.
+        """
+        from store.changes.mending import plan_forget
+
+        with self._session.reader() as reader:
+            return plan_of(plan_forget(reader, [self._ledger_id], self._session.now_ms, force=force))
