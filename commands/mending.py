@@ -1,14 +1,18 @@
-"""``ledgers forget``: what is lost is taken out of whatever references it."""
+"""``ledgers forget``, ``restore``, ``delete``: what is lost is taken out of what references it, or made again; orphans go."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from commands.topics.moving import read_lines, shown_path
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.changes.mending import plan_forget
-from store.errors import LedgerNotFound, Refused, StalePlan
+from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
+from store.errors import InvalidValue, LedgerNotFound, Refused, StalePlan
 from store.model.ledgers import open_reader
 
 _LEDGER_ID = whole()
@@ -32,4 +36,53 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     """
     with open_reader(app.store) as reader:
         plan = plan_forget(reader, ledgers, app.now_ms, force=force)
+    app.change(plan)
+
+
+@command(
+    "restore",
+    changes=True,
+    examples=[],
+    elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore 9 --dry-run -o json"],
+    output="The change: the metadata made for each ledger, with its end, quorums, ensembles and what it says of itself.",
+    errors=[LedgerNotFound, Refused, StalePlan],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
+@pass_app
+def restore(app: App, ledgers: tuple[int, ...]) -> None:
+    """Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.
+
+    Every entry must be here, the ensemble must be the one by which round robin puts each entry on the bookies that have it, and
+    the end that of the topic's list. What two witnesses say differently is refused.
+    """
+    from store.changes.restoring import plan_restore
+
+    with open_reader(app.store) as reader:
+        plan = plan_restore(reader, ledgers, app.now_ms)
+    app.change(plan)
+
+
+@command(
+    "delete",
+    changes=True,
+    examples=["pulsar-admin ledgers delete 17 20"],
+    elsewhere=["pulsar-admin ledgers orphans -o jsonl | pulsar-admin ledgers delete --from-file -"],
+    output="The change: each ledger with what its metadata said it is, and how much goes with it.",
+    errors=[LedgerNotFound, Refused, StalePlan, InvalidValue],
+)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
+@click.option(
+    "--from-file", "file", type=click.Path(path_type=Path, allow_dash=True), help="Also the ids in a file, one a line."
+)
+@click.option("--force", is_flag=True, help="Also where what cannot be read, or is not Pulsar's, could reference them.")
+@pass_app
+def delete(app: App, ledgers: tuple[int, ...], file: Path | None, force: bool) -> None:
+    """Delete the metadata of ledgers that nothing references, so that bookies free their entries.
+
+    One that a topic, cursor, schema, compaction or delayed index references is refused, and all of them while a part of the
+    metadata cannot be read. Of a file's JSON lines `ledgerId` counts.
+    """
+    given = () if file is None else parse_ledger_ids(read_lines(file), shown_path(file))
+    with app.store.read() as txn:
+        plan = plan_delete_orphans(txn, (*ledgers, *given), force=force)
     app.change(plan)

@@ -18,7 +18,7 @@ _LINE = 80
 _DELETES = ("topics delete-partitioned-topic", "namespaces delete", "tenants delete", "clusters delete")
 """What goes is the first part; what goes with it has parts of its own."""
 _DESTROYING = (
-    *("topics delete", "topics trim-topic", "topics truncate"),
+    *("topics delete", "topics trim-topic", "topics truncate", "ledgers delete"),
     *_DELETES,
 )
 """Commands whose parts without a subscription say what goes for ever."""
@@ -62,6 +62,7 @@ _ACTIONS = {
     "store annotate": "annotate the ledgers of {place}",
     "nacks add": "track negative acks of {subscription} on {place}",
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",
+    "ledgers delete": "delete the metadata of {place}",
     "ledgers forget": "forget lost ledgers of {place}",
     "compaction run": "compact {place}",
     "compaction upgrade": "upgrade the compacted ledger of {place}",

@@ -9,7 +9,7 @@ _READING = "get list show describe read find peek examine stats stat status coun
 _ALIKE_VERBS = ("set put update", "create add new make init", "remove delete del rm unset drop")
 _CHANGING = (
     "abort annotate apply build cancel clear compact convert disable enable expire export extract generate grant import"
-    " index load mark move rebuild recover refresh reset revoke run scale shutdown skip split standalone start stop switch"
+    " forget index load mark move rebuild recover refresh reset restore revoke run scale shutdown skip split standalone start stop switch"
     " terminate trim truncate undo unload unsubscribe upgrade upload"
 )
 READS = frozenset(_READING.split())

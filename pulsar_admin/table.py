@@ -608,6 +608,14 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.mending:forget",
             "Take lost ledgers out of whatever references them, so that a broker goes on behind them.",
         ),
+        "restore": Row(
+            "commands.mending:restore",
+            "Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.",
+        ),
+        "delete": Row(
+            "commands.mending:delete",
+            "Delete the metadata of ledgers that nothing references, so that bookies free their entries.",
+        ),
     },
     "logs": {
         "list": Row("commands.logs:list_logs", "List the entry logs and journals of a bookie directory."),

@@ -91,6 +91,8 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store annotate",
         "ledgers forget",
         "store add zookeeper",
+        "ledgers restore",
+        "ledgers delete",
         "topics set-*",
         "topics remove-*",
         "namespaces enable-delayed-message",

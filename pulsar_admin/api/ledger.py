@@ -84,3 +84,19 @@ class Ledger:
 
         with self._session.reader() as reader:
             return plan_of(plan_forget(reader, [self._ledger_id], self._session.now_ms, force=force))
+
+    def restore(self) -> Plan:
+        """Plan its lost metadata made again from its entries, the bookies that hold them, and what references it; raises Refused."""
+        from store.changes.restoring import plan_restore
+
+        with self._session.reader() as reader:
+            return plan_of(plan_restore(reader, [self._ledger_id], self._session.now_ms))
+
+    def delete(self, *, force: bool = False) -> Plan:
+        """Plan deleting its metadata, where nothing references it: bookies free its entries. Raises Refused where something does, or,
+        without FORCE, might.
+        """
+        from store.changes.orphans import plan_delete_orphans
+
+        with self._session.read() as txn:
+            return plan_of(plan_delete_orphans(txn, [self._ledger_id], force=force))

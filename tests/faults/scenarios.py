@@ -104,6 +104,13 @@ SCENARIOS = (
     Scenario("ledger ids", f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", repeats=True),
     Scenario("mark delete", f"managed-ledger update-mark-delete-cursor -mlp {ML_PLAIN} -cn half -cm 9:3"),
     Scenario("ledgers forget", "ledgers forget 9 18 --force", repeats=True),
+    Scenario("ledgers delete", "ledgers delete 17 20", repeats=True),
+    Scenario(
+        "ledgers restore",
+        "ledgers restore 9",
+        before=(f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", "ledgers delete 9", "store undo 1"),
+        repeats=True,
+    ),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
     Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),

@@ -1,0 +1,120 @@
+"""Deleting the metadata of ledgers that nothing references; their bookies collect the entries then.
+
+A ledger is given up only where everything that could reference it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+
+from store.changes.plan import Plan, delete_step
+from store.changes.report import ChangePart
+from store.codec.cursor import decode_cursor_head
+from store.codec.ledgermetadata import ledger_path
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.schema import decode_schema_locator
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Txn
+from store.db.files import METADATA_FILE_ID, iter_damage
+from store.db.owners import Owner, find_owners
+from store.db.tree import Node, find_node, iter_nodes
+from store.errors import InvalidValue, LedgerNotFound, MetadataCorrupt, Refused, StoreError
+from store.model.extent import Extent
+from store.model.ledger_owners import custom_text
+from store.model.ledgers import find_metadata, find_times
+from store.names import MANAGED_LEDGERS, topic_of_path
+
+UNREFERENCED = "unreferenced"
+"""Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
+
+
+def plan_delete_orphans(txn: Txn, ledger_ids: Iterable[int], *, force: bool = False) -> Plan:
+    """Plan deleting the metadata of LEDGER_IDS; raises LedgerNotFound, and Refused for one that is referenced, or may be.
+
+    FORCE: also where what is unreadable, or no part of Pulsar's topics, could reference it.
+    """
+    if not force:
+        _check_references(txn)
+    indexes = find_index_ledgers(txn)
+    ids = tuple(dict.fromkeys(ledger_ids))
+    parts = tuple(_part(txn, ledger_id, indexes, force=force) for ledger_id in ids)
+    return Plan("ledgers delete", txn.id, tuple(delete_step(txn, ledger_path(one)) for one in ids), parts)
+
+
+def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
+    """Yield the ledger ids in LINES: numbers, or JSON objects with ``ledgerId`` as ``ledgers orphans -o jsonl`` prints them, where
+    those that have no metadata are left out.
+
+    Raises InvalidValue naming WHERE and the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+            ledger_id = found["ledgerId"] if isinstance(found, dict) else found
+        except (ValueError, KeyError, RecursionError):
+            found, ledger_id = None, None
+        if isinstance(found, dict) and found.get("reason", UNREFERENCED) != UNREFERENCED:
+            continue
+        if type(ledger_id) is not int or ledger_id < 0:
+            raise InvalidValue(
+                f"{where}, line {number}: no ledger id: {line.strip()[:60]!r}",
+                hint='one a line: 7, or {"ledgerId":7}',
+            )
+        yield ledger_id
+
+
+def _check_references(txn: Txn) -> None:
+    """Raise Refused where a part of the metadata cannot be read: it could reference any ledger."""
+    problem = next((damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)), None)
+    nodes = chain(iter_nodes(txn, MANAGED_LEDGERS + "/"), iter_nodes(txn, "/schemas/"))
+    problem = problem or next(filter(None, map(_unreadable, nodes)), None)
+    if problem is not None:
+        raise Refused(
+            f"what references ledgers cannot be read whole: {problem}",
+            hint="see: pulsar-admin store check; --force deletes them all the same",
+        )
+
+
+def _unreadable(node: Node) -> str | None:
+    try:
+        if node.path.startswith("/schemas/"):
+            decode_schema_locator(node.value, node.path)
+        elif topic_of_path(node.path) is not None:
+            decode_managed_ledger(node.value, node.path)
+        elif topic_of_path(node.path.rpartition("/")[0]) is not None:
+            decode_cursor_head(node.value, node.path)
+    except StoreError as error:
+        return error.message
+    return None
+
+
+def _part(txn: Txn, ledger_id: int, indexes: Collection[int], *, force: bool) -> ChangePart:
+    if find_node(txn, ledger_path(ledger_id)) is None:
+        raise LedgerNotFound(f"ledger {ledger_id} has no metadata: there is nothing to delete", ledgerId=ledger_id)
+    owners = find_owners(txn, ledger_id)
+    if owners or ledger_id in indexes:
+        owner = owners[0] if owners else Owner("delayed-index", "")
+        raise Refused(
+            f"ledger {ledger_id} is referenced: {owner.kind} {owner.topic} {owner.cursor}".rstrip(),
+            hint="what nothing references is listed by: pulsar-admin ledgers orphans",
+            ledgerId=ledger_id,
+        )
+    try:
+        metadata = find_metadata(txn, ledger_id)
+    except MetadataCorrupt:
+        metadata = None
+    claims = {} if metadata is None else custom_text(metadata)
+    if claims.get("application") != "pulsar" and not force:
+        raise Refused(
+            f"ledger {ledger_id} does not say that it is of a topic, cursor or schema: others may use it",
+            hint="packages of functions and other programs keep ledgers, too; --force deletes it all the same",
+            ledgerId=ledger_id,
+        )
+    times = find_times(txn, ledger_id)
+    extent = Extent() if times is None else Extent(times.sums.entries, times.sums.messages, times.sums.payload_bytes)
+    before = {"state": "UNREADABLE" if metadata is None else metadata.state.name, "customMetadata": claims}
+    return ChangePart(resource=f"ledger {ledger_id}", before=before, extent=extent, unreferenced_ledgers=(ledger_id,))

@@ -1,0 +1,356 @@
+"""Making the lost metadata of a ledger again from its entries, the bookies that hold them, and what references it.
+
+Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. Two witnesses must agree, or it is
+refused: where the entries lie must be what round robin over the ensemble gives, and their end what the topic's list says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
+from store.compaction.prepare import compacted_claims
+from store.compaction.view import COMPACTED_COMPONENT, COMPONENT
+from store.db.environment import Txn
+from store.db.owners import Owner, find_owners, iter_owners
+from store.db.tree import find_node
+from store.errors import LedgerNotFound, Refused, StoreError
+from store.model.coverage import read_disks, read_held
+from store.model.cursors import COMPACTION_CURSOR, read_cursor
+from store.model.ledger_owners import custom_text, read_owners
+from store.model.ledgers import EntryReader, find_times, iter_gaps
+from store.model.references import BUCKET_PREFIX
+from store.model.topics import TopicLedger, read_topic
+from store.names import TopicName, parse_topic
+from store.wording import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_COMMAND = "ledgers restore"
+_APPLICATION = {"application": b"pulsar"}
+_SIBLINGS = 1000
+"""Ledgers of others that are looked at for quorums."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a ledger ends: its last entry, and the payload bytes up to it."""
+
+    last_entry_id: int
+    length: int
+
+
+def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> Plan:
+    """Plan the metadata of LEDGER_IDS, which have entries here and are referenced, as that of closed ledgers.
+
+    Raises LedgerNotFound, and Refused for a ledger that has metadata, that nothing references, or of which the witnesses disagree.
+    """
+    steps: list[Step] = []
+    parts: list[ChangePart] = []
+    for ledger_id in dict.fromkeys(ledger_ids):
+        owner = _check(reader.txn, ledger_id)
+        metadata = restored_metadata(reader, ledger_id, owner)
+        path = ledger_path(ledger_id)
+        steps.append(put_value_step(reader.txn, path, encode_ledger_metadata(metadata), now_ms))
+        parts.append(_part(ledger_id, owner, metadata))
+    warning = (
+        "a bookie that collected its garbage since the metadata was lost has these entries no more in its index: "
+        "see there that they can be read"
+    )
+    return Plan(_COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
+
+
+def _check(txn: Txn, ledger_id: int) -> Owner:
+    found = read_owners(txn, ledger_id) if find_node(txn, ledger_path(ledger_id)) is None else None
+    if found is None:
+        node = find_node(txn, ledger_path(ledger_id))
+        assert node is not None
+        try:
+            decode_ledger_metadata(node.value, node.path)
+        except StoreError:
+            found_owners = find_owners(txn, ledger_id)
+        else:
+            raise Refused(
+                f"ledger {ledger_id} has metadata: there is nothing to restore",
+                hint=f"see what is lost of it with: pulsar-admin ledgers missing {ledger_id}",
+                ledgerId=ledger_id,
+            )
+    else:
+        found_owners = found.owners
+    if not found_owners:
+        raise Refused(
+            f"nothing references ledger {ledger_id}: no topic would read it",
+            hint="a broker deleted it; what has entries and no metadata is listed by: pulsar-admin ledgers orphans",
+            ledgerId=ledger_id,
+        )
+    return found_owners[0]
+
+
+def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> LedgerMetadata:
+    """Return the metadata of a ledger of OWNER as it was when the ledger was closed; raises Refused, LedgerNotFound."""
+    txn = reader.txn
+    name = parse_topic(owner.topic)
+    end = _find_end(reader, ledger_id, _listed(txn, name, ledger_id) if owner.kind == "managed-ledger" else None)
+    held = read_held(txn, ledger_id, read_disks(txn))
+    if held is None:
+        raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")
+    if "" in held:
+        raise Refused(
+            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
+            hint="import the bookie with its cookie (the file VERSION)",
+            ledgerId=ledger_id,
+        )
+    sibling = _find_sibling(txn, ledger_id, owner)
+    write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling)
+    ack_quorum = write_quorum
+    if sibling is not None and sibling.write_quorum == write_quorum:
+        ack_quorum = sibling.ack_quorum
+    first = reader.read(ledger_id, 0)
+    return LedgerMetadata(
+        version=3,
+        write_quorum=write_quorum,
+        ensemble_size=len(segments[0].members),
+        ack_quorum=ack_quorum,
+        length=end.length,
+        last_entry_id=end.last_entry_id,
+        state=LedgerState.CLOSED,
+        segments=segments,
+        digest_type=first.digest_type,
+        password=b"",
+        custom=_claims(reader, name, owner, ledger_id),
+        ctoken=0,
+    )
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
+    """Return how the topic lists the ledger; None for an open one, whose size the list does not have."""
+    listed = read_topic(txn, name).ledger(ledger_id)
+    return None if listed is None or listed.is_open else listed
+
+
+def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> _End:
+    """Return the end that the entries show, and the topic's list, where it says; raises Refused unless every entry is here."""
+    times = find_times(reader.txn, ledger_id)
+    if times is None:
+        raise LedgerNotFound(
+            f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
+            hint=f"take it out with: pulsar-admin ledgers forget {ledger_id}",
+            ledgerId=ledger_id,
+        )
+    last = times.sums.last_entry if listed is None else listed.entries - 1
+    gap = next(iter_gaps(reader.txn, ledger_id, last), None)
+    if gap is not None:
+        raise Refused(
+            f"entries {gap[0]} to {gap[1]} of ledger {ledger_id} are in no file: what is here is not the whole of it"
+            + ("" if listed is None else f", {counted(listed.entries, 'entry')} by its topic's list"),
+            hint=f"bring the files of the other bookies; or: pulsar-admin ledgers forget {ledger_id}",
+            ledgerId=ledger_id,
+        )
+    length = reader.read(ledger_id, last).length if last >= 0 else 0
+    if listed is not None and length != listed.size_bytes:
+        raise Refused(
+            f"ledger {ledger_id}: {counted(length, 'byte')} by its last entry, {listed.size_bytes:,} by its topic's list",
+            ledgerId=ledger_id,
+        )
+    return _End(last, length)
+
+
+# -- where it lies ----------------------------------------------------------------------------------------------------
+
+
+def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> LedgerMetadata | None:
+    """Return the metadata of another ledger, one of the same topic, of the same kind and near if there is: made with the same quorums,
+    most likely.
+    """
+    listed = ((other, (Owner("managed-ledger", owner.topic),)) for other in _ids(txn, parse_topic(owner.topic)))
+    best: tuple[tuple[bool, bool, int], int] | None = None
+    for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):
+        if other != ledger_id and find_node(txn, ledger_path(other)) is not None:
+            kind = all(one.kind != owner.kind for one in owners)
+            rank = (kind, all(one.topic != owner.topic for one in owners), abs(other - ledger_id))
+            best = min(best or (rank, other), (rank, other))
+    if best is None:
+        return None
+    node = find_node(txn, ledger_path(best[1]))
+    assert node is not None
+    try:
+        return decode_ledger_metadata(node.value, node.path)
+    except StoreError:
+        return None
+
+
+def _ids(txn: Txn, name: TopicName) -> list[int]:
+    return read_topic(txn, name).ids if find_node(txn, name.path) is not None else []
+
+
+def find_ensembles(
+    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
+) -> tuple[int, tuple[Segment, ...]]:
+    """Return (write quorum, ensembles) by which round robin puts every entry up to LAST_ENTRY_ID on exactly the bookies that HELD it.
+
+    As few ensembles as there can be, of as many bookies as SIBLING's where that is as good. Raises Refused where entries have unlike
+    numbers of copies.
+    """
+    holders = _holders(held, last_entry_id)
+    if not holders:
+        raise Refused(f"ledger {ledger_id} is empty: nothing tells which bookies it was on", ledgerId=ledger_id)
+    write_quorum = max(len(one) for one in holders)
+    few = next((entry for entry, one in enumerate(holders) if len(one) != write_quorum), None)
+    if few is not None:
+        raise Refused(
+            f"ledger {ledger_id}: entry {few} is on {_names(holders[few])} alone, others on {counted(write_quorum, 'bookie')}: "
+            "its ensemble cannot be told",
+            hint="import the bookies that are not here: pulsar-admin store add bookie",
+            ledgerId=ledger_id,
+        )
+    sizes = [sibling.ensemble_size] if sibling is not None and sibling.ensemble_size >= write_quorum else []
+    here = sorted({bookie for one in holders for bookie in one})
+    others = () if sibling is None else sibling.segments[-1].members
+    tried = dict.fromkeys([*sizes, *range(write_quorum, len(here) + 1)])
+    fits = [fit for size in tried if (fit := _fit(holders, size, write_quorum, [*here, *others])) is not None]
+    if fits:
+        return write_quorum, min(fits, key=len)  # the first of those with as few ensembles
+    raise Refused(
+        f"ledger {ledger_id}: where its entries lie is no round robin over an ensemble of {write_quorum} to {len(here)} bookies",
+        ledgerId=ledger_id,
+    )
+
+
+def _names(bookies: Iterable[str]) -> str:
+    return ", ".join(sorted(bookies)) or "no bookie"
+
+
+def _holders(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[str]]:
+    """Return for each entry the bookies that have it."""
+    found: list[set[str]] = [set() for _ in range(last_entry_id + 1)]
+    for bookie, entries in held.items():
+        for entry in entries[entries <= last_entry_id].tolist():
+            found[entry].add(bookie)
+    alike: dict[frozenset[str], frozenset[str]] = {}
+    return [alike.setdefault(one, one) for one in map(frozenset, found)]
+
+
+def _fit(
+    holders: Sequence[frozenset[str]], size: int, write_quorum: int, known: Sequence[str]
+) -> tuple[Segment, ...] | None:
+    """Return the ensembles of SIZE bookies, as few as possible, that write each entry to its HOLDERS; None: there are none.
+
+    A place that no entry tells of gets a bookie of the ensemble in front, else a KNOWN one.
+    """
+    segments: list[Segment] = []
+    start = 0
+    while start < len(holders):
+        before = segments[-1].members if segments else ()
+        pattern: dict[int, frozenset[str]] = {}
+        members: list[str] | None = None
+        end = start
+        while end < len(holders) and pattern.setdefault(end % size, holders[end]) == holders[end]:
+            if end - start < size:  # behind that nothing new comes
+                found = _members(pattern, size, write_quorum, before)
+                if found is None:
+                    break
+                members = found
+            end += 1
+        spare = (bookie for bookie in dict.fromkeys([*before, *known]) if members and bookie not in members)
+        filled = tuple(bookie or next(spare, "") for bookie in members or ())
+        if not filled or "" in filled:
+            return None
+        segments.append(Segment(start, filled))
+        start = end
+    return tuple(segments)
+
+
+def _members(
+    pattern: Mapping[int, frozenset[str]], size: int, write_quorum: int, before: Sequence[str]
+) -> list[str] | None:
+    """Return the bookies at the places of an ensemble that writes PATTERN: entry id modulo SIZE → holders; "" where it does not tell.
+
+    BEFORE: the ensemble in front; one change replaces one bookie, so others keep their places.
+    """
+    wanted: dict[frozenset[int], list[int]] = {}
+    for place in range(size):
+        residues = frozenset(one for one in pattern if (place - one) % size < write_quorum)
+        wanted.setdefault(residues, []).append(place)
+    there: dict[frozenset[int], list[str]] = {}
+    for bookie in sorted({bookie for one in pattern.values() for bookie in one}):
+        there.setdefault(frozenset(one for one in pattern if bookie in pattern[one]), []).append(bookie)
+    members = [""] * size
+    for residues, places in wanted.items():
+        found = there.pop(residues, [])
+        if residues and len(found) != len(places):
+            return None
+        kept = {place: before[place] for place in places if place < len(before) and before[place] in found}
+        rest = iter([bookie for bookie in found if bookie not in kept.values()])
+        for place in places:
+            members[place] = kept.get(place) or next(rest, "")
+    return None if there else members
+
+
+# -- what it is -------------------------------------------------------------------------------------------------------
+
+
+def _claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
+    """Return the custom metadata that a broker gives a ledger of OWNER."""
+    claims: dict[str, bytes] = {
+        COMPONENT: b"managed-ledger",
+        "pulsar/managed-ledger": name.managed_ledger_name.encode(),
+    }
+    if owner.kind == "cursor":
+        claims["pulsar/cursor"] = owner.cursor.encode()
+    elif owner.kind == "schema":
+        claims = {COMPONENT: b"schema", "pulsar/schemaId": name.schema_path.removeprefix("/schemas/").encode()}
+    elif owner.kind == "compacted":
+        topic = read_topic(reader.txn, name)
+        horizon = read_cursor(reader.txn, reader, topic, COMPACTION_CURSOR).mark_delete
+        claims = {COMPONENT: COMPACTED_COMPONENT, **compacted_claims(topic, horizon)}
+    elif owner.kind == "delayed-bucket":
+        claims = _bucket_claims(reader, name, owner, ledger_id)
+    return {**_APPLICATION, **claims}
+
+
+def _bucket_claims(reader: EntryReader, name: TopicName, owner: Owner, ledger_id: int) -> dict[str, bytes]:
+    cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, name), owner.cursor)
+    keys = (key for key, value in cursor.info.cursor_properties.items() if value == str(ledger_id))
+    return {
+        COMPONENT: b"delayed-index-bucket",
+        "pulsar/delayedIndexBucketKey": next(key for key in keys if key.startswith(BUCKET_PREFIX)).encode(),
+        "pulsar/delayedIndexTopic": str(name).encode(),
+        "pulsar/delayedIndexCursor": owner.cursor.encode(),
+    }
+
+
+def _part(ledger_id: int, owner: Owner, metadata: LedgerMetadata) -> ChangePart:
+    return ChangePart(
+        resource=f"ledger {ledger_id}",
+        before={"state": "DELETED"},
+        after={
+            "state": "CLOSED",
+            "owner": " ".join(text for text in (owner.kind, owner.topic, owner.cursor) if text),
+            "entries": metadata.last_entry_id + 1,
+            "length": metadata.length,
+            "ensembleSize": metadata.ensemble_size,
+            "writeQuorumSize": metadata.write_quorum,
+            "ackQuorumSize": metadata.ack_quorum,
+            "digestType": None if metadata.digest_type is None else metadata.digest_type.name,
+            "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
+            "customMetadata": custom_text(metadata),
+        },
+    )
