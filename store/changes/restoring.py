@@ -259,23 +259,30 @@ def _fit(
     start = 0
     while start < len(holders):
         before = segments[-1].members if segments else ()
-        pattern: dict[int, frozenset[str]] = {}
-        members: list[str] | None = None
-        end = start
-        while end < len(holders) and pattern.setdefault(end % size, holders[end]) == holders[end]:
-            if end - start < size:  # behind that nothing new comes
-                found = _members(pattern, size, write_quorum, before)
-                if found is None:
-                    break
-                members = found
-            end += 1
-        spare = (bookie for bookie in dict.fromkeys([*before, *known]) if members and bookie not in members)
-        filled = tuple(bookie or next(spare, "") for bookie in members or ())
+        end, members = _longest(holders, start, size, write_quorum, before)
+        spare = (bookie for bookie in dict.fromkeys([*before, *known]) if bookie not in members)
+        filled = tuple(bookie or next(spare, "") for bookie in members)
         if not filled or "" in filled:
             return None
         segments.append(Segment(start, filled))
         start = end
     return tuple(segments)
+
+
+def _longest(
+    holders: Sequence[frozenset[str]], start: int, size: int, write_quorum: int, before: Sequence[str]
+) -> tuple[int, Sequence[str]]:
+    """Return where the longest ensemble from START on ends, and its bookies: none where not even one entry fits."""
+    pattern: dict[int, frozenset[str]] = {}
+    members: Sequence[str] = ()
+    for entry in range(start, len(holders)):
+        if pattern.setdefault(entry % size, holders[entry]) != holders[entry]:
+            return entry, members
+        found = _members(pattern, size, write_quorum, before) if entry - start < size else members
+        if found is None:
+            return entry, members
+        members = found
+    return len(holders), members
 
 
 def _members(
