@@ -10,6 +10,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
@@ -28,6 +29,7 @@ __all__ = ["Column", "Style", "Writer", "emit_document", "emit_lines", "emit_rec
 PAGE_ROWS = 1000
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
 _UNLIMITED = 1_000_000
+_LINES_AT_ONCE = 1 << 12
 
 Plain = str | Callable[[Any], str]  # Any: the result's own type
 
@@ -93,8 +95,10 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
 def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
     """Write texts, one a line; in CSV and tables they stand under one header."""
     if style.format in (None, "plain"):
-        for line in lines:
-            writer.write(clean_text(line) + "\n")
+        source = iter(lines)
+        while some := list(islice(source, _LINES_AT_ONCE)):
+            text = "".join(some)
+            writer.write("\n".join(some if text.isprintable() else map(clean_text, some)) + "\n")
         return
     header = style.columns[0].header if style.columns else "NAME"
     emit_records(writer, lines, Style(style.format, style.color, (Column(header, lambda line: line),)))

@@ -17,6 +17,7 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MAX = 2**31 - 1
 """Java's: what ids, times and counts can be."""
 _INT_DIGITS = 10
+_MANY_NAMES = 1 << 14
 
 
 _UNCHANGED = re.compile(r"[A-Za-z0-9._*-]*")
@@ -50,6 +51,9 @@ def in_hash_order(names: Iterable[str]) -> list[str]:
     while len(listed) > size * 3 // 4:
         size *= 2
 
+    if len(listed) > _MANY_NAMES:
+        return _in_hash_order_at_once(listed, size)
+
     def bucket(name: str) -> int:
         units = name.encode("utf-16-be", "surrogatepass")
         code = 0
@@ -58,6 +62,25 @@ def in_hash_order(names: Iterable[str]) -> list[str]:
         return (code ^ code >> 16) & (size - 1)
 
     return sorted(listed, key=bucket)
+
+
+def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
+    """Return NAMES in the order of a Java HashMap of SIZE buckets, a letter of thousands of them at a time."""
+    import numpy as np  # 70 ms
+
+    codes = np.zeros(len(names), np.uint32)
+    for at in range(0, len(names), _MANY_NAMES):
+        some = names[at : at + _MANY_NAMES]
+        raw = [name.encode("utf-16-le", "surrogatepass") for name in some]
+        lengths = np.fromiter(map(len, raw), np.int64, len(raw)) // 2
+        # Letters of all names as rows of a table, the first in column 0.
+        table = np.array(raw, f"S{2 * max(int(lengths.max()), 1)}").view("<u2").reshape(len(raw), -1)
+        found = np.zeros(len(raw), np.uint32)
+        for column in range(table.shape[1]):
+            found = np.where(column < lengths, found * np.uint32(31) + table[:, column], found)
+        codes[at : at + len(raw)] = found
+    buckets = (codes ^ codes >> np.uint32(16)) & np.uint32(size - 1)
+    return [names[index] for index in np.argsort(buckets, kind="stable").tolist()]
 
 
 def shell_word(name: object) -> str:
@@ -122,6 +145,8 @@ class NamespaceName:
     cluster: str = ""
 
     def __str__(self) -> str:
+        if self.tenant and self.namespace and not self.cluster:  # nearly all; there may be a million topics
+            return f"{self.tenant}/{self.namespace}"
         return "/".join(part for part in (self.tenant, self.cluster, self.namespace) if part)
 
     @property

@@ -18,7 +18,7 @@ from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Topic
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.ledgers import open_reader
 from store.model.partitions import iter_partitioned, read_existing, select_partitioned
-from store.model.topics import check_namespace, iter_topics
+from store.model.topics import check_namespace, iter_topic_texts
 from store.names import NamespaceName, TopicName, in_hash_order
 
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
@@ -56,9 +56,10 @@ def list_topics(app: App, namespace: NamespaceName, options: ListOptions) -> Non
     bundle = None if options.bundle is None else parse_bundle(options.bundle)
     with app.store.read() as txn:
         check_namespace(txn, namespace)
-        names = iter_topics(txn, namespace) if options.topic_domain in (None, "persistent") else iter(())
-        names = (name for name in names if options.include_system_topic or not name.is_system)
-        app.emit_lines(in_hash_order(str(name) for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
+        names = iter_topic_texts(txn, namespace, system=options.include_system_topic)
+        if options.topic_domain not in (None, "persistent"):
+            names = iter(())
+        app.emit_lines(in_hash_order(name for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
 
 
 def parse_bundle(text: str) -> tuple[int, int]:
@@ -70,7 +71,7 @@ def parse_bundle(text: str) -> tuple[int, int]:
     return low, high + (high == _LAST_HASH)
 
 
-def in_bundle(name: TopicName, bundle: tuple[int, int]) -> bool:
+def in_bundle(name: TopicName | str, bundle: tuple[int, int]) -> bool:
     """Whether a topic belongs to BUNDLE (upstream NamespaceBundleFactory: CRC-32 of the full name)."""
     return bundle[0] <= crc32(str(name).encode()) < bundle[1]
 

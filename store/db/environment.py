@@ -115,6 +115,37 @@ class Txn:
                     return
                 yield key, memoryview(value)
 
+    def keys(self, database: str, prefix: bytes) -> Iterator[bytes]:
+        """Yield the keys that begin with PREFIX, in order."""
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            found = cursor.set_range(prefix)
+            while found:
+                key = bytes(cursor.key())
+                if not key.startswith(prefix):
+                    return
+                yield key
+                found = cursor.next()
+
+    def parts(self, database: str, prefix: bytes, start: bytes, limit: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (part of a key behind PREFIX up to a slash, the key), from the key START on; of those with one part and a slash the first.
+
+        Keys whose part ends behind LIMIT bytes all come.
+        """
+        size = len(prefix)
+        with self._txn.cursor(db=self._store.handle(database)) as cursor:
+            found = cursor.set_range(start)
+            while found:
+                key = bytes(cursor.key())
+                if not key.startswith(prefix):
+                    return
+                end = key.find(b"/", size, limit)
+                if end < 0:
+                    yield key[size:], key
+                    found = cursor.next()
+                else:
+                    yield key[size:end], key
+                    found = cursor.set_range(key[:end] + b"0")  # the byte behind the slash
+
     def last(self, database: str, prefix: bytes = b"") -> tuple[bytes, bytes] | None:
         """Return the last (key, value) whose key begins with PREFIX, or None."""
         with self._txn.cursor(db=self._store.handle(database)) as cursor:

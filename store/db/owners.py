@@ -27,6 +27,11 @@ def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
     return () if row is None else decode_owners(ledger_id, row)
 
 
+def has_owners(txn: Txn, ledger_id: int) -> bool:
+    """Whether anybody references LEDGER_ID."""
+    return txn.view("owners", ledger_key(ledger_id)) not in (None, b"[]")
+
+
 def iter_owners(txn: Txn) -> Iterator[tuple[int, tuple[Owner, ...]]]:
     """Yield (ledger id, who references it) for every referenced ledger, in id order; raises IndexCorrupt."""
     for key, row in txn.items("owners"):

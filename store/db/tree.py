@@ -160,16 +160,34 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
     if len(raw) > _KEY_HEAD_BYTES:
         yield from dict.fromkeys(node.path[len(prefix) :].split("/", 1)[0] for node in iter_nodes(txn, prefix))
         return
-    start, seen = (raw + first.encode())[:_KEY_HEAD_BYTES], set[str]()
-    while (found := next(txn.items("tree", raw, start), None)) is not None:
-        path_found = decode_node(*found).path
-        name, is_below, _ = path_found[len(prefix) :].partition("/")
+    seen = set[str]()
+    for part, key in txn.parts("tree", raw, (raw + first.encode())[:_KEY_HEAD_BYTES], _KEY_HEAD_BYTES):
+        if len(key) <= _KEY_HEAD_BYTES and part.isascii():
+            name = part.decode()
+        else:
+            name = _path_of(txn, key)[len(prefix) :].partition("/")[0]
         if name not in seen:  # "x", "x-partition-0", "x/cursor": "x" comes up twice
             seen.add(name)
             yield name
-        behind = (prefix + name).encode()
-        if len(behind) >= _KEY_HEAD_BYTES:
-            start = found[0] + b"\x00"  # hashed keys have no order below their head
-        else:
-            # Behind the node itself, or behind the whole subtree ("0" is the byte after "/").
-            start = behind + (b"0" if is_below else b"\x00")
+
+
+def _path_of(txn: Txn, key: bytes) -> str:
+    """Return the path of the node that has KEY; raises IndexCorrupt."""
+    if len(key) <= _KEY_HEAD_BYTES and key.isascii():
+        return key.decode()
+    return decode_node(key, txn.get("tree", key) or b"").path
+
+
+def iter_paths(txn: Txn, prefix: str) -> Iterator[str]:
+    """Yield the paths that begin with PREFIX, in path order."""
+    head = _encoded(prefix)[:_KEY_HEAD_BYTES]
+    for key in txn.keys("tree", head):
+        path = _path_of(txn, key)
+        if path.startswith(prefix):
+            yield path
+
+
+def has_children(txn: Txn, path: str) -> bool:
+    """Whether nodes lie directly below PATH; for a path of fewer than 400 bytes."""
+    raw = _encoded(path) + b"/"
+    return any(b"/" not in key[len(raw) :] for key in txn.keys("tree", raw))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from store.codec.digest import DigestType
@@ -19,7 +21,7 @@ from store.db.blocks import BLOCK_BITS, Block, LedgerSums, LedgerTimes, block_ke
 from store.db.entry_files import EntryFiles
 from store.db.environment import Store, Txn
 from store.db.files import Damage, iter_damage
-from store.db.tree import find_node, iter_nodes
+from store.db.tree import find_node, iter_paths
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound
 from store.frozen import frozen
 
@@ -248,10 +250,16 @@ def find_damage(txn: Txn, ledger_id: int, entry_id: int) -> Damage | None:
 
 def iter_ledger_ids(txn: Txn) -> Iterator[int]:
     """Yield the ids of every ledger that the metadata lists, in path order (which is id order below 2³¹)."""
-    for node in iter_nodes(txn, "/ledgers/"):
-        ledger_id = ledger_id_of_path(node.path)
+    for path in iter_paths(txn, "/ledgers/"):
+        ledger_id = ledger_id_of_path(path)
         if ledger_id is not None:
             yield ledger_id
+
+
+def sorted_ledger_ids(txn: Txn) -> array[int]:
+    """Return the ids of every ledger that the metadata lists, ascending."""
+    found = array("q", iter_ledger_ids(txn))
+    return found if all(before <= after for before, after in pairwise(found)) else array("q", sorted(found))
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
-from store.db.tree import find_node, iter_children, iter_nodes
+from store.db.tree import find_node, has_children, iter_children
 from store.errors import LedgerNotFound, NamespaceNotFound, TopicNotFound
 from store.model.ledgers import read_ledger
-from store.names import NamespaceName, Position, TopicName, decode_name, is_encoded, shell_word, topic_of_path
+from store.names import NamespaceName, Position, TopicName, decode_name, is_encoded, shell_word
 from store.wording import counted
 
 
@@ -195,12 +195,25 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[To
     A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
     """
     if namespace is not None:
-        children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
-        yield from sorted(TopicName(namespace, decode_name(child)) for child in children)
+        yield from (TopicName(namespace, name) for name in _local_names(txn, namespace))
         return
     for tenant in iter_children(txn, "/managed-ledgers"):
         for node_namespace in iter_namespaces(txn, tenant):
             yield from iter_topics(txn, node_namespace)
+
+
+def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
+    children = [child for child in iter_children(txn, namespace.managed_ledgers_path) if is_encoded(child)]
+    return sorted(map(decode_name, children))
+
+
+def iter_topic_texts(txn: Txn, namespace: NamespaceName, *, system: bool) -> Iterator[str]:
+    """Yield every topic and partition of NAMESPACE as text, in name order; a namespace may have a million."""
+    root = f"persistent://{namespace}/"
+    for name in _local_names(txn, namespace):
+        is_usual = "__" not in name and namespace.tenant != "pulsar"
+        if system or is_usual or not TopicName(namespace, name).is_system:
+            yield root + name
 
 
 def select_topics(
@@ -231,10 +244,13 @@ def select_topics(
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
     """Yield the namespaces of TENANT that have policies or topics."""
     names = set(iter_children(txn, f"/admin/policies/{tenant}"))
-    for node in iter_nodes(txn, f"/managed-ledgers/{tenant}/"):
-        topic = topic_of_path(node.path)
-        if topic is not None:
-            names.add(str(topic.namespace).split("/", 1)[1])
+    root = f"/managed-ledgers/{tenant}"
+    for first in iter_children(txn, root):
+        if has_children(txn, f"{root}/{first}/persistent"):
+            names.add(first)
+        for second in iter_children(txn, f"{root}/{first}"):  # of a namespace in a cluster, as before Pulsar 2.0
+            if second != "persistent" and has_children(txn, f"{root}/{first}/{second}/persistent"):
+                names.add(f"{first}/{second}")
     for name in sorted(names):
         cluster, _, namespace = name.rpartition("/")
         yield NamespaceName(tenant, namespace, cluster)

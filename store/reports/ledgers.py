@@ -11,12 +11,12 @@ from store.db.blocks import LedgerSums, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
-from store.db.owners import Owner, find_owners, iter_owners
+from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import find_node
 from store.errors import LedgerNotFound, StoreError
 from store.model.broken import Missing, find_missing
 from store.model.ledger_owners import custom_text
-from store.model.ledgers import count_missing, find_metadata, find_times, iter_ledger_ids, read_ledger
+from store.model.ledgers import count_missing, find_metadata, find_times, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics
 
 DELETED = "DELETED"
@@ -55,7 +55,7 @@ class Orphan:
 
 def iter_all_ledger_ids(txn: Txn) -> Iterator[int]:
     """Yield every ledger id in the metadata or the index once, ascending."""
-    listed = sorted(iter_ledger_ids(txn))
+    listed = sorted_ledger_ids(txn)
     indexed = (ledger_of_key(key) for key, _ in txn.items("times"))
     last = None
     for ledger_id in merge(listed, indexed):
@@ -116,7 +116,7 @@ def iter_orphans(txn: Txn) -> Iterator[Orphan]:
     """Yield the ledgers that no topic, cursor, schema, compaction or delayed index references, by id."""
     indexes, own = find_index_ledgers(txn), find_own_ledgers(txn)
     for ledger_id in iter_all_ledger_ids(txn):
-        if ledger_id in indexes or find_owners(txn, ledger_id):
+        if ledger_id in indexes or has_owners(txn, ledger_id):
             continue
         try:
             metadata = find_metadata(txn, ledger_id)
@@ -136,7 +136,7 @@ def iter_orphans(txn: Txn) -> Iterator[Orphan]:
 def iter_missing(txn: Txn) -> Iterator[Missing]:
     """Yield what is not there of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
     offloaded = _offloaded(txn)
-    listed = sorted(iter_ledger_ids(txn))
+    listed = sorted_ledger_ids(txn)
     referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
     last = None
     for ledger_id in merge(listed, referenced):
