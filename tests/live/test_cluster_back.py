@@ -1,0 +1,163 @@
+"""A cluster in processes of its own: changes made offline reach its running ZooKeeper, and its brokers; and a cluster goes on when its
+ZooKeeper was lost and starts on an exported snapshot."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pulsar  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import pytest
+
+from tests.live.broker import wait_until
+from tests.live.cluster import Cluster
+from tests.live.conftest import run_toolkit
+from tests.live.producing import RECEIVE_MS, open_client
+from tests.live.recipe import SETTINGS
+from tests.live.test_zookeeper import run
+
+pytestmark = pytest.mark.live
+TOPICS = ("public/default/one", "public/default/two")  # in different bundles
+MESSAGES = 200
+SUBSCRIPTION = "worker"
+Place = tuple[int, int]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("back"), SETTINGS)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.kill()
+
+
+def place(message: pulsar.Message) -> Place:
+    found = message.message_id()
+    return found.ledger_id(), found.entry_id()
+
+
+def produce(client: pulsar.Client, topic: str, texts: list[str]) -> list[Place]:
+    producer = client.create_producer(f"persistent://{topic}", batching_enabled=False)
+    found = [producer.send(text.encode()) for text in texts]
+    producer.close()
+    return [(one.ledger_id(), one.entry_id()) for one in found]
+
+
+def read_all(client: pulsar.Client, topic: str) -> list[tuple[Place, bytes]]:
+    reader = client.create_reader(f"persistent://{topic}", pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        message = reader.read_next(RECEIVE_MS)
+        found.append((place(message), message.data()))
+    reader.close()
+    return found
+
+
+def first_of(client: pulsar.Client, topic: str) -> Place:
+    """The first message that the subscription gives."""
+    consumer = client.subscribe(f"persistent://{topic}", SUBSCRIPTION)
+    found = place(consumer.receive(RECEIVE_MS))
+    consumer.close()
+    return found
+
+
+def backlog(cluster: Cluster, topic: str) -> int:
+    return int(cluster.get(f"persistent/{topic}/stats")["subscriptions"][SUBSCRIPTION]["msgBacklog"])
+
+
+def import_it(cluster: Cluster, store: Path, metadata: object) -> None:
+    confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
+    run_toolkit(store, "store", "import", "cluster", "--zookeeper", metadata, *confs)
+
+
+def has(bundles: list[str], topic: str) -> bool:
+    """Whether one of BUNDLES has the hash of TOPIC's name."""
+    value = zlib.crc32(f"persistent://{topic}".encode())
+    bounds = [[int(bound, 16) for bound in bundle.split("_")] for bundle in bundles]
+    return any(lower <= value < upper for lower, upper in bounds)
+
+
+def reset(store: Path, topic: str, target: Place) -> None:
+    run_toolkit(store, "topics", "reset-cursor", topic, "-s", SUBSCRIPTION, "-m", f"{target[0]}:{target[1]}")
+
+
+def owners(cluster: Cluster) -> list[str]:
+    """Bundles of the namespace that a broker owns."""
+    with cluster.zookeeper() as client:
+        below = "/namespace/public/default"
+        return list(client.get_children(below)) if client.exists(below) else []
+
+
+def test_changes_reach_brokers_that_go_on(cluster: Cluster, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    client = open_client(cluster.service_url)
+    sent = {topic: produce(client, topic, [f"{topic} {number}" for number in range(MESSAGES)]) for topic in TOPICS}
+    for topic in TOPICS:
+        consumer = client.subscribe(
+            f"persistent://{topic}", SUBSCRIPTION, initial_position=pulsar.InitialPosition.Earliest
+        )
+        for _ in range(MESSAGES // 2):
+            last = consumer.receive(RECEIVE_MS)
+        consumer.acknowledge_cumulative(last)
+        wait_until(lambda: backlog(cluster, topic) == MESSAGES // 2, "the acknowledgement")  # noqa: B023
+        consumer.close()
+    # A cursor's position is in its ledger until the topic is closed, which a broker does when it ends.
+    client.close()
+    cluster.stop_broker()
+    import_it(cluster, store, cluster.zookeeper_address)
+    cluster.start_broker()
+    export = ("store", "export", "zookeeper", cluster.zookeeper_address, "--yes")
+    client = open_client(cluster.service_url)
+    assert first_of(client, TOPICS[1]) == sent[TOPICS[1]][MESSAGES // 2]
+    owned = owners(cluster)
+    assert [has(owned, topic) for topic in TOPICS] == [False, True]
+    target = sent[TOPICS[0]][20]
+    reset(store, TOPICS[0], target)
+    run_toolkit(store, "namespaces", "set-message-ttl", "public/default", "-ttl", "7200")
+    report = run_toolkit(store, *export)
+    assert {node["path"].rpartition("/")[2] for node in report["nodes"]} == {SUBSCRIPTION, "default"}
+    assert owners(cluster) == owned
+    assert first_of(client, TOPICS[0]) == target
+    wait_until(lambda: cluster.get("namespaces/public/default/messageTTL") == 7200, "the broker sees the policy")
+    client.close()
+    reset(store, TOPICS[1], target := sent[TOPICS[1]][30])
+    refused = run(store, *export)
+    assert refused.returncode == 3
+    assert f"persistent://{TOPICS[1]} ({cluster.service_url})" in refused.stderr
+    run_toolkit(store, "store", "undo", "4")
+    cluster.put("namespaces/public/default/unload")
+    wait_until(lambda: not owners(cluster), "nobody owns a bundle")
+    run_toolkit(store, "store", "refresh")
+    reset(store, TOPICS[1], target)
+    run_toolkit(store, *export)
+    client = open_client(cluster.service_url)
+    assert first_of(client, TOPICS[1]) == target
+    client.close()
+
+
+def test_a_cluster_goes_on_with_an_exported_snapshot(cluster: Cluster, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    client = open_client(cluster.service_url)
+    said = {topic: read_all(client, topic) for topic in TOPICS}
+    assert all(len(rows) >= MESSAGES for rows in said.values())
+    client.close()
+    cluster.stop()
+    import_it(cluster, store, cluster.zookeeper_data)
+    target = said[TOPICS[1]][30][0]
+    reset(store, TOPICS[1], target)
+    report = run_toolkit(store, "store", "export", "zookeeper-snapshot", out)
+    shutil.rmtree(cluster.zookeeper_data / "version-2")  # it is lost
+    shutil.copytree(out / "version-2", cluster.zookeeper_data / "version-2")
+    cluster.start()
+    client = open_client(cluster.service_url)
+    assert {topic: read_all(client, topic) for topic in TOPICS} == said
+    assert first_of(client, TOPICS[1]) == target
+    for topic in TOPICS:
+        (new,) = produce(client, topic, ["after"])
+        assert new[0] >= report["nextLedgerId"]
+        assert read_all(client, topic) == [*said[topic], (new, b"after")]
+    client.close()
