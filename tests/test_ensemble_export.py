@@ -275,3 +275,19 @@ def test_nobody_is_asked_nothing_is_written(store: Path, cli: Cli) -> None:
         answer = cli(*export(store, server, "-q"))
         assert "this cannot be undone: 1 metadata node of" in answer.error["message"]
         assert not server.multis
+
+
+def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Path, cli: Cli) -> None:
+    """A standalone's export brings new ledgers to its bookie; to those of a cluster another command does."""
+    compact = ("compaction", "run", "acme/orders/compacted", "--from-start", "-o", "json")
+    alone = cli("--store", copied("small", "clean", tmp_path), *compact).json
+    assert "warnings" not in alone
+    (tmp_path / "cluster").mkdir()
+    cluster = copied("cluster", "clean", tmp_path / "cluster")
+    (text,) = cli("--store", cluster, *compact).json["warnings"]
+    assert "no bookie has 1 ledger that this wrote" in text
+    assert "store export bookie" in text
+    assert "warnings" not in cli("--store", cluster, *SKIP.split(), "-o", "json").json
+    answer = cli("--store", cluster, "store", "export", "standalone", tmp_path / "out")
+    assert answer.exit_code == 7
+    assert "store export zookeeper HOST:PORT" in answer.stderr

@@ -34,8 +34,9 @@ from store.reports.internal_info import read_internal_info
 from store.reports.internal_stats import iso_time, read_internal_stats
 from store.reports.stats import StatsOptions, read_topic_stats
 from tests.stores import imported
-from tests.worlds import WORLD_NAMES, oracle
+from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
+WORLDS = (*WORLD_NAMES, CLUSTER)
 Json = Any  # a JSON value
 Answer = Callable[[EntryReader, TopicName], object]
 Path_ = tuple[str, ...]
@@ -49,6 +50,7 @@ OPEN_LEDGER = "open while the broker ran, closed by its stop"
 NEVER_STORED = "only in the broker's memory"
 BOOKIES = "compares with the bookies that are up"
 MISPLACED = "4.0.8 shows a schema ledger's metadata under compactedLedger; a store shows each under its own"
+RELOADED = "the broker loaded the topic again while it stopped"
 NOW = "the broker prints the present time for the open ledger, a store the stored 0"
 
 INTERNAL_CLEAN: dict[str, str] = {
@@ -118,6 +120,16 @@ STATS_CLEAN = {
     "subscriptions.*.delayedMessageIndexSizeInBytes": NEVER_STORED,
 }
 
+CLUSTER_LEFT_OUT = {
+    "internal_stats": INTERNAL_CLEAN,
+    "internal_stats_after": INTERNAL_MUTATED | {"cursors.*.readPosition": RELOADED},
+    "internal_info": INFO_CLEAN | dict.fromkeys(("version", "modificationDate", "properties"), RELOADED),
+    "stats": STATS_CLEAN,
+}
+TRIMMED = (
+    "acme/secure/compacted-secret"  # of the cluster, by that loading; of the standalone worlds, before ``mutated``
+)
+
 COMPARED = {
     ("small", "internal_stats"): 1014,
     ("nometa", "internal_stats"): 944,
@@ -127,6 +139,10 @@ COMPARED = {
     ("nometa", "internal_info"): 382,
     ("small", "stats"): 1687,
     ("nometa", "stats"): 1687,
+    ("cluster", "internal_stats"): 902,
+    ("cluster", "internal_stats_after"): 1103,
+    ("cluster", "internal_info"): 311,
+    ("cluster", "stats"): 1624,
 }
 """Values of 26 topics that are in no table of what is left out: all of them equal."""
 
@@ -145,7 +161,7 @@ def topic_stats(reader: EntryReader, name: TopicName) -> object:
     return read_topic_stats(reader, name, StatsOptions(), problems=[])
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize(
     ("state", "key", "ask", "left_out"),
     [
@@ -158,10 +174,12 @@ def topic_stats(reader: EntryReader, name: TopicName) -> object:
 def test_every_field(world: str, state: str, key: str, ask: Answer, left_out: dict[str, str]) -> None:
     equal: Counter[str] = Counter()
     different: dict[str, list[str]] = {}
+    left_out = CLUSTER_LEFT_OUT[key] if world == CLUSTER else left_out
     with open_store(imported(world, state)) as store, open_reader(store) as reader:
-        for topic, answers in oracle(world)["topics"].items():
-            ours = dict(leaves(to_json(ask(reader, parse_topic(topic)))))
-            theirs = dict(leaves(answers[key]))
+        for topic, answers in (asked_topics(world) if state == "clean" else oracle(world)["topics"]).items():
+            answer = to_json(ask(reader, parse_topic(topic)))
+            is_reloaded(answer, answers[key])
+            ours, theirs = dict(leaves(answer)), dict(leaves(answers[key]))
             for path in {**theirs, **ours}:
                 rule = rule_of(path)
                 if OURS_ALONE.fullmatch(rule):
@@ -175,6 +193,27 @@ def test_every_field(world: str, state: str, key: str, ask: Answer, left_out: di
     assert not unexplained
     assert set(different) == set(left_out), "a field that is left out does not differ"
     assert sum(count for rule, count in equal.items() if rule not in left_out) == COMPARED[world, key]
+
+
+def is_reloaded(ours: Json, theirs: Json) -> bool:
+    """Whether the topic was loaded again after the broker was asked, which gave it an empty ledger at the end; takes that away from OURS.
+
+    The cluster's broker unloaded its topics to stop, and clients that were still there had it load them again.
+    """
+    mine, listed = ours.get("ledgers", [{}]), theirs.get("ledgers", [{}])
+    if mine[-1].get("ledgerId") == listed[-1].get("ledgerId"):
+        return False
+    assert not mine[-1].get("entries")
+    if len(mine) == len(listed):  # the one before was empty, too
+        mine[-1]["ledgerId"] = listed[-1]["ledgerId"]
+        return True
+    mine.pop()
+    assert mine[-1]["ledgerId"] == listed[-1]["ledgerId"]
+    if "currentLedgerEntries" in ours:
+        ours["currentLedgerEntries"], ours["currentLedgerSize"] = mine[-1]["entries"], mine[-1]["size"]
+    was_open = {name: listed[-1].get(name) for name in ("entries", "size", "timestamp")}
+    mine[-1] = {name: was_open.get(name, value) for name, value in mine[-1].items() if name in listed[-1]}
+    return True
 
 
 def leaves(value: Json, path: Path_ = ()) -> Iterator[tuple[Path_, Json]]:
@@ -223,7 +262,7 @@ def names_of(rule: str) -> list[str]:
 # -- what is left out above and can still be compared some other way ------------------------------------------------------
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize(("state", "key"), [("clean", "internal_stats"), ("mutated", "internal_stats_after")])
 def test_near_misses(world: str, state: str, key: str) -> None:
     schemas = 0
@@ -231,7 +270,7 @@ def test_near_misses(world: str, state: str, key: str) -> None:
         for topic, answers in oracle(world)["topics"].items():
             ours, theirs = to_json(internal_stats(reader, parse_topic(topic))), answers[key]
             delay_ms = millis(theirs["lastLedgerCreatedTimestamp"]) - millis(ours["lastLedgerCreatedTimestamp"])
-            assert 0 <= delay_ms < 1000
+            assert is_reloaded(ours, theirs) if world == CLUSTER and delay_ms < 0 else 0 <= delay_ms < 1000
             if ours["schemaLedgers"]:
                 schemas += 1
                 text = ours["schemaLedgers"][-1]["metadata"]
@@ -239,7 +278,7 @@ def test_near_misses(world: str, state: str, key: str) -> None:
     assert schemas == 2
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 def test_only_a_topic_trimmed_empty_has_another_end(world: str) -> None:
     with open_store(imported(world, "mutated")) as store, open_reader(store) as reader:
         different = {
@@ -255,7 +294,7 @@ def millis(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 def test_publish_times_of_ledgers(world: str) -> None:
     """PIP-345's bounds, against the publish times that a reader saw."""
     compared = 0
@@ -274,21 +313,21 @@ def test_publish_times_of_ledgers(world: str) -> None:
     assert compared > 60
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 def test_last_message_ids(world: str) -> None:
     with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
-        for topic, answers in oracle(world)["topics"].items():
+        for topic, answers in asked_topics(world).items():
             problems: list[Any] = []
             assert to_json(read_last_id(reader, parse_topic(topic), problems)) == answers["last_message_id"]
             assert not problems
 
 
-@pytest.mark.parametrize("world", WORLD_NAMES)
+@pytest.mark.parametrize("world", WORLDS)
 def test_analyzed_backlogs(world: str) -> None:
     """The broker was asked from -1:-1 on; from the mark-delete on the entries are the backlog of its stats."""
     compared = 0
     with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
-        for name, answers in oracle(world)["topics"].items():
+        for name, answers in asked_topics(world).items():
             topic = read_topic(reader.txn, parse_topic(name))
             for subscription, expected in answers["analyze"].items():
                 state = read_cursor(reader.txn, reader, topic, subscription).state
@@ -296,7 +335,7 @@ def test_analyzed_backlogs(world: str) -> None:
                 left = analyze_backlog(reader.txn, topic, state)
                 assert left.entries == answers["stats"]["subscriptions"][subscription]["msgBacklog"]
                 compared += 1
-    assert compared == 27
+    assert compared == (26 if world == CLUSTER else 27)
 
 
 # -- headers of single entries --------------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from typing import IO, Any
 GOLDEN = Path(__file__).resolve().parent / "golden"
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "worlds"
 WORLD_NAMES = ("small", "nometa")
+CLUSTER = "cluster"  # of ZooKeeper and three bookies
+TRIMMED = "acme/secure/compacted-secret"
+"""Of the cluster, the topic that lost the ledgers that the broker was asked of: while that stopped, clients had it load topics again."""
 STATES = ("clean", "mutated", "crashed")
 
 _CHUNK_BYTES = 1 << 20
@@ -54,6 +57,12 @@ def oracle(name: str) -> dict[str, Any]:
     """A fresh copy of the world's ``oracle.json``: what its live broker answered."""
     answers: dict[str, Any] = json.loads(_oracle_text(name))
     return answers
+
+
+def asked_topics(name: str) -> dict[str, Any]:
+    """Return what the broker answered of the topics that are in the world's clean state as they were then."""
+    topics = oracle(name)["topics"]
+    return {topic: answers for topic, answers in topics.items() if (name, topic) != (CLUSTER, TRIMMED)}
 
 
 def scratch_copy(name: str, state: str, tmp_path: Path) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from store.changes.own_ledgers import next_own_ledgers
+from store.changes.own_ledgers import next_own_ledgers, way_back_of
 from store.changes.plan import Plan, Step, apply_plan, put_value_step
 from store.changes.report import ChangeReport
 from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
@@ -180,8 +180,9 @@ def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeRep
 
     Any error leaves the store as it was, without the files. Raises StalePlan.
     """
+    told = way_back_of(written.store, [ledger.ledger_id for ledger in written.ledgers])
     try:
-        return apply_plan(written.store, plan, now_ms, first=written.index)
+        return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *told)), now_ms, first=written.index)
     except BaseException:
         written.discard()
         raise

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from store.codec.rocksvalue import decode_counter
 from store.db.environment import Store, Txn
 from store.db.own_ledgers import RESERVED_GAP, SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id
+from store.wording import counted
 
 
 def next_own_ledgers(store: Store, txn: Txn) -> OwnLedgers:
@@ -31,3 +34,21 @@ def source_sequence(store: Store) -> int:
             raw = read_values(metadata, [SEQUENCE_KEY]).get(SEQUENCE_KEY)
             sequences.append(0 if raw is None else decode_counter(raw, str(metadata)))
     return max(sequences)
+
+
+def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
+    """Return what an export leaves to do for LEDGER_IDS, which a change wrote: a standalone's export brings them to its bookie."""
+    sources = [source for source in store.info.sources if not _is_standalone(source)]
+    if not ledger_ids or not sources:
+        return ()
+    listed = ", ".join(map(str, ledger_ids[:3])) + (", …" if len(ledger_ids) > 3 else "")
+    return (
+        f"no bookie has {counted(len(ledger_ids), 'ledger')} that this wrote ({listed}): bring the entries to bookies"
+        " with `store export bookie` before `store export zookeeper`, which refuses them until then",
+    )
+
+
+def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
+    """Whether SOURCE is a directory with RocksDB; one that is gone is taken for one."""
+    root = Path(source.get("path", ""))
+    return source.get("kind") == "standalone" and ((root / "metadata" / "CURRENT").is_file() or not root.is_dir())

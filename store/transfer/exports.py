@@ -171,8 +171,9 @@ def plan_export(
     metadata = find_standalone(target if in_place else source).metadata
     if not is_rocksdb(metadata):
         raise Unsupported(
-            f"{metadata} is ZooKeeper's: this toolkit writes RocksDB metadata only",
-            hint="apply the change with pulsar-admin on the live cluster; `store log` shows it",
+            f"{metadata} is ZooKeeper's, whose files only a server writes",
+            hint="write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a"
+            " server starts on: pulsar-admin store export zookeeper-snapshot DIR",
             path=str(metadata),
         )
     check_unlocked(metadata)

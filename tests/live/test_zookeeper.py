@@ -266,3 +266,29 @@ def test_a_server_starts_on_a_snapshot(name: str, tmp_path: Path) -> None:
     problems: list[str] = []
     assert {node.path for node in read_zookeeper_nodes(out / "version-2", problems)} == live.keys() | {"/after"}
     assert not problems
+
+
+def test_there_and_back_with_a_live_ensemble(tmp_path: Path) -> None:
+    """Imported of the ensemble itself: behind an export there is nothing to export, and a refresh finds nothing new."""
+    source = scratch_copy("cluster", "clean", tmp_path)
+    server = ZooKeeper(find_distribution(), tmp_path / "server")
+    shutil.copytree(source / "zookeeper" / "version-2", tmp_path / "server" / "version-2")
+    server.start()
+    store = tmp_path / "store"
+    bookies = [word for number in range(3) for word in ("--bookie", source / f"bookkeeper{number}")]
+    run_toolkit(store, "store", "import", "cluster", "--zookeeper", server.address, *bookies)
+    for line in (*CHANGES, CHANGES[0]):
+        run_toolkit(store, *line.split())
+    for changed in (True, False):
+        report = run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
+        assert bool(report["nodes"]) == changed
+        refreshed = run_toolkit(store, "store", "refresh")
+        counts = [refreshed[f"nodes{what}"] for what in ("Added", "Updated", "Removed")]
+        assert (counts, refreshed["conflicts"]) == ([0, 0, 0], [])
+    with server.client() as client:
+        client.set(f"{PLAIN}/half", client.get(f"{PLAIN}/half")[0])  # a broker goes on
+        assert run_toolkit(store, "store", "refresh")["nodesUpdated"] == 1
+        run_toolkit(store, "store", "undo", "6")
+        run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
+        assert {path: value for path, (value, _) in nodes_of(client).items()} == values_of(store)
+    server.stop()
