@@ -24,6 +24,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf.message import Message
@@ -41,6 +42,13 @@ LEDGERS_ROOT = "/ledgers"
 
 _VERSION_KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"BookieMetadataFormatVersion\t(\d{1,10})\n")
+_SEGMENT_TAG = b"2"  # field 6, with a length
+_ONE_SEGMENT = re.compile(
+    rb"BookieMetadataFormatVersion\t3\n[\x80-\xff]*[\x00-\x7f]"
+    rb"(?:[\x08\x10\x18\x20\x28][\x80-\xff]*[\x00-\x7f])+2([\x01-\x7f])",
+    re.DOTALL,
+)
+"""A usual value up to the first byte of its first segment: fields 1 to 5 are integers; the group is the segment's length."""
 _IN_RECOVERY_V1: Final = -102
 _LONG_PATH_FROM = 2**31 - 1
 
@@ -128,12 +136,26 @@ def decode_digest_type(value: bytes, where: str) -> DigestType | None:
     return None if version == 1 else _digest_type(_parse_message(version, rest, where))
 
 
-def decode_members(value: bytes, where: str) -> set[str]:
+def decode_members(value: bytes, where: str) -> frozenset[str]:
     """Return the ids of all bookies in the ensembles of VALUE; raises as ``decode_digest_type`` does."""
+    usual = _ONE_SEGMENT.match(value)
+    if usual is not None:
+        end = usual.end() + usual[1][0]
+        if value[end : end + 1] not in (b"", _SEGMENT_TAG):
+            return _segment_members(value[usual.end() : end])
     version, rest = _version_of(value, where)
     if version == 1:
-        return {member for segment in decode_ledger_metadata(value, where).segments for member in segment.members}
-    return {member for segment in _parse_message(version, rest, where).segment for member in segment.ensembleMember}
+        segments = decode_ledger_metadata(value, where).segments
+        return frozenset(member for segment in segments for member in segment.members)
+    message = _parse_message(version, rest, where)
+    return frozenset(member for segment in message.segment for member in segment.ensembleMember)
+
+
+@lru_cache(maxsize=4096)
+def _segment_members(segment: bytes) -> frozenset[str]:
+    return frozenset(
+        parse_protobuf(LedgerMetadataFormat.Segment, segment, "an ensemble", MetadataCorrupt).ensembleMember
+    )
 
 
 def _version_of(value: bytes, where: str) -> tuple[int, bytes]:

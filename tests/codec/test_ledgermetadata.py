@@ -16,12 +16,15 @@ from store.codec.ledgermetadata import (
     Segment,
     decode_digest_type,
     decode_ledger_metadata,
+    decode_members,
     encode_ledger_metadata,
     ledger_id_of_path,
     ledger_path,
 )
 from store.errors import MetadataCorrupt, Unsupported
+from store.sources.zookeeper import read_zookeeper_nodes
 from tests.codec.bookkeeper_vectors import FIXED, METADATA_V3, refusal
+from tests.worlds import world
 
 MEMBERS = ("10.0.0.1:3181", "10.0.0.2:3181")
 CLOSED = LedgerMetadata(
@@ -320,3 +323,16 @@ def test_other_paths_name_no_ledger(path: str) -> None:
 @given(st.integers(0, 2**63 - 1))
 def test_path_round_trip(ledger_id: int) -> None:
     assert ledger_id_of_path(ledger_path(ledger_id)) == ledger_id
+
+
+def test_members_are_those_of_the_whole_value() -> None:
+    """Of the recorded cluster's ledgers, and of versions, ensemble changes and long ids that take the long way."""
+    found = read_zookeeper_nodes(world("cluster") / "clean" / "zookeeper" / "version-2", [])
+    values = [node.data for node in found if ledger_id_of_path(node.path) is not None]
+    assert len(values) > 100
+    one, other, long = Segment(0, ("a:1", "b:1")), Segment(7, ("b:1", "c:1")), Segment(0, ("x" * 80, "y" * 80))
+    for segments in ((one,), (one, other), (long,), (long, other), (one, *(Segment(9 + n, MEMBERS) for n in range(9)))):
+        values.append(encode_ledger_metadata(replace(CLOSED, segments=segments)))
+    for value in values:
+        expected = {member for segment in decode_ledger_metadata(value, "").segments for member in segment.members}
+        assert decode_members(value, "") == expected
