@@ -286,10 +286,15 @@ def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any],
 
 
 def as_read(sources: Iterable[dict[str, Any]], layout: Layout) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield SOURCES; with that of the metadata what is known of it since it was read."""
+    """Yield SOURCES with what is known of them since they were read: the moment of the metadata, a standalone directory's bookies."""
     row = {} if layout.metadata is None else layout.metadata.row()
     for source in sources:
-        yield source | row if source_place(source) == (row.get("kind"), row.get("path")) else source
+        if source["kind"] == "standalone" and layout.root is not None:
+            root = layout.root
+            inside = (one for one in layout.bookies if one.directories[0].is_relative_to(root))
+            yield source | {"bookies": [encode_bookie(bookie) for bookie in inside]}
+        else:
+            yield source | row if source_place(source) == (row.get("kind"), row.get("path")) else source
 
 
 def source_place(source: Mapping[str, Any]) -> tuple[object, ...]:  # Any: JSON
@@ -404,16 +409,17 @@ def catalogue_new(
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
     if all(modes[file.bookie_id] == "referenced" for file in files):
         logs = [_new_row(store, file_id, file, "referenced", reasons) for file_id, file in numbered]
-        store.write(lambda txn: _put_rows(txn, logs))
+        store.write(lambda txn: put_logs(txn, logs))
         yield from logs
         return
     for file_id, file in numbered:
         log = _new_row(store, file_id, file, modes[file.bookie_id], reasons)
-        store.write(partial(_put_rows, logs=[log]))
+        store.write(partial(put_logs, logs=[log]))
         yield log
 
 
-def _put_rows(txn: Txn, logs: list[LogFile]) -> None:
+def put_logs(txn: Txn, logs: Iterable[LogFile]) -> None:
+    """Write the rows of LOGS."""
     for log in logs:
         put_log(txn, log)
 

@@ -48,6 +48,7 @@ from store.transfer.imports import (
     file_modes,
     is_sealed,
     place,
+    put_logs,
 )
 from store.transfer.refresh_tree import NewTree, put_tree_damage, read_tree
 from store.transfer.survey import Survey, survey_files
@@ -290,6 +291,8 @@ def _read_files(
         digests = ledger_digests(txn, tree.nodes("/ledgers/"))
     if survey.new or survey.grown:
         store.write(_begin)
+    if survey.named:
+        store.write(lambda txn: put_logs(txn, survey.named))
     result.strangers = [stranger.text for stranger in survey.strangers]
     grown = {log.file_id: log for log in survey.grown}
     how = Scanning(digests, options.verify, advance, options.engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from store.sources.layout import Layout
 class Survey:
     """How the files of a source are now, compared with the catalogue.
 
-    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold.
+    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold; ``named``: rows that an older version
+    wrote, with the bookie that it did not write.
     """
 
     new: tuple[BookieFile, ...]
@@ -27,6 +28,7 @@ class Survey:
     changed: tuple[LogFile, ...]
     gone: tuple[tuple[LogFile, int], ...]
     strangers: tuple[Stranger, ...]
+    named: tuple[LogFile, ...] = ()
 
     def bytes(self) -> int:
         """Return how many bytes there are to read, for a progress display."""
@@ -46,6 +48,12 @@ def survey_files(store: Store, layout: Layout) -> Survey:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
         strangers = find_strangers(txn, layout.bookies)
         found = {str(file.path.resolve()): file for file in files_of(layout.bookies, strangers)}
+        named = {
+            origin: replace(log, bookie=found[origin].bookie_id)
+            for origin, log in known.items()
+            if origin in found and not log.bookie and found[origin].bookie_id
+        }
+        known |= named
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
         lost = [log for origin, log in known.items() if states[origin].is_lost]
         # A copy inside the store outlives its origin.
@@ -61,6 +69,7 @@ def survey_files(store: Store, layout: Layout) -> Survey:
         tuple(log for origin, log in known.items() if states[origin] is FileState.CHANGED),
         tuple((log, held[log.file_id]) for log in lost),
         tuple(strangers),
+        tuple(named.values()),
     )
 
 
