@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.errors import Refused, SourceBusy, SourceNotFound
 from store.frozen import frozen
 from store.sources.ensemble import Session
 
 _REQUEST_HEAD_BYTES = 8  # xid and type
+_IDGEN = f"{LEDGERS_ROOT}/idgen"
+_IDS_AT_ONCE = 1_000
 
 
 @frozen
@@ -77,3 +80,32 @@ class Transaction:
             if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 raise Conflict(write, type(result).__name__.removesuffix("Error"))
         return self._session.zxid
+
+
+def ledger_sequence(session: Session) -> int:
+    """Return the next ledger id that the ensemble gives: how many nodes were made below ``/ledgers/idgen`` (``PrepRequestProcessor``)."""
+    stat = session.told(lambda: session.client.exists(session.address.full(_IDGEN)))
+    return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2  # ``DataNode.copyStat``
+
+
+def raise_ledger_sequence(session: Session, to: int) -> None:
+    """Let the ensemble give ledger ids from TO on: sequential nodes are made and deleted, as brokers do for each id."""
+    path = session.address.full(_IDGEN)
+    session.told(lambda: session.client.ensure_path(path))
+    while (now := ledger_sequence(session)) < to:
+        request = session.client.transaction()
+        for _ in range(min(_IDS_AT_ONCE, to - now)):
+            request.create(f"{path}/ID-", ephemeral=True, sequence=True)
+        made = _committed(session, request)
+        request = session.client.transaction()
+        for name in made:
+            request.delete(name)
+        _committed(session, request)
+
+
+def _committed(session: Session, request: Any) -> list[Any]:  # Any: of kazoo
+    found: list[Any] = session.answer(request.commit_async())  # Any: as above
+    failed = next((one for one in found if isinstance(one, Exception)), None)
+    if failed is not None:
+        raise Refused(f"{session.address}: {_IDGEN} gives no ids ({type(failed).__name__})", path=_IDGEN)
+    return found

@@ -21,13 +21,14 @@ from store.codec.policies import decode_json_object
 from store.codec.rocksvalue import encode_value
 from store.db.environment import Store, Txn
 from store.db.export_intent import delete_intent, find_intent, intended_node, put_intent
+from store.db.own_ledgers import OwnLedgers, find_own_ledgers, put_own_ledgers, sequence_after_export
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
-from store.sources.ensemble_writes import Conflict, Transaction, Write
+from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
 from store.transfer.exports import ChangedNode, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
 
@@ -51,6 +52,7 @@ class EnsemblePlan:
     written: tuple[ChangedNode, ...]
     holds: tuple[str, ...]  # owners of bundles that nobody has, with the parents that are not there
     parents: tuple[str, ...]  # of nodes to create, that are not there
+    next_ledger_id: int | None  # which the ensemble is to give then; None: it brings no ledger of ours
     size_bytes: int
     limit_bytes: int
 
@@ -66,6 +68,7 @@ class EnsemblePlan:
             "target": str(self.address),
             "nodes": [{"path": node.path, "action": node.action} for node in self.nodes],
             "written": [node.path for node in self.written],
+            "nextLedgerId": self.next_ledger_id,
             "bytes": self.size_bytes,
             "zxid": None if zxid is None else f"{zxid:#x}",
             "dryRun": dry_run,
@@ -110,7 +113,8 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
         bundles = set(_free_bundles(session, _topics_of(txn, nodes)))
         holds = (*_absent_parents(session, bundles), *sorted(bundles))
         parents = tuple(_absent_parents(session, {node.path for node in nodes if node.action == "create"}))
-        plan = EnsemblePlan(session.address, txn.id, nodes, tuple(written), holds, parents, 0, limit_bytes)
+        next_id = _next_ledger_id(txn, session, nodes)
+        plan = EnsemblePlan(session.address, txn.id, nodes, tuple(written), holds, parents, next_id, 0, limit_bytes)
     size = Transaction(session, _writes(plan)).size_bytes if nodes else 0
     if size > limit_bytes:
         raise LimitExceeded(
@@ -120,6 +124,16 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
             limit=limit_bytes,
         )
     return replace(plan, size_bytes=size)
+
+
+def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) -> int | None:
+    """Return where the ensemble's ids have to go on: behind those of ours that NODES bring. Raises StalePlan when it gave one itself."""
+    own = find_own_ledgers(txn)
+    ids = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
+    if own is None or not any(ledger_id is not None and ledger_id >= own.first_id for ledger_id in ids):
+        return None
+    sequence_after_export(own, ledger_sequence(session), str(session.address))
+    return own.next_id
 
 
 # -- what moved -------------------------------------------------------------------------------------------------------
@@ -297,6 +311,11 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
 
 
 def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
+    if plan.next_ledger_id is not None:
+        # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
+        own = OwnLedgers(plan.next_ledger_id, plan.next_ledger_id)
+        raise_ledger_sequence(session, plan.next_ledger_id)
+        store.write(lambda txn: put_own_ledgers(txn, own))
     transaction = Transaction(session, _writes(plan))
     store.write(lambda txn: _put_intent(txn, plan))
     try:

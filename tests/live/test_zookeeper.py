@@ -19,7 +19,7 @@ from store.db.environment import open_store
 from store.db.tree import iter_nodes
 from store.errors import Refused, SourceBusy
 from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address
-from store.sources.ensemble_writes import Transaction, Write
+from store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
 from store.sources.zookeeper import read_zookeeper_nodes
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
@@ -211,6 +211,26 @@ def test_a_bundle_with_an_owner_refuses_the_whole(cluster: tuple[ZooKeeper, Path
         assert nodes_of(client) == before
         client.delete(bundle)
         assert run(store, "store", "export", "zookeeper", server.address, "--yes").returncode == 0
+
+
+def test_ledger_ids_go_on_behind_ours(server: ZooKeeper) -> None:
+    """What a broker does for an id: a sequential node below idgen, whose number it is."""
+    with server.client() as client, open_session(parse_address(server.address), Client()) as session:
+
+        def give() -> int:
+            path = client.create("/ledgers/idgen/ID-", b"", ephemeral=True, sequence=True)
+            client.delete(path)
+            return int(path.rpartition("-")[2])
+
+        first = give()
+        assert ledger_sequence(session) == first + 1
+        held = client.create("/ledgers/idgen/ID-", b"", ephemeral=True, sequence=True)
+        assert ledger_sequence(session) == first + 2
+        raise_ledger_sequence(session, first + 70_000)
+        assert give() == first + 70_000
+        raise_ledger_sequence(session, 5)
+        assert give() == first + 70_001
+        assert client.get_children("/ledgers/idgen") == [held.rpartition("/")[2]]
 
 
 def test_a_server_refuses_what_is_longer_than_its_buffer(tmp_path: Path) -> None:
