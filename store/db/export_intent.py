@@ -16,6 +16,7 @@ from store.errors import IndexCorrupt, reason_of
 Intent = dict[str, bytes | None]
 """Values of nodes as in RocksDB by path; None: deleted."""
 _KEY = b"export-intent"
+_ZXID_KEY = b"exported-zxid"
 
 
 def put_intent(txn: Txn, values: Intent, sequence: int | None) -> None:
@@ -51,3 +52,13 @@ def intended_rows(txn: Txn) -> dict[bytes, bytes | None]:
     """Return the rows of ``tree`` that an import of what a stopped export wrote would make; None: no row."""
     nodes = {path: intended_node(path, raw) for path, raw in find_intent(txn)[0].items()}
     return {tree_key(path): None if node is None else encode_node(node) for path, node in nodes.items()}
+
+
+def put_exported_zxid(txn: Txn, zxid: int) -> None:
+    """Remember the transaction that an export into a live ensemble was: what was read before it lacks the changes."""
+    txn.put("state", _ZXID_KEY, str(zxid).encode())
+
+
+def find_exported_zxid(txn: Txn) -> int:
+    """Return the transaction of the newest export into a live ensemble, 0 when there was none."""
+    return int(txn.get("state", _ZXID_KEY) or 0)

@@ -54,6 +54,17 @@ def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
     return max(zxids) >> _EPOCH_BITS
 
 
+def newest_zxid(directory: Path) -> int:
+    """Return the newest transaction that DIRECTORY has: the last of its newest log, or that of its newest snapshot's name."""
+    zxids = [zxid for zxid, _, _ in _numbered(directory, "snapshot")]
+    for _, extension, file in reversed(_numbered(directory, "log")):
+        found = [] if extension else [item.zxid for item in _read_log(file) if isinstance(item, Transaction)]
+        if found:
+            zxids.append(max(found))
+            break
+    return max(zxids, default=0)
+
+
 def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKeeperNode]:
     """Yield the persistent nodes of DIRECTORY in path order; what could not be read, or is not there, is told in PROBLEMS.
 

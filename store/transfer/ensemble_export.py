@@ -20,7 +20,13 @@ from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.policies import decode_json_object
 from store.codec.rocksvalue import encode_value
 from store.db.environment import Store, Txn
-from store.db.export_intent import delete_intent, find_intent, intended_node, put_intent
+from store.db.export_intent import (
+    delete_intent,
+    find_intent,
+    intended_node,
+    put_exported_zxid,
+    put_intent,
+)
 from store.db.own_ledgers import OwnLedgers, find_own_ledgers, put_own_ledgers, sequence_after_export
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
@@ -304,9 +310,15 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
             )
         zxid = _commit(store, session, plan) if plan.nodes else None
         found = session.find_nodes(node.path for node in plan.nodes)
+        seen = zxid or session.zxid
     report = plan.report(dry_run=False, zxid=zxid)
     if plan.nodes or plan.written:
-        store.write(lambda txn: _record(txn, plan, found, report, now_ms))
+
+        def record(txn: Txn) -> None:
+            _record(txn, plan, found, seen)
+            append_change(txn, now_ms, COMMAND, (report,))
+
+        store.write(record)
     return report
 
 
@@ -358,9 +370,7 @@ def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
     )
 
 
-def _record(
-    txn: Txn, plan: EnsemblePlan, found: dict[str, Node], report: dict[str, Any], now_ms: int
-) -> None:  # Any: JSON
+def _record(txn: Txn, plan: EnsemblePlan, found: dict[str, Node], zxid: int) -> None:
     """What was written is what a next export starts from, with the server's times where nobody has written since."""
     for node in plan.written:
         txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
@@ -370,4 +380,4 @@ def _record(
             written = found[node.path]
         txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
     delete_intent(txn)
-    append_change(txn, now_ms, COMMAND, (report,))
+    put_exported_zxid(txn, zxid)

@@ -8,11 +8,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.db.environment import Txn
-from store.db.export_intent import intended_rows
+from store.db.export_intent import find_exported_zxid, intended_rows
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, clear_damage, iter_damage, put_damage
 from store.db.tree import Node, Row, decode_node
+from store.errors import Refused
 from store.sources.layout import Layout
-from store.sources.nodes import iter_source_rows
+from store.sources.nodes import MetadataDirectory, Source, iter_source_rows
+from store.sources.zookeeper import is_zookeeper, newest_zxid
 
 if TYPE_CHECKING:
     from store.transfer.refresh import RefreshResult
@@ -44,6 +46,7 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
     known = {damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)}
     if layout.metadata is None:
         return NewTree({}, None)
+    _check_not_older(txn, layout.metadata)
     whole, items = _split_damage(iter_source_rows(layout.metadata))
     unknown = tuple(damage.reason for damage in whole if damage.reason not in known)
     if unknown:
@@ -63,6 +66,19 @@ def read_tree(txn: Txn, layout: Layout, result: RefreshResult) -> NewTree:
         if key not in seen:
             _compare_gone(txn, key, ours, result, rows)
     return NewTree(rows, tuple(damages))
+
+
+def _check_not_older(txn: Txn, metadata: Source) -> None:
+    """Raise Refused for the files of a ZooKeeper that end before what the store exported into the live ensemble."""
+    exported = find_exported_zxid(txn)
+    if exported and isinstance(metadata, MetadataDirectory) and is_zookeeper(metadata.path):
+        found = newest_zxid(metadata.path)
+        if found < exported:
+            raise Refused(
+                f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: to take over what is there"
+                " would take that back",
+                hint="copy the ensemble's version-2 anew",
+            )
 
 
 def put_tree_damage(txn: Txn, tree: NewTree) -> None:

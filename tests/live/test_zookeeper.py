@@ -186,6 +186,24 @@ def test_changes_reach_the_ensemble_in_one_transaction(cluster: tuple[ZooKeeper,
         assert nodes_of(client) == after
 
 
+def test_older_files_take_nothing_back(cluster: tuple[ZooKeeper, Path], tmp_path: Path) -> None:
+    """The store's source is a copy made before the export: a refresh of it is refused, one of a new copy finds nothing."""
+    server, store = cluster
+    run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
+    before = values_of(store)
+    answer = run(store, "store", "refresh")
+    assert answer.returncode == 3
+    assert "this store has exported" in answer.stderr
+    assert values_of(store) == before
+    source = tmp_path / "cluster-clean" / "zookeeper" / "version-2"
+    shutil.rmtree(source)
+    shutil.copytree(server.folder / "version-2", source)
+    refreshed = run_toolkit(store, "store", "refresh")
+    assert [refreshed[f"nodes{what}"] for what in ("Added", "Updated", "Removed")] == [0, 0, 0]
+    assert refreshed["conflicts"] == []
+    assert values_of(store) == before
+
+
 def test_one_node_that_moved_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) -> None:
     server, store = cluster
     with server.client() as client:
