@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.finding import FoundEntry
-    from pulsar_admin.api.imports import create_store, import_standalone, preview_import
+    from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
     from pulsar_admin.api.messages import Messages
@@ -53,6 +53,7 @@ _ERRORS = "store.errors"
 _HOMES = {
     "open_store": "pulsar_admin.api.store",
     "Store": "pulsar_admin.api.store",
+    "import_cluster": "pulsar_admin.api.imports",
     "import_standalone": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
     "create_store": "pulsar_admin.api.imports",
@@ -152,6 +153,7 @@ __all__ = [
     "TopicNotFound",
     "UndoConflict",
     "create_store",
+    "import_cluster",
     "import_standalone",
     "log_files",
     "log_records",

@@ -31,6 +31,7 @@ _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blo
 _FILTERS = "of the public interface: one keyword for each thing that callers choose by"
 LARGER: dict[str, str] = {
     "pulsar_admin/api/cursor.py:reset": _FILTERS,
+    "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,
     "pulsar_admin/api/topic.py:messages": _FILTERS,
     "store/generate/kernel.py:_put_metadata": _KERNEL,

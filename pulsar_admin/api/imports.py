@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.session import Time, check_choice, open_engine, time_ms_of, warn_partial
 from store.db.storeinfo import check_new_store
+from store.errors import InvalidValue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from store.sources.layout import Layout
     from store.transfer.imports import ImportPreview, ImportResult
 
 Mode = Literal["referenced", "copied", "linked"]
@@ -45,6 +48,46 @@ def import_standalone(
         result = run_import(Path(source), Path(path), options, lambda size_bytes: None)
     warn_partial(result.warnings)
     return result
+
+
+def import_cluster(
+    path: Path | str,
+    *,
+    metadata: Path | str | None = None,
+    bookies: Iterable[str] = (),
+    mode: Mode = "referenced",
+    verify: bool = True,
+    now: Time | None = None,
+    jobs: int = 1,
+    spark: SparkSession | None = None,
+) -> ImportResult:
+    """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
+
+    METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble. BOOKIES: ``ID=DIR,DIR`` or
+    ``DIR,DIR`` each, with all its directories. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
+    ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
+    """
+    from store.transfer.imports import ImportOptions, import_layout
+
+    check_choice("mode", mode, Mode)
+    now_ms = int(time.time() * 1000)
+    now_ms = now_ms if now is None else time_ms_of(now, now_ms)
+    layout = layout_of(metadata, bookies)
+    with open_engine(jobs, spark, []) as engine:
+        result = import_layout(layout, Path(path), ImportOptions(mode, verify, now_ms, engine), lambda size_bytes: None)
+    warn_partial(result.warnings)
+    return result
+
+
+def layout_of(metadata: Path | str | None, bookies: Iterable[str]) -> Layout:
+    """Return the parts of a cluster that are named; raises InvalidValue where none is."""
+    from store.sources.cluster import make_layout, open_metadata
+    from store.sources.given import parse_bookie
+
+    given = [*map(parse_bookie, bookies)]
+    if metadata is None and not given:
+        raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
+    return make_layout(None if metadata is None else open_metadata(str(metadata)), given)
 
 
 def preview_import(source: Path | str, path: Path | str) -> ImportPreview:

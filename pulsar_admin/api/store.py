@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from pulsar_admin.api.imports import Mode, layout_of
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
 from pulsar_admin.api.topic import Topic
@@ -248,6 +249,30 @@ class Store:
         with self._session.writing() as store, self._session.engine([]) as engine:
             options = RefreshOptions(verify, forget, self._session.now_ms, engine)
             found = refresh_store(store, options, warn=texts.append)
+        warn_partial(texts)
+        return found
+
+    def add_parts(
+        self,
+        *,
+        metadata: Path | str | None = None,
+        bookies: Iterable[str] = (),
+        mode: Mode = "referenced",
+        verify: bool = True,
+    ) -> RefreshResult:
+        """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
+
+        One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
+        """
+        from store.transfer.adding import add_sources
+        from store.transfer.imports import ImportOptions
+
+        check_choice("mode", mode, Mode)
+        texts: list[str] = []
+        layout = layout_of(metadata, bookies)
+        with self._session.writing() as store, self._session.engine([]) as engine:
+            options = ImportOptions(mode, verify, self._session.now_ms, engine)
+            found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
         warn_partial(texts)
         return found
 

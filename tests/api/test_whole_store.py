@@ -104,6 +104,24 @@ def test_refresh_takes_over_what_the_broker_did(source: Path, tmp_path: Path) ->
         assert str(cursor.state().mark_delete) != str(before)
 
 
+def test_a_cluster_in_parts(tmp_path: Path) -> None:
+    """Metadata and two bookies, the third one later: as the broker said; a part twice, and none, is refused."""
+    disks = world("cluster") / "clean"
+    bookies = [f"bk{number}test={disks}/bookkeeper{number}" for number in range(3)]
+    with pytest.warns(pa.PartialData, match="2 of 3 bookies imported"):
+        result = pa.import_cluster(tmp_path / "made", metadata=disks / "zookeeper", bookies=bookies[:2], now=NOW_MS)
+    assert (result.problems, result.absent_bookies) == (0, ["bk2test"])
+    with pa.open_store(tmp_path / "made", writable=True, now=NOW_MS) as store:
+        assert len(store.add_parts(bookies=bookies[2:]).new_files) == 3
+        assert [change.command for change in store.changes()] == ["store add"]
+        rows = store.topic(PLAIN).messages(columns=["sha1"]).rows()
+        assert [row["sha1"].hex() for row in rows] == [row[8] for row in oracle("cluster")["topics"][PLAIN]["messages"]]
+        with pytest.raises(pa.Refused, match="bk2test"):
+            store.add_parts(bookies=bookies[2:])
+    with pytest.raises(pa.InvalidValue, match="no part"):
+        pa.import_cluster(tmp_path / "other")
+
+
 def test_an_iteration_keeps_rewriting_away(path: Path) -> None:
     """It reads the map that would grow."""
     with pa.open_store(path, writable=True) as store:
