@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.errors import StoreError
-from store.model.broken import find_broken
+from store.model.absent_bookies import find_absent_bookies
+from store.model.broken import NOT_SEEN, find_broken
 from store.model.topics import Topic, read_topic
 from store.names import TopicName
 
@@ -26,12 +27,19 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
 
 
 def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
-    """Warn of the broken ledgers of TOPIC; any makes the exit code 1."""
+    """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
     found = find_broken(txn, topic)
+    absent = find_absent_bookies(txn)
     for broken in found[:_SHOWN]:
-        app.warn(f"{topic.name}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
+        if broken.reason != NOT_SEEN:
+            app.warn(f"{topic.name}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
+        if absent and broken.not_seen():
+            app.warn(f"{topic.name}: {absent.counts()}: {broken.not_seen()}")
     if len(found) > _SHOWN:
-        app.warn(f"{topic.name}: {len(found):,} ledgers are broken; the first {_SHOWN} are shown")
+        app.warn(f"{topic.name}: {len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
     if found:
         app.problems(len(found))
+    if any(broken.reason != NOT_SEEN for broken in found):
         app.warn(f"{topic.name}: see what is lost with: pulsar-admin ledgers missing")
+    if absent and any(broken.bookies for broken in found):
+        app.warn(f"{topic.name}: {absent.hint()}")

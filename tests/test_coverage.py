@@ -14,8 +14,8 @@ from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.copies import has_copies, iter_copied_ledgers, iter_copies
 from store.db.environment import Txn, open_store
 from store.db.files import LogFile, iter_logs
-from store.model.coverage import iter_entry_gaps, read_coverage
-from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
+from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
+from store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from store.model.open_end import read_open_end
 from tests.conftest import Cli
 from tests.reference_index import bodies
@@ -223,11 +223,12 @@ def test_bookies_that_were_not_imported(
         unseen = 0
         for ledger_id in iter_ledger_ids(txn):
             ledger = read_ledger(txn, ledger_id)
-            gaps = list(iter_entry_gaps(txn, ledger))
+            gaps = list(iter_entry_gaps(txn, ledger, missing_ranges(txn, ledger)))
             seen = {entry for bookie in there for entry in held.get((bookie, ledger_id), ())}
             expected = [entry for entry in range(ledger.last_entry_id + 1) if entry not in seen]
             assert [entry for gap in gaps for entry in range(gap.first, gap.last + 1)] == expected
             assert all(set(gap.bookies) <= set(absent) and gap.bookies for gap in gaps)
+            assert count_unseen(txn, ledger, missing_ranges(txn, ledger))[0] == len(expected)
             unseen += len(expected)
     assert (unseen > 500) == (len(there) == 1)
     answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
@@ -239,6 +240,71 @@ def test_bookies_that_were_not_imported(
         if row["code"] == "bookie-not-imported"
     }
     assert notes == set(absent)
+
+
+@pytest.fixture
+def one_of_three(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> Path:
+    """A store of bk0test alone: of each ensemble's entries a third is on the other two."""
+    for name in ("bookkeeper1", "bookkeeper2"):
+        (disks / name).unlink()
+    return _import(disks, tmp_path / "s", cli)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics stats public/default/plain",
+        "topics read public/default/plain -n 1",
+        "topics find-by-time public/default/plain --time 2026-11-20T00:00:00Z",
+        "topics reset-cursor public/default/plain -s half -m earliest --dry-run",
+        "topics analyze-backlog public/default/plain -s half",
+    ],
+)
+def test_answers_name_what_is_not_seen(words: str, one_of_three: Path, cli: Cli) -> None:
+    """Ledger 8 of ``plain`` is on bk1test, bk0test, bk2test in this order: entries 1, 4, 7 … are on bk0test and bk2test, 2, 5 … not."""
+    answer = cli("--store", one_of_three, *words.split())
+    assert answer.exit_code == 1
+    assert "1 of 3 bookies imported: entries 2, 5, 8 and 10 more of ledger 8 not seen" in answer.stderr
+    assert "store add bookie bk1test=DIR,DIR" in answer.stderr
+    assert "lost" not in answer.stderr
+
+
+def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> None:
+    run = ("--store", one_of_three)
+    missing = cli(*run, "ledgers", "missing", "-o", "json")
+    assert (missing.exit_code, {row["reason"] for row in missing.json}) == (1, {"not-imported"})
+    info = cli(*run, "ledgers", "info", 8, "-o", "json").json
+    assert (info["lost"], info["missing"][:2], info["coverage"]["lost"]) == ("not-imported", [[2, 2], [5, 5]], 0)
+    read = cli(*run, "topics", "get-message-by-id", "public/default/plain", "-l", 8, "-e", 5)
+    assert "entry 8:5 is not seen: bk1test, bk2test, which may have it, are not imported" in read.stderr
+    forget = cli(*run, "ledgers", "forget", 8, "--dry-run")
+    assert forget.exit_code == 3
+    assert "13 entries of ledger 8 may be on bk1test, bk2test, which are not imported" in forget.stderr
+    codes = {row["code"]: row["severity"] for row in cli(*run, "store", "check", "-o", "json").json}
+    assert codes["entries-not-seen"] == "note"
+    assert "entries-missing" not in codes
+
+
+def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    (disks / "bookkeeper1").unlink()
+    path = _import(disks, tmp_path / "s", cli)
+    answer = cli("--store", path, "topics", "stats", "--all-topics", "-o", "jsonl")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    sound = cli("--store", imported("cluster", "clean"), "topics", "stats", "--all-topics", "-o", "jsonl")
+    assert answer.stdout == sound.stdout
+
+
+def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> None:
+    """What the index of the first one had is counted for it."""
+    for number in (1, 2):
+        added = world("cluster") / "clean" / f"bookkeeper{number}"
+        cli("--store", one_of_three, "store", "add", "bookie", added, "-q")
+    with open_store(one_of_three) as store, store.read() as txn:
+        held = held_by(iter_logs(txn))
+        assert copied_entries(txn) == held
+        assert assert_coverage_is_right(txn, held) == 0
+    assert cli("--store", one_of_three, "ledgers", "underreplicated", "-o", "json").json == []
+    assert cli("--store", one_of_three, "store", "check", "--deep").exit_code == 0
 
 
 # -- older stores ---------------------------------------------------------------------------------------------------------

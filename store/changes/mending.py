@@ -95,7 +95,15 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
             hint=f"see what is here of it with: pulsar-admin ledgers info {ledger_id}",
             ledgerId=ledger_id,
         )
-    if not force and find_missing(txn, ledger_id) is None:
+    missing = find_missing(txn, ledger_id)
+    if not force and missing is not None and missing.unseen_entries:
+        raise Refused(
+            f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
+            f" {plural(len(missing.bookies), 'is', 'are')} not imported",
+            hint=f"bring them: pulsar-admin store add bookie {missing.bookies[0]}=DIR,DIR; or add --force to forget them all the same",
+            ledgerId=ledger_id,
+        )
+    if not force and missing is None:
         raise Refused(
             f"ledger {ledger_id} is whole: its metadata and every entry of it are here",
             hint="add --force to forget it all the same",

@@ -14,14 +14,15 @@ from store.db.owners import find_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.model.absent_journals import find_absent_journals
+from store.model.coverage import count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.ledgers import (
     EntryReader,
     Ledger,
-    count_missing,
     find_metadata,
     find_times,
     iter_ledger_ids,
+    missing_ranges,
     read_ledger,
 )
 from store.model.publish_times import wrong_times
@@ -135,7 +136,9 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
 
 
 def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
-    missing = count_missing(txn, ledger)
+    ranges = missing_ranges(txn, ledger) if ledger.metadata else ()
+    unseen, bookies = count_unseen(txn, ledger, ranges)
+    missing = sum(last - first + 1 for first, last in ranges) - unseen
     if missing:
         yield data_problem(
             "entries-missing",
@@ -144,6 +147,16 @@ def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
             f"list them with: pulsar-admin ledgers missing {ledger.ledger_id}",
             ledgerId=ledger.ledger_id,
             missing=missing,
+        )
+    if unseen:
+        yield note(
+            "entries-not-seen",
+            where,
+            f"{unseen:,} of its {counted(ledger.entries, 'entry')} {plural(unseen, 'is', 'are')} on {', '.join(bookies)}, which"
+            f" {plural(len(bookies), 'is', 'are')} not imported",
+            f"bring its disks: pulsar-admin store add bookie {bookies[0]}=DIR,DIR",
+            ledgerId=ledger.ledger_id,
+            unseen=unseen,
         )
 
 

@@ -26,11 +26,14 @@ class AbsentBookies:
     imported: tuple[str, ...]
     absent: tuple[str, ...]
 
+    def counts(self) -> str:
+        """Return how many bookies are imported, of how many."""
+        return f"{len(self.imported)} of {counted(len(self.imported) + len(self.absent), 'bookie')} imported"
+
     def text(self) -> str:
         """Return what is not seen, as a sentence."""
-        all_of_them = len(self.imported) + len(self.absent)
         return (
-            f"{len(self.imported)} of {counted(all_of_them, 'bookie')} imported: entries that only"
+            f"{self.counts()}: entries that only"
             f" {', '.join(self.absent[:5])}{' …' * (len(self.absent) > 5)} {'has' if len(self.absent) == 1 else 'have'} are not seen"
         )
 

@@ -6,6 +6,8 @@ one before it, or passes over it with ``autoSkipNonRecoverableData``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from store.codec.ledgermetadata import ledger_path
@@ -13,6 +15,8 @@ from store.db.environment import Txn
 from store.db.tree import tree_key
 from store.errors import LedgerNotFound, StoreError
 from store.frozen import frozen
+from store.model.absent_bookies import find_absent_bookies
+from store.model.coverage import count_unseen, iter_entry_gaps
 from store.model.ledgers import find_times, missing_ranges, read_ledger
 from store.model.topics import Topic, TopicLedger
 from store.names import Position
@@ -26,15 +30,19 @@ Range = tuple[int, int]
 NO_LEDGER = "no-ledger"
 NO_METADATA = "no-metadata"
 ENTRIES = "entries"
+NOT_SEEN = "not-imported"
 
+_RANGES = 3  # that are named
+_SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim any number of entries
 _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 
 @frozen
 class Missing:
-    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", or "entries".
+    """What is not there of a ledger: "no-ledger" (neither metadata nor entries), "no-metadata", "entries", or "not-imported": entries
+    that only bookies have which were not imported.
 
-    ``ranges``: entry ids, both ends included.
+    ``ranges``: entry ids, both ends included; ``unseen_entries``: how many of them ``bookies`` should have, which are not imported.
     """
 
     ledger_id: int
@@ -42,6 +50,8 @@ class Missing:
     missing_entries: int
     ranges: tuple[Range, ...]
     owners: tuple[Owner, ...]
+    unseen_entries: int = 0
+    bookies: tuple[str, ...] = ()
 
 
 def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
@@ -58,14 +68,18 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     if ledger.metadata is None:
         return Missing(ledger_id, NO_METADATA, 0, (), owners) if owners else None
     ranges = missing_ranges(txn, ledger)
+    if not ranges:
+        return None
     missing = sum(last - first + 1 for first, last in ranges)
-    return Missing(ledger_id, ENTRIES, missing, ranges, owners) if ranges else None
+    unseen, bookies = count_unseen(txn, ledger, ranges)
+    return Missing(ledger_id, NOT_SEEN if unseen == missing else ENTRIES, missing, ranges, owners, unseen, bookies)
 
 
 @frozen
 class BrokenLedger:
-    """A ledger in a topic's list of which something is lost. ``entries``: as the list counts them; ``lost``: ranges of them that
-    no broker can read; ``is_last``: nothing is listed behind it.
+    """A ledger in a topic's list of which something is lost, or not seen. ``entries``: as the list counts them; ``lost``: ranges of
+    them that no broker can read; ``is_last``: nothing is listed behind it; ``unseen``: ranges that only ``bookies`` have, which are not
+    imported; ``unseen_entries``: how many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them.
     """
 
     ledger_id: int
@@ -73,6 +87,10 @@ class BrokenLedger:
     entries: int
     lost: tuple[Range, ...]
     is_last: bool
+    unseen: tuple[Range, ...] = ()
+    unseen_entries: int = 0
+    unseen_from: int | None = None
+    bookies: tuple[str, ...] = ()
 
     def holds(self, position: Position) -> bool:
         """Whether POSITION is an entry that is lost, or in front of a lost first one."""
@@ -83,6 +101,22 @@ class BrokenLedger:
     @property
     def lost_entries(self) -> int:
         return sum(last - first + 1 for first, last in self.lost)
+
+    def not_seen(self) -> str:
+        """Say what is not seen; "" when all is."""
+        parts = []
+        if self.unseen:
+            shown = ", ".join(
+                f"{first}" if first == last else f"{first}–{last}" for first, last in self.unseen[:_RANGES]
+            )
+            rest = self.unseen_entries - sum(last - first + 1 for first, last in self.unseen[:_RANGES])
+            more = f" and {rest:,} more" if rest else ""
+            parts.append(
+                f"{plural(self.unseen_entries, 'entry', 'entries')} {shown}{more} of ledger {self.ledger_id} not seen"
+            )
+        if self.unseen_from is not None:
+            parts.append(f"what ledger {self.ledger_id} may have from entry {self.unseen_from} on not seen")
+        return "; ".join(parts)
 
     def what(self) -> str:
         """Say what is lost."""
@@ -107,8 +141,8 @@ class BrokenLedger:
 
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
-    """Return the ledgers of TOPIC of which something is lost; two look-ups for each that is whole."""
-    suspects = (ledger for ledger in topic.ledgers if not _is_whole(txn, ledger))
+    """Return the ledgers of TOPIC of which something is lost or not seen; two look-ups for each that is whole."""
+    suspects = (ledger for ledger in topic.ledgers if not _is_whole(txn, ledger) or _may_go_on(txn, ledger))
     return tuple(found for ledger in suspects if (found := _find_broken(txn, topic, ledger)) is not None)
 
 
@@ -124,10 +158,43 @@ def _is_whole(txn: Txn, listed: TopicLedger) -> bool:
     return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
 
 
+def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
+    return listed.is_open and find_absent_bookies(txn) is not None
+
+
 def _find_broken(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
     missing = find_missing(txn, listed.ledger_id)
+    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), listed.ledger_id == topic.ids[-1])
+    if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
+        return replace(found, reason=missing.reason, lost=((0, listed.entries - 1),) if listed.entries else ())
+    unseen_from, bookies = _end_unseen(txn, listed)
+    found = replace(found, unseen_from=unseen_from, bookies=bookies)
     if missing is None:
-        return None
-    whole = ((0, listed.entries - 1),) if listed.entries else ()
-    lost = missing.ranges if missing.reason == ENTRIES else whole
-    return BrokenLedger(listed.ledger_id, missing.reason, listed.entries, lost, listed.ledger_id == topic.ids[-1])
+        return None if unseen_from is None else found
+    found = replace(
+        found,
+        reason=missing.reason,
+        unseen_entries=missing.unseen_entries,
+        bookies=tuple(dict.fromkeys((*missing.bookies, *bookies))),
+    )
+    if missing.reason == NOT_SEEN:
+        return replace(found, unseen=missing.ranges)
+    if not missing.unseen_entries:
+        return replace(found, lost=missing.ranges)
+    ledger = read_ledger(txn, listed.ledger_id)
+    gaps = list(islice(iter_entry_gaps(txn, ledger, missing.ranges), _SPLIT))
+    return replace(
+        found,
+        lost=tuple((gap.first, gap.last) for gap in gaps if not gap.bookies),
+        unseen=tuple((gap.first, gap.last) for gap in gaps if gap.bookies),
+    )
+
+
+def _end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ...]]:
+    """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
+    if not _may_go_on(txn, listed):
+        return None, ()
+    from store.model.open_end import read_open_end  # few stores lack a bookie
+
+    end = read_open_end(txn, read_ledger(txn, listed.ledger_id))
+    return (None, ()) if end is None or end.verdict != "open" else (end.last_entry_id + 1, end.bookies)

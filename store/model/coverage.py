@@ -11,6 +11,7 @@ from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
 from store.db.files import DIFFERS, iter_damage, iter_logs
 from store.frozen import frozen
+from store.model.absent_bookies import find_absent_bookies
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges
 from store.model.placement import Stripe, ensemble_bookies, stripes_of
 from store.wording import counted, plural
@@ -224,30 +225,54 @@ class Gap:
     bookies: tuple[str, ...]
 
 
-def iter_entry_gaps(txn: Txn, ledger: Ledger) -> Iterator[Gap]:
-    """Yield what no file has of LEDGER's entries to its end; take only as many as are needed: striped gaps are many."""
+def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> Iterator[Gap]:
+    """Yield RANGES, which no file has of LEDGER's entries, by who should have them; take as many as are needed: striped gaps are many."""
     if ledger.metadata is None:
         return
-    imported = read_disks(txn).imported
-    for first, last in missing_ranges(txn, ledger):
+    absent = absent_ids(txn)
+    for first, last in ranges:
         for stripe in stripes_of(ledger.metadata, last, first):
-            yield from _split(stripe, imported)
+            yield from _split(stripe, absent)
 
 
-def _split(stripe: Stripe, imported: frozenset[str]) -> Iterator[Gap]:
-    """Yield the entries of STRIPE in runs that the same bookies should have which are not IMPORTED."""
+def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> tuple[int, tuple[str, ...]]:
+    """Return how many entries of RANGES, which no file has, bookies should have that are not imported, and which bookies."""
+    absent = absent_ids(txn)
+    if ledger.metadata is None or absent.isdisjoint(ensemble_bookies(ledger.metadata)):
+        return 0, ()
+    count, bookies = 0, set[str]()
+    for first, last in ranges:
+        for stripe in stripes_of(ledger.metadata, last, first):
+            size = len(stripe.members)
+            for residue in range(size):
+                there = (stripe.last - residue) // size - (stripe.first - 1 - residue) // size
+                lacking = absent.intersection(stripe.write_set(residue)) if there else None
+                if lacking:
+                    count += there
+                    bookies |= lacking
+    return count, tuple(sorted(bookies))
+
+
+def absent_ids(txn: Txn) -> frozenset[str]:
+    """Return the bookies that the metadata names and that are not imported."""
+    found = find_absent_bookies(txn)
+    return frozenset(found.absent if found else ())
+
+
+def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[Gap]:
+    """Yield the entries of STRIPE in runs that ABSENT bookies should have, or none of them."""
     size = len(stripe.members)
-    absent = [tuple(sorted({b for b in stripe.write_set(r) if imported and b not in imported})) for r in range(size)]
-    if all(map(bool, absent)) or not any(absent):
-        yield Gap(stripe.first, stripe.last, tuple(sorted({bookie for some in absent for bookie in some})))
+    lacking = [tuple(sorted(absent.intersection(stripe.write_set(residue)))) for residue in range(size)]
+    if all(lacking) or not any(lacking):
+        yield Gap(stripe.first, stripe.last, tuple(sorted({bookie for some in lacking for bookie in some})))
         return
     first = stripe.first
     while first <= stripe.last:
         last = first
-        while last < stripe.last and bool(absent[(last + 1) % size]) == bool(absent[first % size]):
+        while last < stripe.last and bool(lacking[(last + 1) % size]) == bool(lacking[first % size]):
             last += 1
         yield Gap(
-            first, last, tuple(sorted({b for entry_id in range(first, last + 1) for b in absent[entry_id % size]}))
+            first, last, tuple(sorted({b for entry_id in range(first, last + 1) for b in lacking[entry_id % size]}))
         )
         first = last + 1
 

@@ -230,14 +230,25 @@ class EntryReader:
                 entryId=entry_id,
             )
         lost = ledger.metadata is not None and 0 <= entry_id <= ledger.last_entry_id
+        unseen = self._not_imported(ledger, entry_id) if lost else ""
         raise EntryNotFound(
-            f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
+            unseen or f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
             if lost
             else f"ledger {ledger_id} has no entry {entry_id}: its last entry is {ledger.last_entry_id}",
             hint="list what is there with: pulsar-admin ledgers entries " + str(ledger_id),
             ledgerId=ledger_id,
             entryId=entry_id,
         )
+
+    def _not_imported(self, ledger: Ledger, entry_id: int) -> str:
+        """Say which bookies should have an entry and are not imported; "" when all are."""
+        from store.model.coverage import iter_entry_gaps  # imports this module
+
+        gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)
+        if gap is None or not gap.bookies:
+            return ""
+        names, are = ", ".join(gap.bookies), "is" if len(gap.bookies) == 1 else "are"
+        return f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported"
 
 
 def find_damage(txn: Txn, ledger_id: int, entry_id: int) -> Damage | None:

@@ -9,8 +9,8 @@ from store.db.files import find_log
 from store.db.owners import Owner, find_owners
 from store.errors import LedgerNotFound
 from store.frozen import frozen
-from store.model.broken import ENTRIES, NO_LEDGER, NO_METADATA
-from store.model.coverage import Coverage, read_coverage
+from store.model.broken import ENTRIES, NO_LEDGER, NO_METADATA, NOT_SEEN
+from store.model.coverage import Coverage, count_unseen, read_coverage
 from store.model.ledgers import Ledger, iter_blocks, missing_ranges, read_ledger
 from store.model.open_end import OpenEnd, read_open_end
 
@@ -67,7 +67,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         metadata=ledger.metadata,
         sums=ledger.sums,
         missing=missing,
-        lost=_lost(ledger, missing, owners if index is None else ()),
+        lost=_lost(txn, ledger, missing, owners if index is None else ()),
         files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
         coverage=read_coverage(txn, ledger),
         open_end=read_open_end(txn, ledger),
@@ -75,11 +75,14 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
     )
 
 
-def _lost(ledger: Ledger, missing: tuple[tuple[int, int], ...], owners: tuple[Owner, ...]) -> str | None:
+def _lost(txn: Txn, ledger: Ledger, missing: tuple[tuple[int, int], ...], owners: tuple[Owner, ...]) -> str | None:
     """Return what is lost of a ledger, as ``store.model.broken.find_missing`` has it."""
     if ledger.metadata is None:
         return NO_METADATA if owners else None
-    return ENTRIES if missing else None
+    if not missing:
+        return None
+    is_lost = count_unseen(txn, ledger, missing)[0] < sum(last - first + 1 for first, last in missing)
+    return ENTRIES if is_lost else NOT_SEEN
 
 
 def _index_of(txn: Txn, ledger_id: int) -> Owner | None:
