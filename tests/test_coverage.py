@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
-from store.db.copies import has_copies, iter_copied_ledgers, iter_copies
+from store.db.copies import has_copies, iter_all_copies
 from store.db.environment import Txn, open_store
 from store.db.files import LogFile, iter_logs
 from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
@@ -42,9 +42,8 @@ def copied_entries(txn: Txn) -> Held:
     """What the rows say."""
     bookies = {log.file_id: log.bookie for log in iter_logs(txn)}
     found: Held = defaultdict(set)
-    for ledger_id in {ledger_id for ledger_id, _ in iter_copied_ledgers(txn)}:
-        for file_id, entries in iter_copies(txn, ledger_id):
-            found[bookies[file_id], ledger_id] |= set(entries)
+    for ledger_id, file_id, entries in iter_all_copies(txn):
+        found[bookies[file_id], ledger_id] |= set(entries)
     return found
 
 
@@ -305,6 +304,37 @@ def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> N
         assert assert_coverage_is_right(txn, held) == 0
     assert cli("--store", one_of_three, "ledgers", "underreplicated", "-o", "json").json == []
     assert cli("--store", one_of_three, "store", "check", "--deep").exit_code == 0
+
+
+# -- our own rows ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["a bit", "empty", "another ledger's", "gone", "no such file", "a short key"])
+def test_damage_of_our_rows_is_found_and_healed(damage: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = Path(shutil.copytree(imported("cluster", "clean"), tmp_path / "s"))
+    with open_store(path, writable=True) as store:
+        with store.read() as txn:
+            rows = [(key, bytes(value)) for key, value in txn.items("copies")]
+        key, value = next(row for row in rows if row[0][:8] == (8).to_bytes(8, "big"))
+        flipped = bytes([*value[:-1], value[-1] ^ 1])
+        row = {"a bit": flipped, "empty": b"", "another ledger's": next(v for k, v in rows if v != value)}.get(damage)
+
+        def work(txn: Txn) -> None:
+            if damage == "gone":
+                txn.delete("copies", key)
+            elif row is not None:
+                txn.put("copies", key, row)
+            else:
+                txn.put("copies", key[:8] + (b"\0\0\1\0" if damage == "no such file" else b"x"), value)
+
+        store.write(work)
+    for words in ("ledgers info 8", "ledgers underreplicated", "topics stats public/default/plain", "store check"):
+        assert cli("--store", path, *words.split()).exit_code in (0, 1, 6)
+    codes = {row["code"] for row in cli("--store", path, "store", "check", "--deep", "-o", "json").json}
+    assert codes & {"copies-row-damaged", "copies-without-file", "index-differs"}
+    assert cli("--store", path, "store", "index", "--rebuild", "-q").exit_code == 0
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").json == []
 
 
 # -- older stores ---------------------------------------------------------------------------------------------------------

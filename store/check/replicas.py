@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from store.check.finding import Finding, data_problem, note
+from store.check.finding import Finding, data_problem, note, store_problem
+from store.db.copies import check_copies_row, has_copies
 from store.db.environment import Txn
+from store.db.files import iter_logs
 from store.errors import IndexCorrupt, StoreError
 from store.model.coverage import read_disks
 from store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
@@ -30,12 +32,13 @@ def check_copies(txn: Txn) -> Iterator[Finding]:
             "pulsar-admin store index --rebuild",
         )
         return
+    yield from _check_rows(txn)
     absent: Counter[str] = Counter()
     for ledger_id in iter_ledger_ids(txn):
         try:
             yield from _check_ledger(txn, read_ledger(txn, ledger_id), absent)
         except StoreError:
-            continue  # check_nodes and check_index tell
+            continue  # it is told of elsewhere: nodes, index, rows of copies
     for bookie, ledgers in sorted(absent.items()):
         yield note(
             "bookie-not-imported",
@@ -45,6 +48,20 @@ def check_copies(txn: Txn) -> Iterator[Finding]:
             bookie=bookie,
             ledgers=ledgers,
         )
+
+
+def _check_rows(txn: Txn) -> Iterator[Finding]:
+    if not has_copies(txn):
+        return
+    known = {log.file_id for log in iter_logs(txn)}
+    for key, value in txn.items("copies"):
+        try:
+            file_id = check_copies_row(key, value)
+        except IndexCorrupt as error:
+            yield store_problem("copies-row-damaged", f"copies {key.hex()}", error.message)
+            continue
+        if file_id not in known:
+            yield store_problem("copies-without-file", f"copies of file {file_id}", "no such file is catalogued")
 
 
 def _check_ledger(txn: Txn, ledger: Ledger, absent: Counter[str]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.db.blocks import ledger_key
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEY = struct.Struct(">qI")
 _WHOLE = b"copies"
-"""Row (database ``state``): there when ``copies`` has a row for every record of every catalogued file."""
+"""Row (database ``state``): there when ``copies`` tells of every catalogued file; not empty when of some of them as ``entries`` did."""
 
 
 def has_copies(txn: Txn) -> bool:
@@ -28,9 +29,14 @@ def has_copies(txn: Txn) -> bool:
     return txn.get("state", _WHOLE) is not None
 
 
-def begin_copies(txn: Txn) -> None:
-    """Say that from now on every record gets into the rows."""
-    txn.put("state", _WHOLE, b"")
+def are_copies_taken_over(txn: Txn) -> bool:
+    """Whether of some files only those entries are in the rows that the location index named there."""
+    return bool(txn.get("state", _WHOLE))
+
+
+def begin_copies(txn: Txn, *, taken_over: bool) -> None:
+    """Say that from now on every record gets into the rows. TAKEN_OVER: what ``are_copies_taken_over`` says from now on."""
+    txn.put("state", _WHOLE, b"entries" if taken_over else b"")
 
 
 def take_copies(txn: Txn, new: Txn) -> None:
@@ -38,7 +44,7 @@ def take_copies(txn: Txn, new: Txn) -> None:
     txn.clear("copies")
     txn.delete("state", _WHOLE)
     if has_copies(new):
-        begin_copies(txn)
+        begin_copies(txn, taken_over=are_copies_taken_over(new))
         txn.put_all("copies", ((key, bytes(value)) for key, value in new.items("copies")))
 
 
@@ -59,15 +65,23 @@ def iter_copies(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
         yield _unpack(key)[1], _decode(key, value)
 
 
-def iter_copied_ledgers(txn: Txn) -> Iterator[tuple[int, int]]:
-    """Yield the (ledger id, file id) of every row; raises IndexCorrupt."""
-    for key, _ in txn.items("copies"):
-        yield _unpack(key)
+def iter_all_copies(txn: Txn) -> Iterator[tuple[int, int, BitMap64]]:
+    """Yield (ledger id, file id, entries) of every row that is not damaged."""
+    for key, value in txn.items("copies"):
+        with suppress(IndexCorrupt):
+            yield (*_unpack(key), _decode(key, value))
+
+
+def check_copies_row(key: bytes, value: memoryview) -> int:
+    """Return the file id of a row; raises IndexCorrupt when it is damaged."""
+    _decode(key, value)
+    return _unpack(key)[1]
 
 
 def delete_copies(txn: Txn, file_ids: Collection[int]) -> None:
     """Delete the rows of files."""
-    for key in [_KEY.pack(*row) for row in iter_copied_ledgers(txn) if row[1] in file_ids]:
+    ends = {file_id.to_bytes(4, "big") for file_id in file_ids}
+    for key in [key for key, _ in txn.items("copies") if key[8:] in ends]:
         txn.delete("copies", key)
 
 

@@ -48,10 +48,10 @@ def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
         return
     if len(_bookies(log for log in iter_logs(txn) if log.records)) > 1:
         return
-    begin_copies(txn)
     held = HeldEntries()
     for key, value in txn.items("entries"):
         _hold(held, Block(key, value))
+    begin_copies(txn, taken_over=any(held))
     add_copies(txn, held)
 
 

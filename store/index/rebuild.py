@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.db.blocks import ledger_of_key
-from store.db.copies import take_copies
+from store.db.blocks import ledger_key, ledger_of_key
+from store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
 from store.db.entry_files import file_state
 from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import LogFile, delete_log, iter_damage, iter_logs, put_damage, put_log
@@ -24,9 +24,12 @@ from store.db.storeinfo import FORMAT_VERSION, read_store_info
 from store.errors import DiskFull, SourceChanged, StoreError
 from store.files import remove_file, remove_tree
 from store.index.build import Advance, Scanning, index_files, ledger_digests
+from store.index.held import note_copies
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
     from store.engine.operation import Engine
 
 DERIVED = ("entries", "times")
@@ -44,7 +47,7 @@ class Difference:
 
     @property
     def ledger_id(self) -> int:
-        return ledger_of_key(self.key)
+        return ledger_of_key(self.key[:8])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ def build_index(
     store, digests = txn.store, ledger_digests(txn)
     with scratch.read() as txn:
         there = {log.file_id: log for log in iter_logs(txn)}
+    if not there:
+        scratch.write(lambda txn: note_copies(txn, logs))
     rows = [there.get(log.file_id, _blank(store, log)) for log in logs]
     advance(sum(log.next_offset if log.unfinished else log.size_bytes for log in there.values()))
     index_files(scratch, [row for row in rows if row.unfinished], Scanning(digests, verify, advance, engine))
@@ -205,9 +210,29 @@ def _take_over(txn: Txn, new: Txn, paths: Mapping[int, str]) -> int:
 
 
 def differences(txn: Txn, new: Txn) -> Iterator[Difference]:
-    """Yield the rows of ``entries`` and ``times`` in which the store's index TXN differs from NEW, in key order."""
+    """Yield the rows of ``entries``, ``times`` and ``copies`` in which the store's index TXN differs from NEW, in key order.
+
+    Where the location index told of one bookie's copies, some of its files have fewer rows: those of all its files count then.
+    """
     for database in DERIVED:
         yield from _differences(database, txn.items(database), new.items(database))
+    if has_copies(new) and has_copies(txn):
+        if not are_copies_taken_over(txn):
+            yield from _differences("copies", txn.items("copies"), new.items("copies"))
+            return
+        disks = {log.file_id: log.disk for log in iter_logs(txn)}
+        before, after = _held_by_disk(txn, disks), _held_by_disk(new, disks)
+        for ledger_id, disk in sorted(before.keys() | after.keys()):
+            if before.get((ledger_id, disk)) != after.get((ledger_id, disk)):
+                yield Difference("copies", ledger_key(ledger_id), "different")
+
+
+def _held_by_disk(txn: Txn, disks: Mapping[int, str]) -> dict[tuple[int, str], BitMap64]:
+    held: dict[tuple[int, str], BitMap64] = {}
+    for ledger_id, file_id, entries in iter_all_copies(txn):
+        key = (ledger_id, disks.get(file_id, ""))
+        held[key] = held[key] | entries if key in held else entries
+    return held
 
 
 def _differences(
