@@ -197,7 +197,7 @@ def _shortfall(
         size = len(stripe.members)
         known = np.array([sum(b in imported for b in set(stripe.write_set(residue))) for residue in range(size)])
         whole = np.array([len(set(stripe.write_set(residue))) for residue in range(size)])
-        entries = np.array([(stripe.last - r) // size - (stripe.first - 1 - r) // size for r in range(size)])
+        entries = np.array(stripe.counts())
         inside = (found >= stripe.first) & (found <= stripe.last)
         residues, there = found[inside] % size, counts[inside]
         none = entries - np.bincount(residues, minlength=size)
@@ -240,16 +240,14 @@ def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) ->
     absent = absent_ids(txn)
     if ledger.metadata is None or absent.isdisjoint(ensemble_bookies(ledger.metadata)):
         return 0, ()
+    stripes = [stripe for first, last in ranges for stripe in stripes_of(ledger.metadata, last, first)]
     count, bookies = 0, set[str]()
-    for first, last in ranges:
-        for stripe in stripes_of(ledger.metadata, last, first):
-            size = len(stripe.members)
-            for residue in range(size):
-                there = (stripe.last - residue) // size - (stripe.first - 1 - residue) // size
-                lacking = absent.intersection(stripe.write_set(residue)) if there else None
-                if lacking:
-                    count += there
-                    bookies |= lacking
+    for stripe in stripes:
+        for residue, entries in enumerate(stripe.counts()):
+            lacking = absent.intersection(stripe.write_set(residue)) if entries else None
+            if lacking:
+                count += entries
+                bookies |= lacking
     return count, tuple(sorted(bookies))
 
 

@@ -38,10 +38,15 @@ class Stripe:
         """Return which entry ids modulo the ensemble's size BOOKIE is written, ascending."""
         return _residues(self.members, self.write_quorum, bookie)
 
+    def counts(self) -> list[int]:
+        """Return how many of the entries have each id modulo the ensemble's size."""
+        size = len(self.members)
+        return [(self.last - residue) // size - (self.first - 1 - residue) // size for residue in range(size)]
+
     def count(self, bookie: str) -> int:
         """Return how many of the entries BOOKIE is written."""
-        size = len(self.members)
-        return sum((self.last - r) // size - (self.first - 1 - r) // size for r in self.residues(bookie))
+        counts = self.counts()
+        return sum(counts[residue] for residue in self.residues(bookie))
 
     def holds(self, bookie: str, entry_ids: Array) -> Array:
         """Return which of ENTRY_IDS (i64) are of this stripe and written to BOOKIE (bool each)."""
