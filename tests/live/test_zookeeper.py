@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from pulsar_admin.config import environment_variables
 from store.db.environment import open_store
 from store.db.tree import iter_nodes
-from store.errors import Refused, SourceBusy
-from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address
+from store.errors import Refused, SourceBusy, SourceNotFound
+from store.sources.ensemble import Client, LiveEnsemble, open_session, parse_address, read_client
 from store.sources.ensemble_writes import Transaction, Write, ledger_sequence, raise_ledger_sequence
 from store.sources.zookeeper import read_zookeeper_nodes
+from tests.live.broker import free_port
 from tests.live.conftest import run_toolkit
 from tests.live.distribution import find_distribution
 from tests.live.zookeeper import ZooKeeper, nodes_of
@@ -124,6 +125,60 @@ def test_a_node_of_another_user_needs_a_login(server: ZooKeeper) -> None:
         assert read(server, login=login)["/secret"] == (b"x", 0)
         client.add_auth("digest", "admin:s3cret")
         client.delete("/secret")
+
+
+def _openssl(*words: object) -> None:
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+def test_login_by_certificate(tmp_path: Path) -> None:
+    """A server that takes nobody without a certificate, on its port for TLS; the file says which, and what to believe."""
+    request = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost")
+    name = ("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    _openssl(*request, *name, "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem")
+    both = tmp_path / "both.pem"
+    both.write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    port = free_port()
+    settings = {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": str(port),
+        "ssl.keyStore.location": str(both),
+        "ssl.trustStore.location": str(tmp_path / "cert.pem"),
+        "ssl.clientAuth": "need",
+    }
+    server = ZooKeeper(find_distribution(), tmp_path / "server", settings)
+    server.start()
+    file = tmp_path / "client.toml"
+    file.write_text(f'ca = "{tmp_path}/cert.pem"\ncertificate = "{tmp_path}/cert.pem"\nkey = "{tmp_path}/key.pem"\n')
+    address = parse_address(f"localhost:{port}")
+    assert {node.path for node in LiveEnsemble(address, read_client(file)).nodes([])} == read(server).keys()
+    for text in (f'ca = "{tmp_path}/cert.pem"\ntimeout-seconds = 3\n', "timeout-seconds = 3\n"):
+        file.write_text(text)
+        with pytest.raises(SourceNotFound, match="no ZooKeeper answers"):
+            list(LiveEnsemble(address, read_client(file)).nodes([]))
+    server.stop()
+
+
+def test_login_by_sasl(tmp_path: Path) -> None:
+    """DIGEST-MD5, as servers of Pulsar's are set up for it: a node of the user's alone is read with the password and with no other."""
+    (tmp_path / "jaas.conf").write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_admin="s3cret"; };'
+    )
+    provider = {"authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+    jvm = [f"-Djava.security.auth.login.config={tmp_path}/jaas.conf"]
+    server = ZooKeeper(find_distribution(), tmp_path / "server", provider, jvm)
+    server.start()
+    with server.client() as client:
+        client.create("/secret", b"x", acl=[make_acl("sasl", "admin", read=True)])
+    (tmp_path / "password").write_text("s3cret\n")
+    file = tmp_path / "client.toml"
+    file.write_text('scheme = "sasl"\nuser = "admin"\npassword-file = "password"\n')
+    assert read(server, login=read_client(file))["/secret"] == (b"x", 0)
+    with pytest.raises(Refused, match="/secret"):
+        read(server)
+    with pytest.raises((Refused, SourceNotFound)):
+        read(server, login=Client(scheme="sasl", user="admin", password="other", timeout_seconds=5))
+    server.stop()
 
 
 # -- the way back -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,9 @@ _SETTINGS = {"tickTime": "2000", "admin.enableServer": "false", "4lw.commands.wh
 class ZooKeeper:
     """Starts where ``folder`` is, with the files that lie in its ``version-2``."""
 
-    def __init__(self, distribution: Path, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, distribution: Path, folder: Path, settings: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -27,7 +29,7 @@ class ZooKeeper:
         self._conf = folder / "zoo.cfg"
         lines = {**_SETTINGS, "dataDir": str(folder), "clientPort": str(self.port), **(settings or {})}
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        self._java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *jvm]
         self._class_path = f"{distribution / 'lib'}/*"
         self._process: subprocess.Popen[bytes] | None = None
 
