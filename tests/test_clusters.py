@@ -154,6 +154,25 @@ def test_a_store_of_parts_is_brought_up_to_date(whole: Any, tmp_path: Path, cli:
     assert found["entries"].keys() == expected["entries"].keys()
 
 
+def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli: Cli) -> None:
+    """What was copied as one directory lacks two bookies; they are linked and copied into the store."""
+    root, path, disks = tmp_path / "data", tmp_path / "s", world("cluster") / "clean"
+    root.mkdir()
+    for name in ("zookeeper", "bookkeeper0"):
+        (root / name).symlink_to(disks / name)
+    copy_tree(disks / "bookkeeper1", tmp_path / "linked")  # a link needs the same file system
+    answer = cli("--store", path, "store", "import", "standalone", root)
+    assert (answer.exit_code, "1 of 3 bookies imported" in answer.stderr) == (0, True)
+    assert cli("--store", path, "store", "add", "bookie", tmp_path / "linked", "--link").exit_code == 0
+    assert cli("--store", path, "store", "add", "bookie", disks / "bookkeeper2", "--copy").exit_code == 0
+    assert content(path) == whole("clean")
+    with open_store(path) as store, store.read() as txn:
+        modes = {(log.bookie, log.mode) for log in iter_logs(txn)}
+    assert modes == set(zip(IDS, ("referenced", "linked", "copied"), strict=True))
+    answer = cli("--store", path, "store", "refresh", "-o", "json")
+    assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesUpdated"]) == (0, [], 0)
+
+
 def test_bookies_that_are_not_imported_are_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "s"
     for number, absent in ((1, ["bk1test", "bk2test"]), (2, ["bk2test"]), (3, [])):
@@ -415,6 +434,21 @@ def test_a_directory_that_went_away_stops_a_refresh(disks: Path, tmp_path: Path,
     answer = cli("--store", path, "store", "refresh")
     assert (answer.exit_code, f"{disks}/bk1/ledgers0 of bookie bk0test is gone" in answer.stderr) == (5, True)
     assert content(path) == before
+
+
+@pytest.mark.parametrize("order", [("data", "logs"), ("logs", "data")])
+def test_logs_of_zookeeper_in_a_directory_of_their_own(
+    order: tuple[str, str], whole: Any, tmp_path: Path, cli: Cli
+) -> None:
+    """``dataDir`` and ``dataLogDir``; without the logs the tree is what the first snapshot has."""
+    for file in (world("cluster") / "mutated" / "zookeeper" / "version-2").iterdir():
+        folder = tmp_path / ("logs" if file.name.startswith("log.") else "data") / "version-2"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder)
+    path, place = tmp_path / "s", ",".join(str(tmp_path / name) for name in order)
+    assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place).exit_code == 0
+    assert content(path)["tree"] == whole("mutated")["tree"]
+    assert cli("--store", path, "store", "refresh", "-o", "json").json["nodesUpdated"] == 0
 
 
 # -- a running ensemble -----------------------------------------------------------------------------------------------

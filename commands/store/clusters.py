@@ -101,7 +101,9 @@ _zookeeper_client = click.option(
     errors=_ERRORS,
     uses=["dry_run", "now", "spark"],
 )
-@click.option("--zookeeper", metavar="PLACE", help="ZooKeeper's data directory, or HOST:PORT[,HOST:PORT][/CHROOT].")
+@click.option(
+    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
+)
 @_zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
@@ -178,7 +180,7 @@ def add_bookie(
 def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     """Bring the cluster's metadata into a store that has bookies only.
 
-    PLACE is ZooKeeper's data directory, or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only read.
+    PLACE is ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT] of a running ensemble, which is only read.
     """
     from store.sources.cluster import make_layout
 

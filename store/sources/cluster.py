@@ -33,17 +33,17 @@ def _name(metadata: Source | None, bookies: Iterable[Bookie]) -> str:
 
 
 def open_metadata(place: str, client: Path | None = None) -> Source:
-    """Return the metadata store at PLACE: a directory, or the address of an ensemble (CLIENT: how to log in); raises SourceNotFound."""
+    """Return the metadata store at PLACE; raises SourceNotFound.
+
+    A directory, ZooKeeper's dataDir and dataLogDir with a comma between, or the address of an ensemble (CLIENT: how to log in).
+    """
     path = Path(place)
-    if path.is_dir():
-        found = path if is_rocksdb(path) else find_metadata(path)
-        if found is None:
-            raise SourceNotFound(
-                f"{place} is no metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
-                hint="name ZooKeeper's dataDir, or HOST:PORT of a running one",
-                path=place,
-            )
-        return MetadataDirectory(found)
+    parts = [path] if path.exists() else [Path(part) for part in place.split(",")]
+    if len(parts) <= 2 and all(part.is_dir() for part in parts):
+        found = [_metadata_in(part) for part in parts]
+        # The one with snapshots is dataDir, whichever was named first.
+        found.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
+        return MetadataDirectory(*found)
     from store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
 
     if path.exists() or not is_address(place):
@@ -68,8 +68,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
         elif "bookies" in source:
             bookies += map(decode_bookie, source["bookies"])
         else:
-            client = source.get("client")
-            metadata = open_metadata(source["path"], None if client is None else Path(client))
+            metadata = _stored_metadata(source)
     if metadata is None and not bookies:
         raise Refused(
             "the store was not imported from a directory",
@@ -86,6 +85,27 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
     root = roots[0] if roots else None
     name = str(root) if root is not None and len(info.sources) == 1 else _name(metadata, bookies)
     return Layout(name, metadata, tuple(bookies), root)
+
+
+def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
+    if source["kind"] == "ensemble":
+        from store.sources.ensemble import LiveEnsemble, parse_address, read_client
+
+        client = Path(source["client"]) if "client" in source else None
+        return LiveEnsemble(parse_address(source["path"]), read_client(client), client)
+    logs = Path(source["logs"]) if "logs" in source else None
+    return MetadataDirectory(Path(source["path"]), logs)
+
+
+def _metadata_in(path: Path) -> Path:
+    found = path if is_rocksdb(path) else find_metadata(path)
+    if found is None:
+        raise SourceNotFound(
+            f"{path} is no metadata store: expected ZooKeeper's version-2 with snapshot.* or log.*, or RocksDB's CURRENT",
+            hint="name ZooKeeper's dataDir, or HOST:PORT of a running one",
+            path=str(path),
+        )
+    return found
 
 
 def check_addable(info: StoreInfo, layout: Layout) -> None:

@@ -25,7 +25,7 @@ class Layout:
     def directories(self) -> tuple[Path, ...]:
         """The directories that are read."""
         root = () if self.root is None else (self.root,)
-        metadata = (self.metadata.path,) if isinstance(self.metadata, MetadataDirectory) else ()
+        metadata = self.metadata.directories if isinstance(self.metadata, MetadataDirectory) else ()
         return (*root, *metadata, *(path for bookie in self.bookies for path in bookie.directories))
 
 

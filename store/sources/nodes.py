@@ -37,20 +37,31 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataDirectory:
-    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs."""
+    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart."""
 
     path: Path
+    logs: Path | None = None
 
     @property
     def name(self) -> str:
         return str(self.path)
 
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """The directories that are read."""
+        return (self.path,) if self.logs is None else (self.path, self.logs)
+
     def row(self) -> dict[str, Any]:  # Any: JSON
         """Return what ``store.json`` has of it."""
-        return {"kind": "rocksdb" if is_rocksdb(self.path) else "zookeeper", "path": str(self.path.resolve())}
+        kind = "rocksdb" if is_rocksdb(self.path) else "zookeeper"
+        logs = {} if self.logs is None else {"logs": str(self.logs.resolve())}
+        return {"kind": kind, "path": str(self.path.resolve())} | logs
 
     def nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
+        if self.logs is not None:
+            yield from _zookeeper_rows(self.path, problems, self.logs)
+            return
         kind = next((kind for kind in _KINDS if kind.holds(self.path)), None)
         if kind is None:
             raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
@@ -97,9 +108,9 @@ def iter_source_rows(metadata: Source | None) -> Iterator[Row | Damage]:
         yield row_of(node) if isinstance(node, Node) else node
 
 
-def _zookeeper_rows(metadata: Path, problems: list[str]) -> Iterator[Row]:
+def _zookeeper_rows(metadata: Path, problems: list[str], logs: Path | None = None) -> Iterator[Row]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
-    for node in read_zookeeper_nodes(metadata, problems):
+    for node in read_zookeeper_nodes(metadata, problems, logs):
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
 
 

@@ -48,8 +48,10 @@ def newest_epoch(sources: Iterable[Mapping[str, Any]]) -> int:  # Any: JSON
     zxids = [0]
     for source in sources:
         zxids.append(int(source.get("zxid", 0)))
-        for place in ("zookeeper/version-2", "zookeeper", "version-2", "."):
-            directory = Path(source.get("path", ""), place)
+        places = (
+            Path(source.get("path", ""), place) for place in ("zookeeper/version-2", "zookeeper", "version-2", ".")
+        )
+        for directory in (*places, *map(Path, filter(None, (source.get("logs"),)))):
             zxids += (zxid for kind in ("log", "snapshot") for zxid, _, _ in _numbered(directory, kind))
     return max(zxids) >> _EPOCH_BITS
 
@@ -65,29 +67,34 @@ def newest_zxid(directory: Path) -> int:
     return max(zxids, default=0)
 
 
-def read_zookeeper_nodes(directory: Path, problems: list[str]) -> Iterator[ZooKeeperNode]:
+def read_zookeeper_nodes(
+    directory: Path, problems: list[str], log_directory: Path | None = None
+) -> Iterator[ZooKeeperNode]:
     """Yield the persistent nodes of DIRECTORY in path order; what could not be read, or is not there, is told in PROBLEMS.
+
+    LOG_DIRECTORY: where its logs are (ZooKeeper's ``dataLogDir``), else beside the snapshots.
 
     As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid.
     A server refuses a log with a damaged record and passes over transactions that are missing; here what is whole is taken, and
     what is lost is counted by the zxids. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
     """
     base, snapshot = _newest_snapshot(directory, problems)
-    logs = [(zxid, file) for zxid, extension, file in _numbered(directory, "log") if not extension]
+    log_directory = log_directory or directory
+    logs = [(zxid, file) for zxid, extension, file in _numbered(log_directory, "log") if not extension]
     if snapshot is None and not logs:
         if problems:
             raise MetadataCorrupt(
                 problems[0], hint="bring an older snapshot or the transaction logs", path=str(directory)
             )
         raise SourceNotFound(f"{directory} holds neither a ZooKeeper log nor a snapshot", path=str(directory))
-    problems += _unread_logs(directory, base)
+    problems += _unread_logs(log_directory, base)
     # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
     first = max((index for index, (zxid, _) in enumerate(logs) if zxid <= base + 1), default=0)
     replay = _Replay(base, {} if snapshot is None else snapshot.nodes, problems)
     for _, file in logs[first:]:
         for item in _read_log(file):
             replay.take(file, item)
-    replay.finish(directory, 0 if snapshot is None else snapshot.newest_zxid)
+    replay.finish(log_directory, 0 if snapshot is None else snapshot.newest_zxid)
     if logs:
         problems += _cut_short([file for _, file in logs])
     nodes = replay.nodes

@@ -230,7 +230,8 @@ def _mode_of(layout: Layout) -> int:
         return PRIVATE_DIRECTORY  # who may read what is on a server nobody knows here
     files = [file.path for file in files_of(layout.bookies)]
     if isinstance(layout.metadata, MetadataDirectory):
-        files += [file for file in layout.metadata.path.iterdir() if file.is_file()]
+        inside = (file for directory in layout.metadata.directories for file in directory.iterdir())
+        files += [file for file in inside if file.is_file()]
     mode, readable = 0o077, 0o044
     for directory in directories:
         mode &= directory.stat().st_mode
