@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -391,6 +392,56 @@ def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> N
     assert cli("--store", path, "store", "add", "bookie", small / "bookkeeper").exit_code == 0
     answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper")
     assert (answer.exit_code, "the store has bookie" in answer.stderr) == (3, True)
+
+
+def _with_cookie(disks: Path, number: int, old: str, new: str) -> str:
+    """Change the cookies of a bookie's directories; return what names them."""
+    for name in ("ledgers0", "journal0"):
+        cookie = disks / f"bk{number}" / name / "VERSION"
+        cookie.write_text(cookie.read_text().replace(old, new))
+    return bookie(disks, number)
+
+
+def test_a_bookie_that_the_metadata_does_not_know_is_not_added(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """It would be a source for ever. At an import it is left out: it is not counted, and nobody asks for its journal."""
+    path, words = tmp_path / "s", ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 1))
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 0
+    before, unknown = digest_of(path / "store.json"), _with_cookie(disks, 2, "bk1test", "bk9test")
+    for option in ((), ("--dry-run",)):
+        answer = cli("--store", path, "store", "add", "bookie", unknown, *option)
+        assert (answer.exit_code, "has no cookie of its bookie bk9test" in answer.stderr) == (3, True)
+    assert digest_of(path / "store.json") == before
+    answer = cli("--store", tmp_path / "t", "store", "import", "cluster", *words, "--bookie", unknown)
+    assert answer.exit_code == 1
+    assert "1 of 3 bookies imported" in answer.stderr
+    assert "no journal" not in answer.stderr
+
+
+def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, doubtful = tmp_path / "s", _with_cookie(disks, 2, "/pulsar-c4/data/bookkeeper1", "/elsewhere")
+    words = [word for number in (1, 3) for word in ("--bookie", bookie(disks, number))]
+    assert (
+        cli(
+            "--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "--bookie", doubtful
+        ).exit_code
+        == 1
+    )
+    rows = json.loads(cli("--store", path, "ledgers", "underreplicated", "-o", "json").stdout)
+    assert {row["short"] for row in rows} == {0}
+    assert {(found["bookie"], found["imported"], found["missing"]) for row in rows for found in row["bookies"]} == {
+        ("bk1test", False, 0)
+    }
+    assert "copies-missing" not in cli("--store", path, "store", "check").stdout
+
+
+def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path = tmp_path / "s"
+    words = ("--store", path, "store", "import", "cluster", "--bookie", bookie(disks, 1), "--zookeeper")
+    (tmp_path / "zk/version-2").mkdir(parents=True)
+    (tmp_path / "zk/version-2/log.1").write_bytes(b"no log")
+    assert cli(*words, tmp_path / "zk").exit_code == 6
+    answer = cli(*words, disks / "zk")
+    assert (answer.exit_code, "that was stopped" in answer.stderr) == (3, True)
 
 
 def test_an_addition_that_was_stopped_goes_on(

@@ -10,6 +10,7 @@ import json
 from store.codec.ledgermetadata import decode_members, ledger_id_of_path
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
+from store.db.files import iter_logs
 from store.db.tree import iter_children, iter_values
 from store.errors import StoreError
 from store.frozen import frozen
@@ -54,9 +55,13 @@ def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
 def index_absent_bookies(store: Store, txn: Txn) -> None:
     """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
 
-    Where an imported bookie has no id nobody knows which one it is, and nothing is kept.
+    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. One of which no file is catalogued was left out
+    as another cluster's.
     """
-    imported = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
+    catalogued = {log.bookie for log in iter_logs(txn)}
+    imported = [
+        bookie.bookie_id for bookie in iter_imported_bookies(store.info) if bookie.bookie_id in {*catalogued, ""}
+    ]
     if "" in imported:
         txn.delete("state", _ROW)
         return

@@ -39,8 +39,10 @@ def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
 
     A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
     """
-    journals = {log.disk for log in iter_logs(txn) if log.kind == "journal"}
-    bookies = iter_imported_bookies(store.info, whole=True)
+    logs = list(iter_logs(txn))
+    journals, disks = {log.disk for log in logs if log.kind == "journal"}, {log.disk for log in logs}
+    # One of which no file is catalogued was left out as another cluster's.
+    bookies = (b for b in iter_imported_bookies(store.info, whole=True) if not disks.isdisjoint(_disks(b)))
     absent = tuple(_place(bookie) for bookie in bookies if journals.isdisjoint(_disks(bookie)))
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(absent, ledgers) if ledgers else None

@@ -35,7 +35,7 @@ class Disks:
 
 @frozen
 class BookieCopies:
-    """What one bookie has of the entries that it should have: good records, damaged ones alone, none (``missing``).
+    """What one bookie has of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
     ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows.
     """
@@ -44,13 +44,9 @@ class BookieCopies:
     imported: bool
     expected: int
     held: int
+    missing: int
     damaged: int
     differing: int
-
-    @property
-    def missing(self) -> int:
-        """How many entries it should have and has not, as far as is known."""
-        return self.expected - self.held - self.damaged if self.imported else 0
 
     @property
     def lacks(self) -> str:
@@ -89,9 +85,9 @@ def read_disks(txn: Txn) -> Disks:
     """Return whose the catalogued files are."""
     if Disks not in txn.memo:
         logs = list(iter_logs(txn))
-        imported = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)} | {
-            log.bookie for log in logs if not log.stranger
-        }
+        doubtful = {log.bookie for log in logs if log.stranger}
+        imported = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)} - doubtful
+        imported |= {log.bookie for log in logs if not log.stranger}
         txn.memo[Disks] = Disks(
             {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode != "own"},
             frozenset(log.file_id for log in logs if log.mode == "own"),
@@ -127,7 +123,7 @@ def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) 
     rows = read_damaged(txn).get(ledger.ledger_id, ())
     bad = {entry for whose, entry, differs in rows if whose == bookie and not differs}
     damaged = sum(any(start <= entry <= min(end, last) for start, end in gaps) for entry in bad)
-    copies = BookieCopies(bookie, True, last + 1, last + 1 - missing, damaged, 0)
+    copies = BookieCopies(bookie, True, last + 1, last + 1 - missing, missing - damaged, damaged, 0)
     return Coverage((copies,), (missing, last + 1 - missing), 0, missing, missing, 0 if missing else 1)
 
 
@@ -159,7 +155,8 @@ def count_copies(
         differing = len(np.intersect1d(other, right, assume_unique=True))
         if bookie in imported:
             copies.append(right)
-        rows.append(BookieCopies(bookie, bookie in imported, expected, len(right), len(bad), differing))
+        missing = expected - len(right) - len(bad) if bookie in imported else 0
+        rows.append(BookieCopies(bookie, bookie in imported, expected, len(right), missing, len(bad), differing))
     found, counts = np.unique(np.concatenate(copies), return_counts=True)
     on = np.bincount(counts, minlength=metadata.write_quorum + 1)[: metadata.write_quorum + 1]
     total = sum(stripe.last - stripe.first + 1 for stripe in stripes)

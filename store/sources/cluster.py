@@ -11,7 +11,7 @@ from store.db.bookies import Bookie, decode_bookie
 from store.db.storeinfo import StoreInfo
 from store.db.tree import Node
 from store.errors import Refused, SourceNotFound
-from store.sources.bookies import read_cookie
+from store.sources.bookies import Stranger, read_cookie
 from store.sources.given import GivenBookie, check_apart, find_bookie, instance_of
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
@@ -139,6 +139,18 @@ def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:
                     hint="import it into a store of its own",
                     bookie=bookie.bookie_id,
                 )
+
+
+def check_known(strangers: Iterable[Stranger], added: Iterable[Mapping[str, Any]]) -> None:  # Any: JSON
+    """Raise Refused when a bookie of the sources ADDED is a foreign one: it would be a source for ever, and nothing of it is read."""
+    ids = {decode_bookie(row).bookie_id for source in added for row in source.get("bookies", ())}
+    for stranger in strangers:
+        if stranger.is_foreign and stranger.bookie.bookie_id in ids:
+            raise Refused(
+                stranger.reason,
+                hint="add the disks of this cluster's bookies: pulsar-admin store ls /ledgers/cookies",
+                bookie=stranger.bookie.bookie_id,
+            )
 
 
 def suggest_import(root: Path) -> str:

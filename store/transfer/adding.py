@@ -14,8 +14,8 @@ from store.db.files import Damage
 from store.db.storeinfo import StoreInfo
 from store.db.tree import find_node
 from store.index.build import Advance
-from store.sources.bookies import INSTANCE_ID, files_of
-from store.sources.cluster import check_addable, check_instance
+from store.sources.bookies import INSTANCE_ID, files_of, find_strangers
+from store.sources.cluster import check_addable, check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.sources.nodes import iter_source_rows
 from store.transfer.imports import ImportOptions, ImportPreview, Warn, check_outside, source_place, source_rows
@@ -24,9 +24,10 @@ from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:
     """Return what adding LAYOUT to STORE would read; raises what ``add_sources`` raises before it writes."""
-    _added_rows(store, layout, ImportOptions())
+    rows = _added_rows(store, layout, ImportOptions())
     with store.read() as txn:
         node = find_node(txn, INSTANCE_ID)
+        check_known(find_strangers(txn, read_stored_layout(store.info, rows).bookies), rows)
     check_instance(layout, [] if node is None else [node])
     items = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     sizes = [file.path.stat().st_size for file in files_of(layout.bookies)]

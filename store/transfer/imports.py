@@ -249,6 +249,12 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
         info = read_store_info(path)
         if info.state == "importing" and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
             return False
+        if info.state == "importing":
+            raise AlreadyExists(
+                f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
+                hint="run that import again, or remove the directory, or name a new one with --store",
+                path=str(path),
+            )
         raise AlreadyExists(
             f"{path} is a store already",
             hint="use `store refresh` to bring it up to date, or name a new directory with --store",

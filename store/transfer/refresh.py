@@ -35,8 +35,8 @@ from store.index.rebuild import build_index, open_scratch, read_catalogue, rebui
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
-from store.sources.bookies import INSTANCE_ID
-from store.sources.cluster import check_instance, read_stored_layout
+from store.sources.bookies import INSTANCE_ID, find_strangers
+from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.transfer.imports import (
     Warn,
@@ -172,6 +172,7 @@ def refresh_store(
         tree = read_tree(txn, layout, result)
         if options.added:
             check_instance(layout, [*tree.nodes(INSTANCE_ID), *iter_nodes(txn, INSTANCE_ID)][:1])
+            check_known(find_strangers(txn, layout.bookies), options.added)
     if options.added:
         store.write(_begin)
         store.update_info(sources=(*store.info.sources, *options.added))
