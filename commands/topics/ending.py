@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from commands.topics.moving import read_lines
@@ -28,9 +29,19 @@ from store.names import TopicName, parse_topic
 
 _NOTHING = "Nothing, as pulsar-admin; the change, what a broker then destroys, and the undo command are on stderr."
 _DELETES = {
-    "force": "Taken and ignored: nobody is connected to a store.",
+    "force": "Also where parts of its metadata cannot be read: what they name stays.",
     "delete_schema": "Taken and ignored: the schema always goes, as with a broker.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """What a command deletes: topics, and of BASES the records of partitions, schemas and policies."""
+
+    command: str
+    names: Sequence[TopicName]
+    bases: Sequence[TopicName]
+    force: bool
 
 
 @mirrored(
@@ -121,8 +132,9 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
         raise InvalidValue("Could not apply regex when read topics from file.")
     with open_reader(app.store) as reader:
         names = read_lines(Path(topic)) if from_file else _matching(reader.txn, topic) if r else [topic]
-        found = list(app.each(names, lambda name: check_deletable(reader.txn, parse_topic(name))))
-        _delete(app, reader, "topics delete", found, [name for name in found if name.partition_index < 0])
+        found = list(app.each(names, lambda name: check_deletable(reader.txn, parse_topic(name), force=force)))
+        bases = [name for name in found if name.partition_index < 0]
+        _delete(app, reader, Deleting("topics delete", found, bases, force))
 
 
 @mirrored(
@@ -141,7 +153,7 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
     """
     with open_reader(app.store) as reader:
         names = partitions_to_delete(reader.txn, topic)
-        _delete(app, reader, "topics delete-partitioned-topic", names, [topic])
+        _delete(app, reader, Deleting("topics delete-partitioned-topic", names, [topic], force))
 
 
 def _matching(txn: Txn, expression: str) -> list[str]:
@@ -151,6 +163,6 @@ def _matching(txn: Txn, expression: str) -> list[str]:
     return [name for name in found if re.fullmatch(str(base), name)]
 
 
-def _delete(app: App, reader: EntryReader, command: str, names: Iterable[TopicName], bases: list[TopicName]) -> None:
-    plan = plan_delete(reader, command, names, bases, app.now_ms)
-    app.change(forget_policies(reader.txn, plan, bases, app.now_ms, app.settings.interceptors))
+def _delete(app: App, reader: EntryReader, job: Deleting) -> None:
+    plan = plan_delete(reader, job.command, job.names, job.bases, app.now_ms, force=job.force)
+    app.change(forget_policies(reader.txn, plan, job.bases, app.now_ms, app.settings.interceptors, force=job.force))

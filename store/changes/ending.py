@@ -136,8 +136,10 @@ def _cut(
 # -- delete -----------------------------------------------------------------------------------------------------------
 
 
-def check_deletable(txn: Txn, name: TopicName) -> TopicName:
-    """Return NAME; raises TopicNotFound, and Refused for a partitioned topic."""
+def check_deletable(txn: Txn, name: TopicName, *, force: bool = False) -> TopicName:
+    """Return NAME; raises TopicNotFound, Refused for a partitioned topic, and unless FORCE MetadataCorrupt."""
+    if force and find_node(txn, name.path) is not None:
+        return name
     if find_node(txn, name.path) is None and read_partitioned(txn, name).partitions:
         raise Refused(
             f"{name} is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic.",
@@ -161,9 +163,18 @@ def partitions_to_delete(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 
 
 def plan_delete(
-    reader: EntryReader, command: str, names: Iterable[TopicName], bases: Iterable[TopicName], now_ms: int
+    reader: EntryReader,
+    command: str,
+    names: Iterable[TopicName],
+    bases: Iterable[TopicName],
+    now_ms: int,
+    *,
+    force: bool = False,
 ) -> Plan:
-    """Plan deleting the topics NAMES, and of BASES (topics without partition number) the record of partitions and the schema."""
+    """Plan deleting the topics NAMES, and of BASES (topics without partition number) the record of partitions and the schema.
+
+    FORCE: also where a node cannot be read; the ledgers that it names stay.
+    """
     txn = reader.txn
     listed = list(_with_pending_acks(txn, names))
     owners = {str(name) for name in (*listed, *bases)}
@@ -171,12 +182,12 @@ def plan_delete(
     ledgers: list[int] = []
     parts, records = [], []
     for name in listed:
-        own, removed, part = _deleted(reader, name)
+        own, removed, part = _deleted(reader, name, force=force)
         steps += removed
         ledgers += own
         parts.append(part)
     for base in bases:
-        schema = _schema_ledgers(txn, base)
+        schema = _schema_ledgers(txn, base, force=force)
         ledgers += schema
         paths = [path for path in (base.partitioned_path, base.schema_path) if find_node(txn, path) is not None]
         steps += [delete_step(txn, path) for path in paths]
@@ -212,11 +223,19 @@ def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, 
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 
-def _deleted(reader: EntryReader, name: TopicName) -> tuple[list[int], list[Step], ChangePart]:
+def _deleted(reader: EntryReader, name: TopicName, *, force: bool) -> tuple[list[int], list[Step], ChangePart]:
     """Return the ledgers, the steps and the report of deleting the node of NAME and its cursors'."""
     txn = reader.txn
-    topic = read_topic(txn, name)
-    ledgers, cursors = list(topic.ids), sorted(iter_cursor_names(txn, name))
+    cursors = sorted(iter_cursor_names(txn, name))
+    steps = [delete_step(txn, path) for path in (name.path, *map(name.cursor_path, cursors))]
+    try:
+        topic = read_topic(txn, name)
+    except Corrupt as error:
+        if not force:
+            raise
+        said = f"its list of ledgers cannot be read, they stay: see pulsar-admin ledgers orphans ({error.message})"
+        return [], steps, ChangePart(topic=str(name), before={"subscriptions": cursors}, warnings=(said,))
+    ledgers = list(topic.ids)
     for cursor in cursors:
         try:
             ledgers += own_ledgers(read_cursor(txn, reader, topic, cursor))
@@ -228,12 +247,17 @@ def _deleted(reader: EntryReader, name: TopicName) -> tuple[list[int], list[Step
         extent=extent_of(txn, topic, ((0, topic.number_of_entries),)),
         unreferenced_ledgers=tuple(ledgers),
     )
-    return ledgers, [delete_step(txn, path) for path in (name.path, *map(name.cursor_path, cursors))], part
+    return ledgers, steps, part
 
 
-def _schema_ledgers(txn: Txn, base: TopicName) -> tuple[int, ...]:
+def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...]:
     node = find_node(txn, base.schema_path)
-    return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
+    try:
+        return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
+    except Corrupt:
+        if not force:
+            raise
+        return ()
 
 
 def _is_of_others(txn: Txn, ledger_id: int, owners: set[str]) -> bool:

@@ -35,7 +35,7 @@ from store.codec.schema import IndexEntry, SchemaEntry, SchemaLocator, encode_sc
 from store.codec.topicpolicies import decode_topic_policies
 from store.db.environment import Store, Txn
 from store.db.tree import find_node, iter_children
-from store.errors import Refused
+from store.errors import MetadataCorrupt, Refused
 from store.model.extent import Extent
 from store.model.ledgers import EntryReader, open_reader
 from store.model.schemas import find_locator, find_schema
@@ -288,14 +288,25 @@ def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
 
 
 def forget_policies(
-    txn: Txn, plan: Plan, names: Iterable[TopicName], now_ms: int, interceptors: tuple[str, ...] | None = None
+    txn: Txn,
+    plan: Plan,
+    names: Iterable[TopicName],
+    now_ms: int,
+    interceptors: tuple[str, ...] | None = None,
+    *,
+    force: bool = False,
 ) -> WritingPlan:
     """Return PLAN, which deletes the topics NAMES, with what a broker does to their policies: nodes go, events get no value.
 
-    INTERCEPTORS: see ``apply_changes``. Raises MetadataCorrupt, Refused.
+    INTERCEPTORS: see ``apply_changes``. FORCE: policies that cannot be read stay. Raises MetadataCorrupt, Refused.
     """
     listed = sorted({name for name in names if name.partition_index < 0})
-    changes = [change for name in listed for change in _forgotten(txn, name)]
+    try:
+        changes = [change for name in listed for change in _forgotten(txn, name)]
+    except MetadataCorrupt as error:
+        if not force:
+            raise
+        changes, plan = [], replace(plan, warnings=(*plan.warnings, f"policies stay as they are: {error.message}"))
     paths = [_node_path(name, is_global) for name in listed for is_global in (False, True)]
     steps = tuple(delete_step(txn, path) for path in paths if find_node(txn, path) is not None)
     events = {str(change.topic): str(change.events) for change in changes}

@@ -7,11 +7,12 @@ what Pulsar left is damaged, incomplete or contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from store.check.data import check_data
 from store.check.deep import check_deep
-from store.check.finding import Finding
+from store.check.finding import Finding, weight
 from store.check.nacks import check_nacks
 from store.check.replicas import check_copies
 from store.check.rows import check_rows
@@ -31,16 +32,19 @@ def check_store(
     advance: Callable[[int], None] = lambda count: None,
     engine: Engine | None = None,
 ) -> Iterator[Finding]:
-    """Yield every finding about STORE. DEEP reads every catalogued byte, on ENGINE or in this process: all digests,
-    index and metadata against the data.
+    """Yield every finding about STORE, the worst first, those of a deep check as they are found.
 
+    DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
     with open_reader(store) as reader:
-        yield from check_rows(store, reader.txn)
-        yield from check_nacks(reader.txn)
-        yield from check_data(store, reader)
-        yield from check_copies(reader.txn)
+        quick = (
+            check_rows(store, reader.txn),
+            check_nacks(reader.txn),
+            check_data(store, reader),
+            check_copies(reader.txn),
+        )
+        yield from sorted(chain(*quick), key=weight)
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from check_deep(store, reader, advance, engine)

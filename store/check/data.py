@@ -10,10 +10,11 @@ from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
-from store.db.owners import find_owners
+from store.db.owners import find_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.model.absent_journals import find_absent_journals
+from store.model.broken import find_broken_ledger
 from store.model.coverage import count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.ledgers import (
@@ -37,6 +38,7 @@ def check_data(store: Store, reader: EntryReader) -> Iterator[Finding]:
     """Yield what the checks of this module find."""
     yield from check_nodes(reader.txn)
     yield from check_topics(reader)
+    yield from check_references(reader.txn)
     yield from check_ledgers(reader.txn)
     yield from check_journals(store, reader.txn)
 
@@ -104,16 +106,20 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
         ledger = read_ledger(txn, listed.ledger_id)
     except LedgerNotFound:
         yield data_problem(
-            "ledger-missing", where, "it is in the topic's list, in no metadata, and no file has an entry of it",
-            "see: pulsar-admin ledgers missing", ledgerId=listed.ledger_id, entries=listed.entries,
-        )  # fmt: skip
+            "ledger-missing",
+            where,
+            f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}",
+            f"mend it with: pulsar-admin ledgers forget {listed.ledger_id}",
+            ledgerId=listed.ledger_id,
+            entries=listed.entries,
+        )
         return
     except StoreError:
         return  # check_nodes tells
     if ledger.metadata is None:
         yield data_problem(
-            "ledger-without-metadata", where, "it is in the topic's list and has no BookKeeper metadata: a broker cannot open it",
-            "see: pulsar-admin ledgers missing", ledgerId=listed.ledger_id,
+            "ledger-without-metadata", where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
+            _mend(listed.ledger_id), ledgerId=listed.ledger_id,
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
         found = (ledger.entries, ledger.size_bytes)
@@ -133,6 +139,11 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
             ledgerId=listed.ledger_id,
         )
+
+
+def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
+    found = find_broken_ledger(txn, topic, listed)
+    return "" if found is None else found.broker()
 
 
 def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
@@ -214,6 +225,31 @@ def _check_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
         "compact the topic again; until then readers of the compacted view fail",
         ledgerId=ledger_id,
     )
+
+
+def check_references(txn: Txn) -> Iterator[Finding]:
+    """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
+    lost = {
+        "schema": "a broker answers 500 for that version, and where it is the newest refuses producers with a schema",
+        "delayed-bucket": "a broker makes that index of delayed messages again from the messages",
+    }
+    try:
+        for ledger_id, owners in iter_owners(txn):
+            for owner in owners:
+                if owner.kind in lost and find_node(txn, ledger_path(ledger_id)) is None:
+                    yield data_problem(
+                        f"{owner.kind}-ledger-without-metadata".replace("delayed-", ""),
+                        f"ledger {ledger_id} of {owner.topic}",
+                        f"BookKeeper's metadata of this {owner.kind.replace('-', ' ')} ledger is gone: {lost[owner.kind]}",
+                        _mend(ledger_id),
+                        ledgerId=ledger_id,
+                    )
+    except IndexCorrupt:
+        return  # check_owners tells
+
+
+def _mend(ledger_id: int) -> str:
+    return f"mend it with: pulsar-admin ledgers restore {ledger_id}, or ledgers forget {ledger_id}"
 
 
 def check_ledgers(txn: Txn) -> Iterator[Finding]:

@@ -54,3 +54,27 @@ def note(code: str, where: str, message: str, hint: str = "", **more: object) ->
 def problem_of(error: StoreError, code: str, scope: str, where: str) -> Finding:
     """Return the problem that ERROR tells of."""
     return Finding(Severity.PROBLEM, code, scope, where, error.message, error.hint, "", error.context)
+
+
+_WORST = (
+    *(
+        "pages-damaged",
+        "catalogue-damaged",
+        "node-damaged",
+        "metadata-incomplete",
+        "topic-unreadable",
+        "value-undecodable",
+    ),
+    *("ledger-missing", "ledger-without-metadata", "entries-missing", "schema-ledger-without-metadata"),
+    *("compacted-ledger-without-metadata", "cursor-unreadable"),
+)
+"""Codes of problems by what they keep from whom: whole namespaces and topics first, then messages, then positions and the rest."""
+
+
+def weight(finding: Finding) -> tuple[int, int]:
+    """Return what findings are sorted by: problems before notes, those that concern most first."""
+    if finding.severity is not Severity.PROBLEM:
+        return 1, 0
+    if "__change_events" in finding.where:  # no topic of its namespace loads
+        return 0, -1
+    return 0, _WORST.index(finding.code) if finding.code in _WORST else len(_WORST)

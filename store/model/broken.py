@@ -34,6 +34,7 @@ NOT_SEEN = "not-imported"
 
 _RANGES = 3  # that are named
 _SPLIT = 100_000  # ranges of one ledger that are told apart: metadata may claim any number of entries
+_EVENTS = "__change_events"
 _NO_LEDGER = "No such ledger exists on Metadata Server"
 
 
@@ -79,7 +80,8 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 class BrokenLedger:
     """A ledger in a topic's list of which something is lost, or not seen. ``entries``: as the list counts them; ``lost``: ranges of
     them that no broker can read; ``is_last``: nothing is listed behind it; ``unseen``: ranges that only ``bookies`` have, which are not
-    imported; ``unseen_entries``: how many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them.
+    imported; ``unseen_entries``: how many these are, all of them; ``unseen_from``: from there on an open ledger may have more on them;
+    ``of_events``: the topic is the ``__change_events`` of a namespace.
     """
 
     ledger_id: int
@@ -91,6 +93,7 @@ class BrokenLedger:
     unseen_entries: int = 0
     unseen_from: int | None = None
     bookies: tuple[str, ...] = ()
+    of_events: bool = False
 
     def holds(self, position: Position) -> bool:
         """Whether POSITION is an entry that is lost, or in front of a lost first one."""
@@ -132,6 +135,11 @@ class BrokenLedger:
             return "a broker that loads the topic drops it from the list (Ledger not found)"
         if not self.lost:
             return "a broker that loads the topic drops it, as it is empty"
+        if self.of_events:
+            return (
+                "a broker loads no topic of the namespace (Failed to load topic within timeout), unless autoSkipNonRecoverableData "
+                "passes over it"
+            )
         where, why = f"{self.ledger_id}:{self.lost[0][0]}", "No such entry" if self.reason == ENTRIES else _NO_LEDGER
         beside = ", with readable entries beside them" if self.reason == ENTRIES else ""
         return (
@@ -143,7 +151,7 @@ class BrokenLedger:
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
     """Return the ledgers of TOPIC of which something is lost or not seen; two look-ups for each that is whole."""
     suspects = (ledger for ledger in topic.ledgers if not _is_whole(txn, ledger) or _may_go_on(txn, ledger))
-    return tuple(found for ledger in suspects if (found := _find_broken(txn, topic, ledger)) is not None)
+    return tuple(found for ledger in suspects if (found := find_broken_ledger(txn, topic, ledger)) is not None)
 
 
 def _is_whole(txn: Txn, listed: TopicLedger) -> bool:
@@ -162,9 +170,11 @@ def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
     return listed.is_open and find_absent_bookies(txn) is not None
 
 
-def _find_broken(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
+def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:
+    """Return what is lost or not seen of one ledger that TOPIC lists, None where nothing is."""
     missing = find_missing(txn, listed.ledger_id)
-    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), listed.ledger_id == topic.ids[-1])
+    is_last, of_events = listed.ledger_id == topic.ids[-1], topic.name.local_name == _EVENTS
+    found = BrokenLedger(listed.ledger_id, NOT_SEEN, listed.entries, (), is_last, of_events=of_events)
     if missing is not None and missing.reason not in (ENTRIES, NOT_SEEN):
         return replace(found, reason=missing.reason, lost=((0, listed.entries - 1),) if listed.entries else ())
     unseen_from, bookies = _end_unseen(txn, listed)

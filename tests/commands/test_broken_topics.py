@@ -10,6 +10,9 @@ from store.codec.ledgermetadata import ledger_path
 from store.db.blocks import block_key, ledger_key
 from store.db.environment import Txn, open_store
 from store.db.tree import tree_key
+from store.names import parse_topic
+from tests.commands.changing import check_undo, rows_of
+from tests.commands.test_ledgers_delete import put_value
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import STATES, WORLD_NAMES
@@ -122,3 +125,60 @@ def test_ledgers_info_and_missing_agree(tmp_path: Path, cli: Cli, damages_stores
     ids = [str(row["ledgerId"]) for row in everything]
     sound = cli("--store", imported("small", "clean"), "ledgers", "info", *ids, "-o", "json")
     assert (sound.exit_code, {row["lost"] for row in sound.json}) == (0, {None})
+
+
+# -- topics that cannot be read ---------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_cannot_be_read_is_deleted_with_force(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Its ledgers stay: nobody knows them. Undo brings the same bytes back."""
+    path, node = copied("small", "clean", tmp_path), parse_topic(PLAIN).path
+    put_value(path, node, b"\xff\xff")
+    before = rows_of(path)
+    assert cli("--store", path, "topics", "delete", PLAIN).exit_code == 6
+    done = cli("--store", path, "topics", "delete", PLAIN, "--force", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert "its list of ledgers cannot be read, they stay" in done.json["warnings"][0]
+    gone = {key.decode() for key in set(before["tree"]) - set(rows_of(path)["tree"])}
+    assert gone == {one for key in before["tree"] if (one := key.decode()) == node or one.startswith(node + "/")}
+    check_undo(cli, path, 1, before)
+
+
+def second_of_events(cli: Cli, path: Path) -> int:
+    """Set policies twice and return the ledger of the first event: an empty one is in front, another one behind."""
+    for seconds in (9, 10):
+        assert cli("--store", path, "topics", "set-message-ttl", PLAIN, "-t", seconds).exit_code == 0
+    events = cli("--store", path, "topics", "info-internal", "public/default/__change_events", "-o", "json").json
+    assert [row["entries"] for row in events["ledgers"]] == [0, 1, 1]
+    return int(events["ledgers"][1]["ledgerId"])
+
+
+def test_a_topic_is_deleted_though_policies_cannot_be_read(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    ledger = second_of_events(cli, path)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: (txn.delete("entries", block_key(ledger, 0)), txn.delete("times", ledger_key(ledger))))
+    assert cli("--store", path, "topics", "delete", PLAIN).exit_code == 6
+    done = cli("--store", path, "topics", "delete", PLAIN, "--force", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert "policies stay as they are" in done.json["warnings"][0]
+
+
+def test_a_namespace_whose_events_are_lost(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """No topic of it loads: said first by a check."""
+    path = copied("small", "clean", tmp_path)
+    ledger = second_of_events(cli, path)
+    change(change(path, lose_metadata, ledger), lose_metadata, 9)
+    first, *rest = cli("--store", path, "store", "check", "-o", "json").json
+    assert "__change_events" in first["where"]
+    assert [row["severity"] for row in (first, *rest)] == sorted(
+        (row["severity"] for row in (first, *rest)), key=["problem", "note", "summary"].index
+    )
+    said = cli("--store", path, "topics", "stats", "public/default/__change_events").stderr
+    assert "a broker loads no topic of the namespace (Failed to load topic within timeout)" in said
+
+
+def test_a_lost_schema_ledger_is_found_by_a_check(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = change(copied("small", "clean", tmp_path), lose_metadata, 71)
+    (row,) = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["severity"] == "problem"]
+    assert (row["code"], row["context"]["ledgerId"]) == ("schema-ledger-without-metadata", 71)
