@@ -10,7 +10,7 @@ from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
-from store.db.owners import find_owners, iter_owners
+from store.db.owners import Owner, find_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.model.absent_journals import find_absent_journals
@@ -32,6 +32,19 @@ from store.model.structures import decode_structure, structure_of
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import topic_of_path
 from store.wording import counted, plural
+
+
+_REFERENCES = {
+    "schema": (
+        "schema",
+        "BookKeeper's metadata of a schema version is gone: a broker answers 500 for it, and where it is the newest refuses producers",
+    ),
+    "delayed-bucket": (
+        "bucket",
+        "BookKeeper's metadata of a bucket of delayed messages is gone: a broker makes it again from the messages",
+    ),
+}
+"""What references ledgers beside topics and cursors: the name in a code, and what its loss means."""
 
 
 def check_data(store: Store, reader: EntryReader) -> Iterator[Finding]:
@@ -229,23 +242,24 @@ def _check_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
 
 def check_references(txn: Txn) -> Iterator[Finding]:
     """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
-    lost = {
-        "schema": "a broker answers 500 for that version, and where it is the newest refuses producers with a schema",
-        "delayed-bucket": "a broker makes that index of delayed messages again from the messages",
-    }
     try:
         for ledger_id, owners in iter_owners(txn):
-            for owner in owners:
-                if owner.kind in lost and find_node(txn, ledger_path(ledger_id)) is None:
-                    yield data_problem(
-                        f"{owner.kind}-ledger-without-metadata".replace("delayed-", ""),
-                        f"ledger {ledger_id} of {owner.topic}",
-                        f"BookKeeper's metadata of this {owner.kind.replace('-', ' ')} ledger is gone: {lost[owner.kind]}",
-                        _mend(ledger_id),
-                        ledgerId=ledger_id,
-                    )
+            lost = [owner for owner in owners if owner.kind in _REFERENCES]
+            if lost and find_node(txn, ledger_path(ledger_id)) is None:
+                yield _lost_reference(ledger_id, lost[0])
     except IndexCorrupt:
         return  # check_owners tells
+
+
+def _lost_reference(ledger_id: int, owner: Owner) -> Finding:
+    kind, what = _REFERENCES[owner.kind]
+    return data_problem(
+        f"{kind}-ledger-without-metadata",
+        f"ledger {ledger_id} of {owner.topic}",
+        what,
+        _mend(ledger_id),
+        ledgerId=ledger_id,
+    )
 
 
 def _mend(ledger_id: int) -> str:
