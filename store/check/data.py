@@ -33,7 +33,6 @@ from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import topic_of_path
 from store.wording import counted, plural
 
-
 _REFERENCES = {
     "schema": (
         "schema",
