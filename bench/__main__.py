@@ -24,6 +24,7 @@ MEASURES = {
     "scan": "bench.bulk:measure_scan",
     "import": "bench.bulk:measure_import",
     "import10m": "bench.bulk:measure_many",
+    "cluster": "bench.three_bookies:measure",
     "generate": "bench.bulk:measure_generate",
     "growth": "bench.growth:measure",
     "spark": "bench.spark:measure",
