@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from store.codec.digest import DigestType
+from store.codec.entry import Entry, decode_entry
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.copies import has_copies, iter_all_copies
 from store.db.environment import Txn, open_store
@@ -18,6 +20,7 @@ from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
 from store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from store.model.open_end import read_open_end
 from tests.conftest import Cli
+from tests.encoders import encode_entry
 from tests.reference_index import bodies
 from tests.stores import imported
 from tests.test_placement import upstream_write_set
@@ -176,23 +179,36 @@ def test_a_log_that_goes_after_the_import(disks: Path, tmp_path: Path, cli: Cli,
     assert sum(row["short"] for row in found) == short > 500
 
 
-def test_a_bit_flipped_in_one_copy(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    """Covered by the other bookie's copy: a note, and no entry is missing."""
+def _change_a_record(disks: Path, change: Callable[[Entry], bytes]) -> Entry:
+    """Put what CHANGE makes of a record of ``bookkeeper2``'s log in its place; the bookie's journal, which has it, too, goes."""
     for journal in _own(disks, "bookkeeper2").glob("*.txn"):
-        journal.unlink()  # has a second copy of most
+        journal.unlink()
     with open_store(imported("cluster", "clean")) as store, store.read() as txn:
         log = next(
             log for log in iter_logs(txn) if "bookkeeper2" in log.path and log.kind == "entry-log" and log.records
         )
         listed = set(iter_ledger_ids(txn))
-        places = [(at, bytes(body[:16])) for at, body in bodies(log, Path(log.path).read_bytes())]
-    at, head = next((at, head) for at, head in places[5:] if int.from_bytes(head[:8], "big") in listed)
-    ledger_id = int.from_bytes(head[:8], "big")
+        records = [(at, bytes(body)) for at, body in bodies(log, Path(log.path).read_bytes())]
+    at, body = next((at, body) for at, body in records[5:] if int.from_bytes(body[:8], "big") in listed)
+    entry = decode_entry(body, DigestType.CRC32C, where="test")
     with (disks / Path(log.path).relative_to(world("cluster") / "clean")).open("r+b") as file:
-        file.seek(at + 4 + 34)
-        byte = file.read(1)
-        file.seek(-1, 1)
-        file.write(bytes([byte[0] ^ 4]))
+        file.seek(at + 4)
+        changed = change(entry)
+        assert len(changed) == len(body)
+        assert changed != body
+        file.write(changed)
+    return entry
+
+
+def test_a_bit_flipped_in_one_copy(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Covered by the other bookie's copy: a note, and no entry is missing."""
+
+    def flip(entry: Entry) -> bytes:
+        body = bytearray(encode_entry(entry))
+        body[34] ^= 4  # of the digest
+        return bytes(body)
+
+    ledger_id = _change_a_record(disks, flip).ledger_id
     path = _import(disks, tmp_path / "s", cli)
     info = cli("--store", path, "ledgers", "info", ledger_id, "-o", "json").json
     assert info["missing"] == []
@@ -204,6 +220,38 @@ def test_a_bit_flipped_in_one_copy(disks: Path, tmp_path: Path, cli: Cli, damage
     assert (found["severity"], found["context"]) == ("note", {"ledgerId": ledger_id, "bookies": {"bk2test": 1}})
     assert "bk2test: 1 damaged" in found["message"]
     assert "each has another copy" in found["message"]
+
+
+def test_a_copy_with_other_bytes(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Its digest is right: nothing proves which copy is; one is named with ledger and bookie, neither is missing."""
+
+    def rewrite(entry: Entry) -> bytes:
+        payload = bytearray(entry.payload)
+        payload[-1] ^= 1
+        return encode_entry(entry._replace(payload=memoryview(bytes(payload))))
+
+    entry = _change_a_record(disks, rewrite)
+    path = _import(disks, tmp_path / "s", cli)
+    coverage = cli("--store", path, "ledgers", "info", entry.ledger_id, "-o", "json").json["coverage"]
+    differing = {row["bookie"]: row["differing"] for row in coverage["bookies"]}
+    assert (sum(differing.values()), coverage["underReplicated"]) == (1, 0)
+    rows = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-differ"]
+    assert rows  # one for each file of the bookie that has the entry
+    for row in rows:
+        assert (row["context"]["ledgerId"], differing[row["context"]["bookie"]]) == (entry.ledger_id, 1)
+        assert f"1 entry of ledger {entry.ledger_id} in it, of bookie" in row["message"]
+
+
+def test_engines_find_the_same_copies(tmp_path: Path, cli: Cli) -> None:
+    source, path = world("cluster") / "clean", tmp_path / "s"
+    cli("--store", path, "store", "import", "standalone", source, "--jobs", "2", "-q")
+    with (
+        open_store(path) as store,
+        store.read() as txn,
+        open_store(imported("cluster", "clean")) as other,
+        other.read() as there,
+    ):
+        assert list(iter_all_copies(txn)) == list(iter_all_copies(there))
 
 
 @pytest.mark.parametrize("absent", [("bk1test",), ("bk0test", "bk2test")])

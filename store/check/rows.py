@@ -72,16 +72,16 @@ def check_catalogue(store: Store, txn: Txn) -> Iterator[Finding]:
             names.add(log.path)
             yield from _check_file(store, log)
         known = {log.file_id: log for log in iter_logs(txn)}
-        differing: Counter[tuple[int, str]] = Counter()
+        differing: Counter[tuple[int, str, int]] = Counter()
         for damage in iter_damage(txn):
             if damage.file_id in known and damage.reason.startswith(DIFFERS):
-                differing[damage.file_id, damage.reason] += 1
+                differing[damage.file_id, damage.reason, damage.ledger_id] += 1
             if damage.file_id and damage.file_id not in known:
                 yield store_problem(
                     "damage-without-file", f"damage of file {damage.file_id}", "no such file is catalogued"
                 )
-        for (file_id, reason), count in differing.items():
-            yield _copies_differ(known[file_id], reason, count)
+        for (file_id, reason, ledger_id), count in differing.items():
+            yield _copies_differ(known[file_id], reason, ledger_id, count)
     except IndexCorrupt as error:
         yield problem_of(error, "catalogue-damaged", "store", "logs")
     for text in (text for source in store.info.sources for text in source.get("strangers", ())):
@@ -101,7 +101,7 @@ def check_catalogue(store: Store, txn: Txn) -> Iterator[Finding]:
             )
 
 
-def _copies_differ(log: LogFile, reason: str, count: int) -> Finding:
+def _copies_differ(log: LogFile, reason: str, ledger_id: int, count: int) -> Finding:
     hint = (
         "the copy that is shown is of a bookie that the metadata knows"
         if log.stranger
@@ -110,9 +110,12 @@ def _copies_differ(log: LogFile, reason: str, count: int) -> Finding:
     return data_problem(
         "copies-differ",
         log.path,
-        f"{counted(count, 'entry', 'entries')} in it {plural(count, 'is', 'are')} passed over: each {reason}",
+        f"{counted(count, 'entry', 'entries')} of ledger {ledger_id} in it{f', of bookie {log.bookie},' if log.bookie else ''}"
+        f" {plural(count, 'is', 'are')} passed over: each {reason}",
         hint,
         fileId=log.file_id,
+        bookie=log.bookie,
+        ledgerId=ledger_id,
         entries=count,
     )
 
