@@ -15,6 +15,7 @@ import pytest
 from kazoo.security import make_acl, make_digest_acl
 
 from pulsar_admin.config import environment_variables
+from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.db.environment import open_store
 from store.db.tree import iter_nodes
 from store.errors import Refused, SourceBusy, SourceNotFound
@@ -385,3 +386,27 @@ def test_there_and_back_with_a_live_ensemble(tmp_path: Path) -> None:
         run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
         assert {path: value for path, (value, _) in nodes_of(client).items()} == values_of(store)
     server.stop()
+
+
+def test_a_ledger_of_ours_reaches_bookies_and_the_ensemble(cluster: tuple[ZooKeeper, Path], tmp_path: Path) -> None:
+    """Compacted offline: refused until bookies have the entries; then its metadata names them, and new ids go on behind it."""
+    server, store = cluster
+    export = ("store", "export", "zookeeper", server.address, "--yes")
+    run_toolkit(store, "compaction", "run", "acme/orders/compacted", "--from-start")
+    refused = run(store, *export)
+    assert refused.returncode == 3
+    assert "store export bookie" in refused.stderr
+    source = tmp_path / "cluster-clean"
+    bookies = [f"bk{number}test={source}/bookkeeper{number}" for number in range(3)]
+    placed = run_toolkit(store, "store", "export", "bookie", *bookies, "--yes")
+    report = run_toolkit(store, *export)
+    created = [node["path"] for node in report["nodes"] if node["action"] == "create"]
+    (path,) = (path for path in created if path.startswith("/ledgers/"))
+    with server.client() as client:
+        raw = decode_ledger_metadata(client.get(path)[0], path)
+        assert set(raw.segments[0].members) <= {f"bk{number}test" for number in range(3)}
+        assert str(ledger_id_of_path(path)) in str(placed)
+        new = client.create("/ledgers/idgen/ID-", b"", ephemeral=True, sequence=True)
+        assert int(new.rpartition("-")[2]) == report["nextLedgerId"] == (ledger_id_of_path(path) or 0) + 1
+        client.delete(new)
+    assert run_toolkit(store, *export)["nodes"] == []
