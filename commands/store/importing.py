@@ -75,7 +75,7 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
 
 def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:
     """Import LAYOUT, or with --dry-run show what that would read."""
-    from store.transfer.imports import preview_import
+    from store.transfer.imports import preview_import, way_back
 
     if app.settings.dry_run:
         app.emit(preview_import(layout, app.settings.store), plain=render_preview)
@@ -84,6 +84,8 @@ def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:
     bookies = len(result.strangers) + len(result.without_journal)
     app.problems(result.problems + result.undecodable_values + result.differing_copies + bookies)
     app.emit(result, plain=render_import)
+    if text := way_back(layout):
+        app.tell(text)
 
 
 def _import(app: App, layout: Layout, options: ImportOptions) -> ImportResult:

@@ -163,7 +163,8 @@ def plan_export(
     if store.info.sources[0]["kind"] != "standalone":
         raise Unsupported(
             f"{store.path} was imported from the parts of a cluster, and no standalone directory is to be had of them",
-            hint="metadata: pulsar-admin store export zookeeper-snapshot DIR; `store log` shows what was changed",
+            hint="write the changes into the live ensemble: pulsar-admin store export zookeeper HOST:PORT; or make a snapshot that a"
+            " server starts on: pulsar-admin store export zookeeper-snapshot DIR",
         )
     source = Path(store.info.sources[0]["path"])
     if not in_place:

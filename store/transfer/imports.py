@@ -205,6 +205,22 @@ def absent_texts(layout: Layout, absent: AbsentBookies | None) -> list[str]:
     return texts + [text for bookie in layout.bookies if layout.root is None for text in missing_directories(bookie)]
 
 
+def way_back(layout: Layout) -> str:
+    """Return how changes of what is imported of LAYOUT are written back, "" where one export does that."""
+    metadata = layout.metadata
+    if metadata is None:
+        return "no metadata is imported: nothing can be changed, or written back, before `store add zookeeper`"
+    kind = metadata.row()["kind"]
+    if kind != "rocksdb":
+        return (
+            "changes go back with `store export zookeeper HOST:PORT`, or as `store export zookeeper-snapshot DIR`; ledgers that they write"
+            " go to bookies first, with `store export bookie`"
+        )
+    if layout.root is None:
+        return "changes do not go back into this RocksDB; a ZooKeeper starts on them: `store export zookeeper-snapshot DIR`"
+    return ""
+
+
 def layout_bytes(layout: Layout) -> int:
     """Return how many bytes an import of LAYOUT will scan, for a progress display."""
     return sum(file.path.stat().st_size for file in files_of(layout.bookies))

@@ -72,7 +72,7 @@ def _check_not_older(txn: Txn, metadata: Source) -> None:
     """Raise Refused for the files of a ZooKeeper that end before what the store exported into the live ensemble."""
     exported = find_exported_zxid(txn)
     if exported and isinstance(metadata, MetadataDirectory) and is_zookeeper(metadata.path):
-        found = newest_zxid(metadata.path)
+        found = max(map(newest_zxid, metadata.directories))
         if found < exported:
             raise Refused(
                 f"{metadata.name} ends with transaction {found:#x}; this store has exported {exported:#x} since: to take over what is there"
