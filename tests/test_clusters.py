@@ -20,6 +20,8 @@ from store.db.storeinfo import read_store_info
 from store.index import build
 from store.model.absent_bookies import find_absent_bookies
 from store.model.ledgers import find_place, open_reader
+from store.sources.bookies import group_directories
+from store.sources.given import find_bookie, parse_bookie
 from store.sources.zookeeper import read_zookeeper_nodes
 from tests.conftest import Cli
 from tests.encoders import encode_entry
@@ -225,6 +227,25 @@ def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path,
     assert (answer.exit_code, answer.json["files"], answer.json["differingCopies"]) == (0, 6, 0)
     assert "1 of 2 ledger" not in answer.stderr
     assert [read(tmp_path / "s", *place) for place in ((1, 0), (2, 0), (5, 0), (6, 0))] == [b"a", b"b", b"new", b"new"]
+
+
+def test_directories_are_in_the_order_of_the_cookie(tmp_path: Path) -> None:
+    """Which of them has a ledger goes by that order; index directories are told from ledger directories by what they hold."""
+    cookie = COOKIE.replace("4\n", "5\n", 1) + 'indexDirs: "2\\t/i/a\\t/i/b"\n'
+    folder = made_bookie(tmp_path / "bk", cookie)
+    log_of(folder / "l0" / "0.log", (1, 0, b"a"))
+    for name in ("a", "b"):
+        (folder / "i" / name / "current" / "ledgers").mkdir(parents=True)
+        (folder / "i" / name / "current" / "VERSION").write_text(cookie)
+    (folder / "l1" / "lastId").write_text("0\n")
+    (folder / "j" / "1f.txn").write_bytes(b"")
+    names = ("i/b", "l1", "j", "i/a", "l0")
+    found = find_bookie(parse_bookie(",".join(f"{folder}/{name}" for name in names)))
+    assert found.ledger_dirs == (folder / "l0", folder / "l1")
+    assert found.journal_dirs == (folder / "j",)
+    assert found.index_dirs == (folder / "i/a/current", folder / "i/b/current")
+    paths = [folder / name for name in ("l0", "l1", "j", "i/a/current", "i/b/current")]
+    assert [(one.bookie_id, one.directories) for one in group_directories(paths)] == [("bk1", tuple(paths))]
 
 
 def test_a_directory_that_is_not_given_is_named(tmp_path: Path, cli: Cli) -> None:

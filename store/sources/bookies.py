@@ -84,7 +84,7 @@ def group_directories(currents: Iterable[Path]) -> tuple[Bookie, ...]:
 
 def _are_one(cookies: Sequence[Cookie]) -> bool:
     """Whether COOKIES, one a directory, can be those of one bookie."""
-    places = {*cookies[0].journal_dirs, *cookies[0].ledger_dirs}
+    places = {*cookies[0].journal_dirs, *cookies[0].ledger_dirs, *(cookies[0].index_dirs or ())}
     return len({identity_of(cookie) for cookie in cookies}) == 1 and len(cookies) <= len(places)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import eq
 from pathlib import Path
 
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
@@ -69,10 +71,33 @@ def find_bookie(given: GivenBookie) -> Bookie:
             hint="name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
             path=str(bookie.directories[0]),
         )
-    found = Bookie(bookie_id, bookie.ledger_dirs, bookie.journal_dirs, bookie.index_dirs)
-    if cookie is not None:
-        _check_count(given, found, cookie)
-    return found
+    if cookie is None:
+        return Bookie(bookie_id, bookie.ledger_dirs, bookie.journal_dirs, bookie.index_dirs)
+    _check_count(given, bookie_id, bookie, cookie)
+    return Bookie(
+        bookie_id,
+        _in_order(bookie.ledger_dirs, cookie.ledger_dirs),
+        _in_order(bookie.journal_dirs, cookie.journal_dirs),
+        _in_order(bookie.index_dirs, cookie.index_dirs or ()),
+    )
+
+
+def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]:
+    """Return PATHS in the order of the directories that the cookie has NAMED, as far as their last names tell which is which.
+
+    DbLedgerStorage puts a ledger into the directory of the number ``ledger id modulo directories`` (``getLedgerStorage``).
+    """
+
+    def place(path: Path) -> int:
+        ours = (path.parent if path.name == "current" else path).parts[::-1]
+        theirs = [Path(name).parts[::-1] for name in named]
+        common = [sum(takewhile(bool, map(eq, ours, parts))) for parts in theirs]
+        return common.index(max(common)) if any(common) else len(named)
+
+    places = [place(path) for path in paths]
+    return (
+        paths if len(set(places)) < len(places) else tuple(path for _, path in sorted(zip(places, paths, strict=True)))
+    )
 
 
 def _currents(given: GivenBookie, paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -187,12 +212,12 @@ def _id_of(given: GivenBookie, cookie: Cookie | None) -> str:
     return cookie.bookie_id
 
 
-def _check_count(given: GivenBookie, bookie: Bookie, cookie: Cookie) -> None:
+def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Cookie) -> None:
     for what, found, named in _roles(bookie, cookie):
         if len(found) > len(set(named)):
             raise Refused(
                 f"{given.where}: {counted(len(found), f'{what} directory', f'{what} directories')} given for bookie"
-                f" {bookie.bookie_id}: {', '.join(map(str, found))}; its cookie names {len(set(named))}: {', '.join(named)}",
+                f" {bookie_id}: {', '.join(map(str, found))}; its cookie names {len(set(named))}: {', '.join(named)}",
                 hint="give each directory once, and no old copy of one",
             )
 

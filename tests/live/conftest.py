@@ -71,14 +71,9 @@ class Asked:
 
 
 def import_cluster(cluster: Cluster, store: Path) -> None:
-    """Import the files of a cluster, through links that name its directories as a standalone Pulsar would."""
-    links = store.with_suffix(".links")
-    links.mkdir()
-    (links / "zookeeper").symlink_to(cluster.zookeeper_data)
-    for number, bookie in enumerate(cluster.bookies):
-        for index, directory in enumerate((*bookie.ledgers, *bookie.journals)):
-            (links / f"bookkeeper{number}{index}").symlink_to(directory)
-    run_toolkit(store, "store", "import", "standalone", links, code=1)  # journals apart: warned of
+    """Import the files of a cluster: ZooKeeper's directory, and what its bookies' configurations name."""
+    confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
+    run_toolkit(store, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_data, *confs)
 
 
 def run_toolkit(store: Path, *arguments: object, code: int = 0) -> Any:  # Any: the JSON result of the command
