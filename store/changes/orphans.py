@@ -26,6 +26,7 @@ from store.model.ledger_owners import custom_text
 from store.model.ledgers import find_metadata, find_times
 from store.names import MANAGED_LEDGERS, topic_of_path
 
+_SCHEMA_DEPTH = 4  # /schemas/TENANT/NAMESPACE/TOPIC
 UNREFERENCED = "unreferenced"
 """Why a ledger with metadata is an orphan, as ``ledgers orphans`` says it."""
 
@@ -82,7 +83,9 @@ def _check_references(txn: Txn) -> None:
 def _unreadable(node: Node) -> str | None:
     try:
         if node.path.startswith("/schemas/"):
-            decode_schema_locator(node.value, node.path)
+            # ZooKeeper has a node without a value for each directory.
+            if node.value or node.path.count("/") >= _SCHEMA_DEPTH:
+                decode_schema_locator(node.value, node.path)
         elif topic_of_path(node.path) is not None:
             decode_managed_ledger(node.value, node.path)
         elif topic_of_path(node.path.rpartition("/")[0]) is not None:

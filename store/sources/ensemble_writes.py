@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from store.codec.ledgermetadata import LEDGERS_ROOT
-from store.errors import Refused, SourceBusy, SourceNotFound
+from store.errors import Refused, SourceBusy, SourceNotFound, StalePlan
 from store.frozen import frozen
 from store.sources.ensemble import Session
 
@@ -34,7 +34,10 @@ class Conflict(Exception):
 
 
 class Transaction:
-    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is."""
+    """WRITES as one transaction of SESSION, in their order; a new node gets the ACL of the nearest one above that there is.
+
+    Raises StalePlan where the one right above, which was there when it was planned, is gone.
+    """
 
     def __init__(self, session: Session, writes: Sequence[Write]) -> None:
         self._session = session
@@ -53,7 +56,15 @@ class Transaction:
                 self._request.set_data(path, write.value, write.version)
 
     def _acl(self, path: str) -> Any:  # Any: of kazoo
-        found, _ = self._session.told(lambda: self._session.client.get_acls(path))
+        from kazoo.exceptions import NoNodeError
+
+        try:
+            found, _ = self._session.told(lambda: self._session.client.get_acls(path))
+        except NoNodeError:
+            raise StalePlan(
+                f"{self._session.address}: {path} was deleted meanwhile; nothing was written",
+                hint="run the command again",
+            ) from None
         return found
 
     @property

@@ -304,10 +304,16 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
     the next export looks.
     """
     with open_session(plan.address, login) as session:
-        if _plan(store, session, plan.limit_bytes) != plan:
+        if plan.next_ledger_id is not None:
+            # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
+            raise_ledger_sequence(session, plan.next_ledger_id)
+        current = _plan(store, session, plan.limit_bytes)
+        # Nodes without a value above others come and go: ZooKeeper deletes containers when they are empty.
+        if replace(current, holds=plan.holds, parents=plan.parents, size_bytes=plan.size_bytes) != plan:
             raise StalePlan(
                 f"{store.path} or {plan.address} changed since the export was planned", hint="run the command again"
             )
+        plan = current
         zxid = _commit(store, session, plan) if plan.nodes else None
         found = session.find_nodes(node.path for node in plan.nodes)
         seen = zxid or session.zxid
@@ -324,9 +330,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: Client, now_ms:
 
 def _commit(store: Store, session: Session, plan: EnsemblePlan) -> int:
     if plan.next_ledger_id is not None:
-        # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
         own = OwnLedgers(plan.next_ledger_id, plan.next_ledger_id)
-        raise_ledger_sequence(session, plan.next_ledger_id)
         store.write(lambda txn: put_own_ledgers(txn, own))
     transaction = Transaction(session, _writes(plan))
     store.write(lambda txn: _put_intent(txn, plan))
