@@ -46,7 +46,7 @@ BOOKIE_SETTINGS = {
     "gcWaitTime": "3600000",
     "journalPreAllocSizeMB": "1",
     "journalSyncData": "false",
-    "logSizeLimit": str(1 << 18),
+    "logSizeLimit": str(1 << 16),
     "minUsableSizeForIndexFileCreation": "1",
     "numHighPriorityWorkerThreads": "2",
     "numReadWorkerThreads": "2",

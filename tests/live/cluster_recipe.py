@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -51,11 +52,24 @@ def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
             cluster.bookies[KILLED_BOOKIE].daemon.end(signal.SIGKILL)
 
         said["confirmed"] = recipe.kill_while_writing(cluster, kill, folder / "confirmed.jsonl")
+        said["ledgers"] = read_ledgers(cluster)
         cluster.stop()
     finally:
         cluster.kill()
     (folder / "said.json").write_text(json.dumps(said))
     return ClusterWorld(cluster, said, seed)
+
+
+def read_ledgers(cluster: Cluster) -> dict[str, str]:
+    """The metadata of every ledger as the running ZooKeeper has it: path to hexadecimal bytes."""
+    found, left = {}, ["/ledgers"]
+    with cluster.zookeeper() as client:
+        while left:
+            path = left.pop()
+            left += [f"{path}/{name}" for name in client.get_children(path)]
+            if re.fullmatch(r".*/L[0-9]+", path):
+                found[path] = client.get(path)[0].hex()
+    return {path: value for path, value in sorted(found.items()) if value}
 
 
 def _fill_more(cluster: Cluster, seed: int) -> None:

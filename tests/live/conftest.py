@@ -70,10 +70,11 @@ class Asked:
     killed: bool
 
 
-def import_cluster(cluster: Cluster, store: Path) -> None:
-    """Import the files of a cluster: ZooKeeper's directory, and what its bookies' configurations name."""
-    confs = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
-    run_toolkit(store, "store", "import", "cluster", "--zookeeper", cluster.zookeeper_data, *confs)
+def import_cluster(cluster: Cluster, store: Path, metadata: object, root: Path | None = None, code: int = 0) -> Any:
+    """Import a cluster as its bookies are configured, with METADATA of a directory or an ensemble; ROOT: where its disks were copied."""
+    words: list[object] = [word for bookie in cluster.bookies for word in ("--bookie-conf", bookie.configuration)]
+    words += ["--root", root] if root else []
+    return run_toolkit(store, "store", "import", "cluster", "--zookeeper", metadata, *words, code=code)
 
 
 def run_toolkit(store: Path, *arguments: object, code: int = 0) -> Any:  # Any: the JSON result of the command
@@ -123,7 +124,7 @@ def clustered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
     folder = tmp_path_factory.mktemp("clustered")
     world = make_cluster_world(folder / "cluster", _seed(), PROBES)
     before = digest_of(world.cluster.folder)
-    import_cluster(world.cluster, folder / "store")
+    import_cluster(world.cluster, folder / "store", world.cluster.zookeeper_data)
     assert digest_of(world.cluster.folder) == before, "import changed its source"
     yield Clustered(world, folder / "store")
     world.cluster.kill()

@@ -42,7 +42,7 @@ class Exported:
     reports: dict[str, dict[str, Any]]
 
 
-def _rows(store: Path, topic: str) -> list[list[Any]]:
+def toolkit_rows(store: Path, topic: str) -> list[list[Any]]:
     """``compaction read`` as ``tests.live.compacting`` writes it."""
     command = [sys.executable, "-m", "pulsar_admin", "--store", str(store), "-o", "jsonl", "compaction", "read", topic]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -68,7 +68,7 @@ def _make(broker: Broker, store: Path, version: str, seed: int) -> Exported:
     reports, rows = {}, {}
     for keyed in TOPICS:
         reports[keyed.name] = run_toolkit(store, "compaction", "run", keyed.topic, "--format", keyed.form)
-        rows[keyed.name] = _rows(store, keyed.topic)
+        rows[keyed.name] = toolkit_rows(store, keyed.topic)
     topics = [keyed.topic for keyed in TOPICS]
     assert sum(row["problems"] for row in run_toolkit(store, "compaction", "verify", *topics)) == 0
     found = run_toolkit(store, "compaction", "last-id", *topics)
