@@ -88,7 +88,9 @@ class FakeZooKeeper:
                 try:
                     self._talk(connection)
                 except (OSError, EOFError):
-                    continue
+                    pass
+                finally:
+                    self._watched = False
 
     def _talk(self, connection: socket.socket) -> None:
         self._frame(connection)  # ConnectRequest

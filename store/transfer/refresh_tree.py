@@ -106,7 +106,7 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows:
     imported = now if base is None else (base or None)
     if row == imported:
         return key
-    if row == ours.get(key):
+    if _is_written(key, row, ours.get(key)):
         result.stopped_export.append(decode_node(key, row).path)
         return key
     if base is not None and not _same_value(key, now, base):
@@ -118,6 +118,14 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, result: RefreshResult, rows:
     else:
         result.nodes_updated += 1
     return key
+
+
+def _is_written(key: bytes, row: bytes, ours: bytes | None) -> bool:
+    """Whether ROW is what OURS was to become: value and version; a ZooKeeper gives a node times of its own."""
+    if ours is None:
+        return False
+    there, wanted = decode_node(key, row), decode_node(key, ours)
+    return (there.stat.version, there.value) == (wanted.stat.version, wanted.value)
 
 
 def _compare_gone(txn: Txn, key: bytes, ours: _Rows, result: RefreshResult, rows: dict[bytes, bytes | None]) -> None:
