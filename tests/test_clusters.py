@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from store.codec.bookie import decode_cookie
 from store.codec.digest import DigestType
 from store.codec.entry import Entry
+from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from store.db.blocks import Block
 from store.db.environment import open_store
 from store.db.files import LogFile, iter_logs
@@ -268,6 +270,31 @@ def test_a_configuration_names_the_directories(whole: Any, disks: Path, tmp_path
     answer = cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words, "--root", disks)
     assert answer.exit_code == 0
     assert content(path) == whole("clean")
+
+
+def test_metadata_that_comes_later_says_how_entries_are_read(tmp_path: Path, cli: Cli) -> None:
+    """Without it no entry of these digests is proven: DUMMY's has none, and of HMAC nobody knows the password."""
+    folder = made_bookie(tmp_path / "bk")
+    nodes = {path: Znode(b"") for path in ("/ledgers", "/ledgers/00", "/ledgers/00/0000")}
+    raw = bytearray(b"BKLO" + (1).to_bytes(4, "big") + bytes(1016))
+    for ledger_id, kind in ((3, DigestType.CRC32C), (4, DigestType.DUMMY), (5, DigestType.HMAC)):
+        for entry_id in range(3):
+            entry = Entry(ledger_id, entry_id, entry_id - 1, 10, kind, memoryview(b"payload of a kind"))
+            body = encode_entry(entry, b"secret")
+            raw += len(body).to_bytes(4, "big") + body
+        metadata = replace(closed_ledger("bk1", 3, 51, {}, kind), password=b"secret")
+        nodes[ledger_path(ledger_id)] = Znode(encode_ledger_metadata(metadata))
+    (folder / "l0" / "0.log").write_bytes(raw)
+    with FakeZooKeeper(nodes) as server:
+        words = ("--zookeeper", server.address, "--bookie", f"{folder}/l0,{folder}/l1")
+        whole = cli("--store", tmp_path / "whole", "store", "import", "cluster", *words)
+        assert whole.exit_code == 0, whole.stdout + whole.stderr
+        answer = cli("--store", tmp_path / "s", "store", "import", "cluster", *words[2:], "-o", "json")
+        assert (answer.exit_code, answer.json["entries"] < 9) == (1, True)
+        answer = cli("--store", tmp_path / "s", "store", "add", "zookeeper", server.address, "-o", "json")
+    assert (answer.exit_code, answer.json["entriesBefore"], answer.json["entries"]) == (0, 3, 9)
+    assert content(tmp_path / "s") == content(tmp_path / "whole")
+    assert len(content(tmp_path / "s")["entries"]) == 9
 
 
 # -- what cannot be ---------------------------------------------------------------------------------------------------

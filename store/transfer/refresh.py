@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from store.changes.plan import append_change
+from store.codec.digest import DIGEST_SIZE, DigestType
 from store.db.blocks import Block, ledger_of_key
 from store.db.bookies import UNFINISHED
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import (
+    METADATA_FILE_ID,
     LogFile,
+    iter_damage,
     iter_differing,
     iter_logs,
 )
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
+_UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 _UNFINISHED = b"unfinished-refresh"
 """Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
 
@@ -194,6 +198,7 @@ def refresh_store(
         store.write(lambda txn: _finish(store, txn, options, result, tree))
     else:
         store.write(lambda txn: put_tree_damage(txn, tree))
+    _read_otherwise(store, options, result)
     _settle_sources(store, layout, warn)
     result.seconds = time.monotonic() - started
     return result
@@ -209,6 +214,34 @@ def _put_strangers(store: Store, strangers: list[str]) -> None:
     (source, *others) = store.info.sources
     if strangers != source.get("strangers", []):
         store.update_info(sources=(source | {"strangers": strangers}, *others))
+
+
+def _read_otherwise(store: Store, options: RefreshOptions, result: RefreshResult) -> None:
+    """Make the index anew where metadata that was added says of ledgers other digests than their entries were read with."""
+    if not any(UNFINISHED in source and "bookies" not in source for source in store.info.sources):
+        return
+    with store.read() as txn:
+        is_other = _has_other_digests(txn)
+    if is_other:
+        rebuild_index(store, verify=options.verify, advance=lambda count: None, engine=options.engine)
+        with store.read() as txn:
+            result.entries = count_entries(txn)
+
+
+def _has_other_digests(txn: Txn) -> bool:
+    ids, sizes = ledger_digests(txn)
+    known = dict(zip(ids.tolist(), sizes.tolist(), strict=True))
+    for damage in iter_damage(txn):
+        # Of these two kinds alone a scan that knows no metadata takes good entries to be damaged.
+        if damage.file_id != METADATA_FILE_ID and known.get(damage.ledger_id) in _UNPROVEN:
+            return True
+    for key, _ in txn.items("times"):
+        found = next(txn.items("entries", key), None)
+        if found is not None:
+            digest_bytes = Block(*found).header.digest_bytes
+            if known.get(ledger_of_key(key), digest_bytes) != digest_bytes:
+                return True
+    return False
 
 
 def _settle_sources(store: Store, layout: Layout, warn: Warn) -> None:
