@@ -331,8 +331,9 @@ def underreplicated(app: App) -> None:
     from store.reports.replicas import find_underreplicated
 
     with app.store.read() as txn:
-        if not read_disks(txn).tells:
-            app.warn("this store does not know on which bookies entries are: pulsar-admin store index --rebuild")
+        unknown = read_disks(txn).unknown
+        if unknown is not None:
+            app.warn(": ".join(unknown))
             app.problems(1)
         found = find_underreplicated(txn)
         app.problems(len(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from store.codec.entry import Entry, decode_entry
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from store.db.copies import has_copies, iter_all_copies
 from store.db.environment import Txn, open_store
-from store.db.files import LogFile, iter_logs
+from store.db.files import LogFile, iter_logs, put_log
 from store.model.coverage import count_unseen, iter_entry_gaps, read_coverage
 from store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
 from store.model.open_end import read_open_end
@@ -412,6 +413,25 @@ def test_a_store_of_before_says_that_it_does_not_know(tmp_path: Path, cli: Cli, 
         other.read() as fresh,
     ):
         assert copied_entries(txn) == copied_entries(fresh)
+    assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").exit_code == 0
+
+
+def test_a_store_that_does_not_know_whose_disks_it_has(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = Path(shutil.copytree(imported("cluster", "clean"), tmp_path / "s"))
+    with open_store(path, writable=True) as store:
+
+        def forget(txn: Txn) -> None:
+            for log in list(iter_logs(txn)):
+                put_log(txn, replace(log, bookie=""))
+
+        store.write(forget)
+        (source,) = store.info.sources
+        store.update_info(sources=(source | {"bookies": [row["ledgers"][0] for row in source["bookies"]]},))
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert (answer.exit_code, answer.json) == (1, [])
+    assert "whose disks its files are from: pulsar-admin store refresh" in answer.stderr
+    assert "copies-unknown" in {row["code"] for row in cli("--store", path, "store", "check", "-o", "json").json}
+    assert cli("--store", path, "store", "refresh", "-q").exit_code == 0
     assert cli("--store", path, "ledgers", "underreplicated", "-o", "json").exit_code == 0
 
 

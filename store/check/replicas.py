@@ -24,13 +24,8 @@ def check_copies(txn: Txn) -> Iterator[Finding]:
         disks = read_disks(txn)
     except IndexCorrupt:
         return  # the catalogue's check tells
-    if not disks.tells:
-        yield note(
-            "copies-unknown",
-            "bookies",
-            "this store does not know on which bookies an entry is: it was made by an older version",
-            "pulsar-admin store index --rebuild",
-        )
+    if disks.unknown is not None and not (disks.tells and not has_copies(txn)):  # of one bookie the index knows enough
+        yield note("copies-unknown", "bookies", *disks.unknown)
         return
     yield from _check_rows(txn)
     absent: Counter[str] = Counter()

@@ -32,6 +32,15 @@ class Disks:
     imported: frozenset[str]
     tells: bool
 
+    @property
+    def unknown(self) -> tuple[str, str] | None:
+        """Why nobody knows on which bookies entries are, and the command that finds it out; None: it is known."""
+        if not self.tells:
+            return "this store does not know which file has which entries", "pulsar-admin store index --rebuild"
+        if self.by_file and not self.imported:
+            return "this store does not know whose disks its files are from", "pulsar-admin store refresh"
+        return None
+
 
 @frozen
 class BookieCopies:
