@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from store.codec.ledgermetadata import LedgerMetadata
@@ -18,6 +19,7 @@ from store.wording import counted, plural
 
 if TYPE_CHECKING:
     import numpy as np
+    from pyroaring import BitMap64
 
     Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
@@ -118,10 +120,51 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     last = ledger.last_entry_id if last_entry_id is None else last_entry_id
     if not has_copies(txn) and not disks.own and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
         return _count_alone(txn, ledger, ledger.metadata, last)
+    damaged = read_damaged(txn).get(ledger.ledger_id, ())
+    bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if has_copies(txn) and not damaged else None
+    if bitmaps is not None and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
+        whole = _count_whole(ledger.metadata, last, bitmaps)
+        if whole is not None:
+            return whole
     held = read_held(txn, ledger.ledger_id, disks)
     if held is None:
         return None
-    return count_copies(ledger.metadata, last, disks.imported, held, read_damaged(txn).get(ledger.ledger_id, ()))
+    return count_copies(ledger.metadata, last, disks.imported, held, damaged)
+
+
+def _count_whole(metadata: LedgerMetadata, last: int, bitmaps: Mapping[str, BitMap64]) -> Coverage | None:
+    """Return the coverage of a ledger whose every entry is where it should be, and nothing else; None of any other: nearly all
+    ledgers are such, and this takes a fifth of the time."""
+    first_entry_id, members = metadata.segments[0]
+    if len(metadata.segments) > 1 or first_entry_id or last >= _PATTERN_ENTRIES or len(set(members)) < len(members):
+        return None
+    stripe = Stripe(0, last, members, metadata.write_quorum)
+    counts = {bookie: stripe.count(bookie) for bookie in members}
+    for bookie, count in counts.items():
+        entries = bitmaps.get(bookie, ())
+        if len(entries) != count:
+            return None
+        if entries and (entries.max() > last or not entries.issubset(_pattern(stripe.residues(bookie), len(members)))):
+            return None
+    rows = tuple(BookieCopies(bookie, True, count, count, 0, 0, 0) for bookie, count in counts.items())
+    on = (0,) * metadata.write_quorum + (last + 1,)
+    return Coverage(rows, on, 0, 0, 0, metadata.write_quorum)
+
+
+_PATTERN_ENTRIES = (
+    1 << 17
+)  # a managed ledger has 50,000 entries at most, unless its broker's configuration says otherwise
+
+
+@lru_cache(64)
+def _pattern(residues: tuple[int, ...], size: int) -> BitMap64:
+    """Return the entries below _PATTERN_ENTRIES whose ids modulo SIZE are RESIDUES."""
+    from pyroaring import BitMap64
+
+    entries = BitMap64()
+    for residue in residues:
+        entries |= BitMap64(range(residue, _PATTERN_ENTRIES, size))
+    return entries
 
 
 def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) -> Coverage:
@@ -285,13 +328,10 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
     """Return bookie → the entries it has (i64, ascending), None of a ledger that was written here."""
     import numpy as np
 
-    found: dict[str, Any] = {}  # Any: bitmaps
     if has_copies(txn):
-        for file_id, entries in iter_copies(txn, ledger_id):
-            if file_id in disks.own:
-                return None
-            bookie = disks.by_file.get(file_id, "")
-            found[bookie] = found[bookie] | entries if bookie in found else entries
+        found = _read_bitmaps(txn, ledger_id, disks)
+        if found is None:
+            return None
         return {bookie: np.array(entries.to_array(), np.int64) for bookie, entries in found.items()}
     parts = [np.empty(0, np.int64)]
     for block in iter_blocks(txn, ledger_id):
@@ -301,6 +341,16 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
         parts.append(block.entry_id(0) - slots[0] + np.array(slots, np.int64))
     (bookie,) = set(disks.by_file.values()) or {""}
     return {bookie: np.concatenate(parts)}
+
+
+def _read_bitmaps(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, BitMap64] | None:
+    found: dict[str, BitMap64] = {}
+    for file_id, entries in iter_copies(txn, ledger_id):
+        if file_id in disks.own:
+            return None
+        bookie = disks.by_file.get(file_id, "")
+        found[bookie] = found[bookie] | entries if bookie in found else entries
+    return found
 
 
 def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:

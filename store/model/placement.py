@@ -52,8 +52,9 @@ class Stripe:
         """Return which of ENTRY_IDS (i64) are of this stripe and written to BOOKIE (bool each)."""
         import numpy as np
 
-        inside = (entry_ids >= self.first) & (entry_ids <= self.last)
-        of_bookie: Array = inside & np.isin(entry_ids % len(self.members), self.residues(bookie))
+        table = np.zeros(len(self.members), bool)
+        table[list(self.residues(bookie))] = True
+        of_bookie: Array = (entry_ids >= self.first) & (entry_ids <= self.last) & table[entry_ids % len(self.members)]
         return of_bookie
 
 
