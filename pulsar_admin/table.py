@@ -112,6 +112,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "zookeeper": Row(
             "commands.store.clusters:add_zookeeper", "Bring the cluster's metadata into a store that has bookies only."
         ),
+        "offload": Row(
+            "commands.store.offloads:add_offload", "Bring ledgers that were offloaded to tiered storage into the store."
+        ),
     },
     "topics": {
         "list": Row("commands.topics.listing:list_topics", "List the topics of a namespace."),

@@ -91,6 +91,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store annotate",
         "ledgers forget",
         "store add zookeeper",
+        "store add offload",
         "ledgers restore",
         "ledgers delete",
         "topics set-*",

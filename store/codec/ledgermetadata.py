@@ -158,6 +158,11 @@ def _segment_members(segment: bytes) -> frozenset[str]:
     )
 
 
+def decode_offloaded_metadata(value: bytes | memoryview, where: str) -> LedgerMetadata:
+    """Return the metadata that lies in tiered storage with a ledger: protobuf without the first line (``OffloadUtils``)."""
+    return _from_message(parse_protobuf(LedgerMetadataFormat, value, where, MetadataCorrupt), 3, where)
+
+
 def _version_of(value: bytes, where: str) -> tuple[int, bytes]:
     """Return the version in the first line, 1 to 3, and what follows it."""
     line = _VERSION_LINE.match(value)

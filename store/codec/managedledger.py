@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from operator import attrgetter
 from typing import NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -52,19 +53,20 @@ class LedgerInfo(NamedTuple):
 
 @frozen
 class ManagedLedger:
-    """A topic's ledgers in the stored order (ascending id), its end when terminated, and its properties."""
+    """A topic's ledgers by ascending id, its end when terminated, and its properties."""
 
     ledgers: tuple[LedgerInfo, ...] = ()
     terminated: Position | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_managed_ledger(value: bytes, where: str) -> ManagedLedger:
+def decode_managed_ledger(value: bytes, where: str, *, as_stored: bool = False) -> ManagedLedger:
     """Return the ManagedLedgerInfo in VALUE; an empty value is a topic without ledgers.
 
-    Raises MetadataCorrupt, and what ``unwrap`` raises.
+    A broker that offloads stores the ledgers in the order of a HashMap (``transformLedgerInfo``) and reads them into a sorted map:
+    so does this, unless AS_STORED. Raises MetadataCorrupt, and what ``unwrap`` raises.
     """
-    return _from_message(_parse(value, where)[0], where)
+    return _from_message(_parse(value, where)[0], where, as_stored=as_stored)
 
 
 def decode_ledger_ids(value: bytes, where: str) -> list[int]:
@@ -116,12 +118,15 @@ def _parse(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedLedgerIn
     return parse_protobuf_or_text(managed_ledger_pb2.ManagedLedgerInfo, plain, where, MetadataCorrupt), wrapping
 
 
-def _from_message(message: managed_ledger_pb2.ManagedLedgerInfo, where: str) -> ManagedLedger:
+def _from_message(
+    message: managed_ledger_pb2.ManagedLedgerInfo, where: str, *, as_stored: bool = False
+) -> ManagedLedger:
     terminated = None
     if message.HasField("terminatedPosition"):
         terminated = Position(message.terminatedPosition.ledgerId, message.terminatedPosition.entryId)
+    ledgers = [_ledger(info, where) for info in message.ledgerInfo]
     return ManagedLedger(
-        tuple([_ledger(info, where) for info in message.ledgerInfo]),
+        tuple(ledgers if as_stored else sorted(ledgers, key=attrgetter("ledger_id"))),
         terminated,
         properties_of(message.properties, where, MetadataCorrupt),
     )

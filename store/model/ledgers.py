@@ -70,7 +70,7 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
         raise LedgerNotFound(
             f"ledger {ledger_id} is neither in the metadata nor in any entry log",
             ledgerId=ledger_id,
-            hint="list ledgers with: pulsar-admin ledgers list",
+            hint=_hint_where(txn, ledger_id),
         )
     if metadata is not None and metadata.state is LedgerState.CLOSED:
         return Ledger(ledger_id, metadata, sums, metadata.last_entry_id, metadata.length)
@@ -78,6 +78,20 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     return Ledger(
         ledger_id, metadata, sums, _find_end(txn, ledger_id, sums, first_of_last), sums.payload_bytes if sums else 0
     )
+
+
+def _hint_where(txn: Txn, ledger_id: int) -> str:
+    """Return what to do about a ledger of which nothing is here."""
+    from store.codec.managedledger import decode_managed_ledger
+    from store.db.owners import find_owners
+    from store.names import parse_topic
+
+    for owner in find_owners(txn, ledger_id):
+        node = find_node(txn, parse_topic(owner.topic).path) if owner.kind == "managed-ledger" else None
+        infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+        if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
+            return "it is in tiered storage: bring it with: pulsar-admin store add offload DIR|URL"
+    return "list ledgers with: pulsar-admin ledgers list"
 
 
 def _find_end(txn: Txn, ledger_id: int, sums: LedgerSums | None, first_of_last_segment: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from store.codec.cursor import decode_cursor_info
-from store.codec.managedledger import LedgerInfo
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import StoreError
@@ -92,7 +92,8 @@ def read_internal_info(
     Raises TopicNotFound, MetadataCorrupt.
     """
     topic = read_topic(txn, name)
-    managed, terminated = topic.managed, topic.managed.terminated
+    stored = read_node(txn, name.path)
+    managed, terminated = decode_managed_ledger(stored.value, name.path, as_stored=True), topic.managed.terminated
     return InternalInfo(
         topic.stat.version,
         iso_time(topic.stat.created_ms),

@@ -45,7 +45,9 @@ offloaded = st.builds(
 )
 managed_ledgers = st.builds(
     ManagedLedger,
-    st.lists(ledgers | offloaded, max_size=4, unique_by=lambda info: info.ledger_id).map(tuple),
+    st.lists(ledgers | offloaded, max_size=4, unique_by=lambda info: info.ledger_id).map(
+        lambda found: tuple(sorted(found, key=lambda info: info.ledger_id))
+    ),
     positions | st.none(),
     properties,
 )
@@ -158,6 +160,15 @@ def test_thirty_thousand_ledgers() -> None:
     many = ManagedLedger(tuple(LedgerInfo(number, 50_000, 10**9, 1700000000000 + number) for number in range(30_000)))
     value = encode_managed_ledger(many)
     assert decode_managed_ledger(value, "/path") == many
+
+
+def test_ledgers_in_the_order_of_a_hash_map() -> None:
+    """As the broker of the world ``offloaded`` stored those of topic large: it reads them into a sorted map."""
+    stored = ManagedLedger(tuple(LedgerInfo(number, 400, 1, 1) for number in (8, 9, 21, 7)))
+    value = encode_managed_ledger(stored)
+    assert decode_managed_ledger(value, "/path", as_stored=True) == stored
+    assert [info.ledger_id for info in decode_managed_ledger(value, "/path").ledgers] == [7, 8, 9, 21]
+    assert encode_managed_ledger(decode_managed_ledger(value, "/path"), value) == value
 
 
 @quick

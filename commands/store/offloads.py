@@ -1,0 +1,71 @@
+"""``store add offload``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.store.importing import text_rows
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import (
+    DiskFull,
+    EntryLogCorrupt,
+    MetadataCorrupt,
+    NotFound,
+    NotWritable,
+    SourceNotFound,
+    StoreBusy,
+    Unsupported,
+)
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.transfer.offloads import OffloadResult
+
+
+@command(
+    "offload",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store add offload /copy/bucket",
+        "pulsar-admin store add offload s3://bucket/prefix?region=us-east-1",
+    ],
+    output="Ledgers, entries and bytes; ledgers that are not there. Exit code 1 when any is not.",
+    errors=[SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, StoreBusy, DiskFull, NotWritable],
+    uses=["dry_run", "now"],
+)
+@click.argument("place", metavar="DIR|URL")
+@pass_app
+def add_offload(app: App, place: str) -> None:
+    """Bring ledgers that were offloaded to tiered storage into the store.
+
+    What is read is what topics name and the store lacks: objects of the jcloud offloader (a directory of them, or the URL of a bucket and
+    prefix), and MapFiles of the file system offloader. The entries are copied into the store; all of them are, or none.
+    """
+    from store.sources.objects import open_objects
+    from store.transfer import offloads
+
+    plan = offloads.plan_offload(app.store, place, open_objects(place))
+    if app.settings.dry_run:
+        result = offloads.preview_offload(app.store, plan)
+    else:
+        with app.open_for_writing() as store, app.progress(plan.bytes, "bytes", "add") as progress:
+            result = offloads.add_offload(store, plan, app.now_ms, progress.advance)
+    app.problems(len(result.absent))
+    app.emit(result, plain=render)
+
+
+def render(result: OffloadResult) -> str:
+    """Return the result as lines of text."""
+    absent = ", ".join(map(str, result.absent[:20])) + (", …" if len(result.absent) > 20 else "")
+    rows = [
+        ("store", result.store),
+        ("place", result.place),
+        ("ledgers", f"{result.ledgers:,}"),
+        ("entries", f"{result.entries:,} ({result.bytes:,} bytes)"),
+        ("here already", counted(result.here, "ledger")),
+        ("not there", f"{counted(len(result.absent), 'ledger')}{': ' if absent else ''}{absent}"),
+    ]
+    return text_rows(rows + [("dry run", "nothing was written")] * result.dry_run)

@@ -1,0 +1,121 @@
+"""Objects of tiered storage: below a directory, or a prefix of an object store (any URL that pyarrow's file systems open)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from store.codec.offload import INDEX_SUFFIX, parse_object_name
+from store.codec.sequencefile import parse_map_file_name
+from store.errors import EntryLogCorrupt, SourceNotFound, reason_of
+
+_MAP_DATA = "data"
+
+
+class OffloadedLedger(NamedTuple):
+    """What holds a ledger: the path of its data and of its index, "" for a MapFile, which has both in one."""
+
+    uuid: str
+    ledger_id: int
+    data_path: str
+    index_path: str
+
+
+class Objects(Protocol):
+    """Where objects lie; paths as ``paths`` gives them."""
+
+    def paths(self) -> Iterator[str]:
+        """Yield the paths of all objects."""
+
+    def size(self, path: str) -> int:
+        """Return how many bytes the object has."""
+
+    def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        """Return the bytes from OFFSET on, fewer at the end."""
+
+
+class Directory:
+    """Objects as files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def paths(self) -> Iterator[str]:
+        for folder, _, names in os.walk(self._root):
+            yield from (os.path.join(folder, name) for name in names)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        with _translated(path), open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size_bytes)
+
+
+class Bucket:
+    """Objects of a store behind a URL."""
+
+    def __init__(self, url: str) -> None:
+        from pyarrow import fs
+
+        with _translated(url):
+            self._system, self._root = fs.FileSystem.from_uri(url)
+        self._url = url
+
+    def paths(self) -> Iterator[str]:
+        from pyarrow import fs
+
+        with _translated(self._url):
+            infos = self._system.get_file_info(fs.FileSelector(self._root, recursive=True))
+        yield from (info.path for info in infos if info.type == fs.FileType.File)
+
+    def size(self, path: str) -> int:
+        with _translated(path):
+            return int(self._system.get_file_info(path).size or 0)
+
+    def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        with _translated(path), self._system.open_input_file(path) as file:
+            return bytes(file.read_at(size_bytes, offset))
+
+
+def open_objects(place: str) -> Objects:
+    """Return what lies at PLACE, a directory or a URL; raises SourceNotFound."""
+    if "://" in place:
+        return Bucket(place)
+    if not Path(place).is_dir():
+        raise SourceNotFound(
+            f"{place} is not a directory", hint="name the directory of the objects, or s3://BUCKET/PREFIX"
+        )
+    return Directory(Path(place))
+
+
+def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
+    """Return (ledger id, UUID) → what holds the ledger, of everything whose name is an offloader's."""
+    paths = set(objects.paths())
+    found = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        of_object, of_map = parse_object_name(name), parse_map_file_name(folder.rpartition("/")[2])
+        if of_object is not None and path + INDEX_SUFFIX in paths:
+            found[of_object.ledger_id, of_object.uuid] = OffloadedLedger(*of_object, path, path + INDEX_SUFFIX)
+        elif name == _MAP_DATA and of_map is not None:
+            found[of_map.ledger_id, of_map.uuid] = OffloadedLedger(*of_map, path, "")
+    return found
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Turn what a file or an object store says into our errors."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceNotFound(f"{where} is not there", hint="check the directory, or bucket and prefix") from error
+    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are among them
+        said = " ".join(reason_of(error).split())[:300]
+        raise EntryLogCorrupt(
+            f"{where} cannot be read: {said}", hint="check address and credentials", where=where
+        ) from error

@@ -1,0 +1,200 @@
+"""``store add offload``: the entries of ledgers that lie in tiered storage become entries of the store.
+
+They are written into entry logs of the store's own, where every command reads them like any others. Tiered storage keeps no digests:
+what is checked is that entries follow each other and are as many, and of as many bytes, as the ledger's metadata says that lies with
+them and the topic's list says. The digests of the logs are made here. A ledger of which anything does not fit stops the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
+from store.changes.plan import append_change
+from store.codec.digest import DigestType
+from store.codec.ledgermetadata import LedgerMetadata, decode_offloaded_metadata
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from store.codec.offload import decode_offload_index, iter_block_entries
+from store.codec.sequencefile import METADATA_KEY, iter_map_file
+from store.db.environment import Store, Txn
+from store.db.files import next_file_id
+from store.db.tree import iter_values
+from store.errors import EntryLogCorrupt, NotFound, StoreError
+from store.files import remove_file
+from store.model.ledgers import find_times
+from store.names import MANAGED_LEDGERS, topic_of_path
+from store.sources.objects import Objects, OffloadedLedger, find_offloaded
+from store.wording import counted
+
+Advance = Callable[[int], None]
+_HINT = "copy the objects of this ledger again, or take them out of the directory"
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPlan:
+    """Which offloaded ledgers the store lacks, and what of them is at ``place``.
+
+    ``absent``: ledgers whose objects are not there; ``here``: those that the store has whole.
+    """
+
+    place: str
+    objects: Objects
+    ledgers: tuple[tuple[LedgerInfo, OffloadedLedger], ...]
+    absent: tuple[int, ...]
+    here: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of payload."""
+        return sum(info.size_bytes for info, _ in self.ledgers)
+
+
+@dataclass(slots=True)
+class OffloadResult:
+    """What ``store add offload`` read, or would read."""
+
+    store: str
+    place: str
+    ledgers: int
+    entries: int
+    bytes: int
+    here: int
+    absent: list[int] = field(default_factory=list)
+    dry_run: bool = False
+
+
+def plan_offload(store: Store, place: str, objects: Objects) -> OffloadPlan:
+    """Return what adding the OBJECTS at PLACE to STORE would read; raises NotFound when the metadata names no offloaded ledger."""
+    there = find_offloaded(objects)
+    ledgers, absent, here = [], [], []
+    with store.read() as txn:
+        for info in _iter_offloaded(txn):
+            held = there.get((info.ledger_id, info.offload_uuid or ""))
+            if _is_whole(txn, info):
+                here.append(info.ledger_id)
+            elif held is None:
+                absent.append(info.ledger_id)
+            else:
+                ledgers.append((info, held))
+    if not (ledgers or absent or here):
+        raise NotFound(
+            f"no topic of {store.path} has an offloaded ledger", hint="see: pulsar-admin topics stats-internal TOPIC"
+        )
+    return OffloadPlan(place, objects, tuple(ledgers), tuple(absent), tuple(here))
+
+
+def _iter_offloaded(txn: Txn) -> Iterator[LedgerInfo]:
+    for path, value in iter_values(txn, MANAGED_LEDGERS + "/"):
+        if topic_of_path(path) is None:
+            continue
+        try:
+            managed = decode_managed_ledger(value, path)
+        except StoreError:
+            continue  # `store check` names it
+        yield from (info for info in managed.ledgers if info.offloaded)
+
+
+def _is_whole(txn: Txn, info: LedgerInfo) -> bool:
+    times = find_times(txn, info.ledger_id)
+    return times is not None and times.sums.entries >= info.entries
+
+
+def preview_offload(store: Store, plan: OffloadPlan) -> OffloadResult:
+    """Return what PLAN would read."""
+    return _result(store, plan, dry_run=True)
+
+
+def _result(store: Store, plan: OffloadPlan, *, dry_run: bool = False) -> OffloadResult:
+    entries = sum(info.entries for info, _ in plan.ledgers)
+    return OffloadResult(
+        str(store.path), plan.place, len(plan.ledgers), entries, plan.bytes, len(plan.here), list(plan.absent), dry_run
+    )
+
+
+def add_offload(store: Store, plan: OffloadPlan, now_ms: int, advance: Advance = lambda count: None) -> OffloadResult:
+    """Write the ledgers of PLAN into STORE (open for writing): all of them, or nothing. Raises EntryLogCorrupt, DiskFull."""
+    result = _result(store, plan)
+    if not plan.ledgers:
+        return result
+    with store.read() as txn:
+        first_log_id = next_file_id(txn)
+    written = []
+    with LogWriter(store.path / "entries", first_log_id) as writer:
+        for info, held in plan.ledgers:
+            spec = LedgerSpec("managed-ledger", ledger_id=info.ledger_id, digest_type=DigestType.CRC32C)
+            payloads = _iter_payloads(plan.objects, info, held)
+            entries, size_bytes = writer.write_ledger(info.ledger_id, spec.digest_type, payloads)
+            written.append(WrittenLedger(info.ledger_id, entries, size_bytes, spec))
+            advance(size_bytes)
+        files = writer.finish()
+
+    def index(txn: Txn) -> None:
+        for path in files:
+            index_own_file(store, txn, path, tuple(written))
+        report = {
+            "place": plan.place,
+            "after": {"entries": result.entries},
+            "ledgers": [one.ledger_id for one in written],
+        }
+        append_change(txn, now_ms, "store add offload", (report,))
+
+    try:
+        store.write(index)
+    except BaseException:
+        for path in files:
+            remove_file(path)
+        raise
+    return result
+
+
+def _iter_payloads(objects: Objects, info: LedgerInfo, held: OffloadedLedger) -> Iterator[memoryview]:
+    """Yield the payloads of entries 0, 1, 2 … of a ledger; at its end, raise EntryLogCorrupt unless they are all."""
+    metadata, payloads = _open_ledger(objects, held)
+    entries = size_bytes = 0
+    for payload in payloads:
+        entries += 1
+        size_bytes += len(payload)
+        yield payload
+    expected = {(metadata.last_entry_id + 1, metadata.length), (info.entries, info.size_bytes)}
+    if expected != {(entries, size_bytes)}:
+        said = " and ".join(f"{counted(count, 'entry')} of {size:,} bytes" for count, size in sorted(expected))
+        raise EntryLogCorrupt(
+            f"{held.data_path}: expected {said}, found {counted(entries, 'entry')} of {size_bytes:,} bytes",
+            hint=_HINT,
+            where=held.data_path,
+        )
+
+
+def _open_ledger(objects: Objects, held: OffloadedLedger) -> tuple[LedgerMetadata, Iterator[memoryview]]:
+    size_bytes = objects.size(held.data_path)
+    if not held.index_path:
+        pairs = iter_map_file(objects.read(held.data_path, 0, size_bytes), held.data_path)
+        key, value = next(pairs, (0, b""))
+        if key != METADATA_KEY:
+            raise EntryLogCorrupt(
+                f"{held.data_path}: the ledger's metadata is not its first record", hint=_HINT, where=held.data_path
+            )
+        return decode_offloaded_metadata(bytes(value), held.data_path), _in_order(pairs, held.data_path)
+    index = decode_offload_index(objects.read(held.index_path, 0, objects.size(held.index_path)), held.index_path)
+    if index.data_bytes != size_bytes:
+        raise EntryLogCorrupt(
+            f"{held.data_path}: expected {index.data_bytes:,} bytes by its index, found {size_bytes:,}",
+            hint=_HINT,
+            where=held.data_path,
+        )
+
+    def payloads() -> Iterator[memoryview]:
+        for number, block in enumerate(index.blocks):
+            start, end = index.extent(number)
+            where = f"{held.data_path} @ {start:#x}"
+            yield from iter_block_entries(objects.read(held.data_path, start, end - start), block.first_entry_id, where)
+
+    return index.metadata, payloads()
+
+
+def _in_order(pairs: Iterator[tuple[int, bytes | memoryview]], where: str) -> Iterator[memoryview]:
+    for expected, (key, value) in enumerate(pairs):
+        if key != expected:
+            raise EntryLogCorrupt(f"{where}: expected entry {expected}, found {key}", hint=_HINT, where=where)
+        yield memoryview(value)
