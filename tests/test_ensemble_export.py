@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin as pa
 from store.db.environment import open_store
 from store.db.tree import iter_nodes
 from tests.conftest import Cli
@@ -291,3 +292,16 @@ def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Pat
     answer = cli("--store", cluster, "store", "export", "standalone", tmp_path / "out")
     assert answer.exit_code == 7
     assert "store export zookeeper HOST:PORT" in answer.stderr
+
+
+def test_python(store: Path, tmp_path: Path) -> None:
+    with FakeZooKeeper(nodes_of(store)) as server:
+        with pa.open_store(store, writable=True) as opened:
+            opened.apply(opened.topic("public/default/plain").cursor("half").skip(2))
+            assert opened.export_zookeeper(server.address, dry_run=True)["dryRun"]
+            assert not server.multis
+            (node,) = opened.export_zookeeper(server.address)["nodes"]
+            assert node == {"path": f"{PLAIN}/half", "action": "update"}
+            report = opened.export_snapshot(tmp_path / "out")
+        assert server.nodes[f"{PLAIN}/half"].value == values(store)[f"{PLAIN}/half"]
+    assert (tmp_path / "out" / report["file"]).is_file()

@@ -322,6 +322,36 @@ class Store:
             now_ms = self._session.now_ms
             return plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
 
+    def export_zookeeper(
+        self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's changes into the live ensemble at ADDRESS, ``HOST:PORT,…/CHROOT``, as one transaction; DRY_RUN: only plan it.
+
+        CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
+        Refused where a broker serves a topic, SourceBusy when nobody knows whether it was taken: call it again.
+        """
+        from store.sources.ensemble import parse_address, read_client
+        from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
+
+        place, login = parse_address(address), read_client(None if client is None else Path(client))
+        with self._session.opened() as store:
+            plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
+        if dry_run:
+            return plan.report(dry_run=True)
+        with self._session.writing() as store:
+            return run_ensemble_export(store, plan, login, self._session.now_ms)
+
+    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
+
+        FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
+        """
+        from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
+
+        with self._session.opened() as store:
+            plan = plan_snapshot_export(store, Path(directory), self._session.now_ms, force=force)
+            return apply_snapshot_export(store, plan)
+
     def dump(
         self,
         directory: Path | str,
