@@ -504,9 +504,29 @@ def test_an_addition_that_was_stopped_goes_on(
         assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 130
     assert any("unfinished" in source for source in read_store_info(path).sources)
     assert cli("--store", path, "topics", "list", "public/default").exit_code == 0
+    rows = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert rows
+    assert {row["short"] for row in rows} == {0}
+    assert cli("--store", path, "store", "check").exit_code == 0
     assert cli("--store", path, "store", "add", "bookie", bookie(disks, 3)).exit_code == 0
     assert content(path) == whole("clean")
     assert not any("unfinished" in source for source in read_store_info(path).sources)
+
+
+def test_a_second_bookie_of_which_nothing_is_indexed_yet(
+    disks: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are catalogued: what it has is not known, and the first one's entries count as before."""
+    path = tmp_path / "s"
+    words = ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 1))
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 0
+    before = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    with monkeypatch.context() as patch:
+        patch.setattr(build._Group, "commit", lambda group: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert cli("--store", path, "store", "add", "bookie", bookie(disks, 2), bookie(disks, 3)).exit_code == 130
+    answer = cli("--store", path, "ledgers", "underreplicated", "-o", "json")
+    assert (answer.json, answer.stderr) == (before, "")
+    assert cli("--store", path, "store", "check").exit_code == 0
 
 
 def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli) -> None:

@@ -96,14 +96,15 @@ def read_disks(txn: Txn) -> Disks:
     """Return whose the catalogued files are."""
     if Disks not in txn.memo:
         logs = list(iter_logs(txn))
-        doubtful = {log.bookie for log in logs if log.stranger}
-        imported = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)} - doubtful
-        imported |= {log.bookie for log in logs if not log.stranger}
+        info = txn.store.info
+        there, whole = ({b.bookie_id for b in iter_imported_bookies(info, whole=only)} for only in (False, True))
+        doubtful = {log.bookie for log in logs if log.stranger} | (there - whole)  # of some not all is there yet
+        imported = (there | {log.bookie for log in logs}) - doubtful
         txn.memo[Disks] = Disks(
             {log.file_id: "" if log.stranger else log.bookie for log in logs if log.mode != "own"},
             frozenset(log.file_id for log in logs if log.mode == "own"),
             frozenset(imported - {""}),
-            has_copies(txn) or len({log.disk for log in logs if log.mode != "own"}) < 2,
+            has_copies(txn) or len({log.disk for log in logs if log.mode != "own" and log.records}) < 2,
         )
     disks: Disks = txn.memo[Disks]
     return disks
@@ -118,7 +119,7 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     if ledger.metadata is None or not disks.tells or not disks.imported:
         return None
     last = ledger.last_entry_id if last_entry_id is None else last_entry_id
-    if not has_copies(txn) and not disks.own and disks.imported.issuperset(ensemble_bookies(ledger.metadata)):
+    if not has_copies(txn) and not disks.own and [*{*disks.by_file.values()}] == [*ensemble_bookies(ledger.metadata)]:
         return _count_alone(txn, ledger, ledger.metadata, last)
     damaged = read_damaged(txn).get(ledger.ledger_id, ())
     bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if has_copies(txn) and not damaged else None
