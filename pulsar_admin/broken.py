@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.errors import StoreError
-from store.model.absent_bookies import find_absent_bookies
-from store.model.broken import NOT_SEEN, find_broken
+from store.model.broken_beside import find_broken_beside
 from store.model.topics import Topic, read_topic
+from store.model.whole import may_be_broken
 from store.names import TopicName
 
 if TYPE_CHECKING:
@@ -28,6 +28,16 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
 
 def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
     """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
+    beside = find_broken_beside(txn, topic)
+    if beside or may_be_broken(txn, topic):
+        _warn(app, txn, topic, beside)
+
+
+def _warn(app: App, txn: Txn, topic: Topic, beside: Sequence[str]) -> None:
+    # Imported here: hardly any topic is broken.
+    from store.model.absent_bookies import find_absent_bookies
+    from store.model.broken import NOT_SEEN, find_broken
+
     found = find_broken(txn, topic)
     absent = find_absent_bookies(txn)
     for broken in found[:_SHOWN]:
@@ -37,9 +47,12 @@ def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
             app.warn(f"{topic.name}: {absent.counts()}: {broken.not_seen()}")
     if len(found) > _SHOWN:
         app.warn(f"{topic.name}: {len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
-    if found:
-        app.problems(len(found))
-    if any(broken.reason != NOT_SEEN for broken in found):
-        app.warn(f"{topic.name}: see what is lost with: pulsar-admin ledgers missing")
+    for text in beside:
+        app.warn(f"{topic.name}: {text}")
+    app.problems(len(found) + len(beside))
+    if beside or any(broken.reason != NOT_SEEN for broken in found):
+        app.warn(
+            f"{topic.name}: see what is lost with: pulsar-admin ledgers missing; mend it with: ledgers restore, or ledgers forget"
+        )
     if absent and any(broken.bookies for broken in found):
         app.warn(f"{topic.name}: {absent.hint()}")

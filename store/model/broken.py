@@ -10,15 +10,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from store.codec.ledgermetadata import ledger_path
 from store.db.environment import Txn
-from store.db.tree import tree_key
 from store.errors import LedgerNotFound, StoreError
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.coverage import count_unseen, iter_entry_gaps
-from store.model.ledgers import find_times, missing_ranges, read_ledger
+from store.model.ledgers import missing_ranges, read_ledger
 from store.model.topics import Topic, TopicLedger
+from store.model.whole import is_whole
 from store.names import Position
 from store.wording import counted, plural
 
@@ -150,20 +149,8 @@ class BrokenLedger:
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
     """Return the ledgers of TOPIC of which something is lost or not seen; two look-ups for each that is whole."""
-    suspects = (ledger for ledger in topic.ledgers if not _is_whole(txn, ledger) or _may_go_on(txn, ledger))
+    suspects = (ledger for ledger in topic.ledgers if not is_whole(txn, ledger) or _may_go_on(txn, ledger))
     return tuple(found for ledger in suspects if (found := find_broken_ledger(txn, topic, ledger)) is not None)
-
-
-def _is_whole(txn: Txn, listed: TopicLedger) -> bool:
-    if listed.info.offloaded:
-        return True
-    if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
-        return False
-    times = find_times(txn, listed.ledger_id)
-    if times is None:
-        return not listed.entries
-    sums = times.sums
-    return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
 
 
 def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:

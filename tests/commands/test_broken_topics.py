@@ -182,3 +182,27 @@ def test_a_lost_schema_ledger_is_found_by_a_check(tmp_path: Path, cli: Cli, dama
     path = change(copied("small", "clean", tmp_path), lose_metadata, 71)
     (row,) = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["severity"] == "problem"]
     assert (row["code"], row["context"]["ledgerId"]) == ("schema-ledger-without-metadata", 71)
+
+
+# -- what a topic does not list itself --------------------------------------------------------------------------------
+
+
+def test_a_lost_compacted_ledger_is_said(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    """Of the world small: ledger 85 is the compacted view of a topic."""
+    path = change(copied("small", "clean", tmp_path), lose_metadata, 85)
+    (owner,) = cli("--store", path, "ledgers", "info", "85", "-o", "json").json["owners"]
+    for words in (("topics", "stats"), ("topics", "find-by-time", "-d", "@0"), ("topics", "read", "-n", "1")):
+        answer = cli("--store", path, *words, owner["topic"])
+        assert answer.exit_code == 1, words
+        assert "the metadata of its compacted ledger 85 is lost" in answer.stderr
+
+
+def test_lost_events_are_said_of_every_topic_of_the_namespace(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    ledger = second_of_events(cli, path)
+    change(path, lose_metadata, ledger)
+    answer = cli("--store", path, "topics", "stats", "public/default/batched")
+    assert answer.exit_code == 1
+    assert f"ledger {ledger} of __change_events, its namespace's policies: its metadata is lost" in answer.stderr
+    assert "a broker loads no topic of the namespace" in answer.stderr
+    assert cli("--store", path, "topics", "stats", "acme/orders/compacted").exit_code == 0

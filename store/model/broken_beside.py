@@ -1,0 +1,77 @@
+"""What a lost ledger that a topic does not list itself keeps from it: its compacted view, and the policies that its namespace keeps in
+``__change_events``. Imports little: most topics have neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.environment import Txn
+from store.db.tree import find_node, tree_key
+from store.errors import StoreError
+from store.model.topics import Topic, partition_count, read_topic
+from store.model.whole import may_be_broken
+from store.names import NamespaceName, TopicName
+
+_COMPACTION = "__compaction"
+_COMPACTED = "CompactedTopicLedger"
+_EVENTS = "__change_events"
+_MEMO = "brokenevents"
+
+
+def find_broken_beside(txn: Txn, topic: Topic) -> tuple[str, ...]:
+    """Return in sentences what is lost beside the ledgers that TOPIC lists, with what a broker does."""
+    found = list(_lost_view(txn, topic))
+    if topic.name.local_name != _EVENTS:
+        found += _lost_events(txn, topic.name.namespace)
+    return tuple(found)
+
+
+def _lost_view(txn: Txn, topic: Topic) -> Iterator[str]:
+    ledger_id = _compacted_ledger(txn, topic)
+    if ledger_id is not None and txn.view("tree", tree_key(ledger_path(ledger_id))) is None:
+        yield (
+            f"the metadata of its compacted ledger {ledger_id} is lost: readers of the compacted view and compaction wait for ever at a "
+            "broker, searches by time and stats-internal get No such ledger exists on Metadata Server"
+        )
+
+
+def _compacted_ledger(txn: Txn, topic: Topic) -> int | None:
+    if find_node(txn, topic.name.cursor_path(_COMPACTION)) is None:
+        return None
+    # Imported here: few topics are compacted.
+    from store.db.entry_files import EntryFiles
+    from store.model.cursors import read_cursor
+    from store.model.ledgers import EntryReader
+
+    with EntryFiles(txn.store, txn) as files:
+        cursor = read_cursor(txn, EntryReader(files, txn), topic, _COMPACTION)
+    return cursor.state.properties.get(_COMPACTED)
+
+
+def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
+    """Return what is lost of the events of NAMESPACE; kept for the life of TXN."""
+    key = (_MEMO, namespace)
+    if key not in txn.memo:
+        txn.memo[key] = tuple(_find_lost_events(txn, TopicName(namespace, _EVENTS)))
+    found: tuple[str, ...] = txn.memo[key]
+    return found
+
+
+def _find_lost_events(txn: Txn, name: TopicName) -> Iterator[str]:
+    partitions = partition_count(txn, name)
+    for one in map(name.partition, range(partitions)) if partitions else (name,):
+        if find_node(txn, one.path) is None:
+            continue
+        try:
+            events = read_topic(txn, one)
+        except StoreError:
+            continue  # who asks for policies is told
+        if not may_be_broken(txn, events):
+            continue
+        from store.model.broken import NOT_SEEN, find_broken  # hardly any is
+
+        for broken in find_broken(txn, events):
+            if broken.reason != NOT_SEEN:
+                yield f"ledger {broken.ledger_id} of {one.local_name}, its namespace's policies: {broken.what()}: {broken.broker()}"

@@ -1,0 +1,40 @@
+"""Whether all ledgers of a topic are whole: the question before ``store.model.broken``, which most topics answer for little.
+
+Imports little and makes no class: every cold question about a topic asks.
+"""
+
+from __future__ import annotations
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.environment import Txn
+from store.db.tree import tree_key
+from store.model.ledgers import find_times
+from store.model.topics import Topic, TopicLedger
+
+_BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []}'
+"""The row of ``store.model.absent_bookies``, and how it ends where no bookie is absent."""
+
+
+def may_be_broken(txn: Txn, topic: Topic) -> bool:
+    """Whether a ledger of TOPIC is not whole, or an open one may go on at a bookie that is not imported."""
+    return not all(is_whole(txn, ledger) for ledger in topic.ledgers) or (
+        bool(topic.ledgers) and topic.ledgers[-1].is_open and _lacks_bookies(txn)
+    )
+
+
+def is_whole(txn: Txn, listed: TopicLedger) -> bool:
+    """Whether a ledger has metadata, and the index every entry of it; two look-ups."""
+    if listed.info.offloaded:
+        return True
+    if txn.view("tree", tree_key(ledger_path(listed.ledger_id))) is None:
+        return False
+    times = find_times(txn, listed.ledger_id)
+    if times is None:
+        return not listed.entries
+    sums = times.sums
+    return (sums.entries, sums.first_entry, sums.last_entry) == (listed.entries, 0, listed.entries - 1)
+
+
+def _lacks_bookies(txn: Txn) -> bool:
+    row = txn.get("state", _BOOKIES)
+    return row is not None and not row.endswith(_NONE_ABSENT)
