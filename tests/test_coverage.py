@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import pulsar_admin as pa
 from store.codec.digest import DigestType
 from store.codec.entry import Entry, decode_entry
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState
@@ -158,6 +159,10 @@ def test_a_removed_entry_log_of_one_bookie(disks: Path, tmp_path: Path, cli: Cli
     assert {bookie["bookie"] for row in answer.json for bookie in row["bookies"]} == {"bk1test"}
     shown = [row["short"] for row in answer.json]
     assert shown == sorted(shown, reverse=True)
+    with pa.open_store(path) as opened:
+        assert [(row.ledger_id, row.short) for row in opened.underreplicated()] == [
+            (row["ledgerId"], row["short"]) for row in answer.json
+        ]
     rows = [row for row in cli("--store", path, "store", "check", "-o", "json").json if row["code"] == "copies-missing"]
     assert {row["context"]["ledgerId"]: row["context"]["bookies"] for row in rows} == {
         row["ledgerId"]: {"bk1test": row["short"]} for row in answer.json

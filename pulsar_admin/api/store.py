@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.reports.ledgers import LedgerRow, Orphan
+    from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
     from store.transfer.exports import ExportPlan
@@ -177,6 +178,20 @@ class Store:
             gone = find_gone(txn, ())
             found = tuple(iter_missing(txn))
         warn_partial(f"{path} is gone: its {counted(count, 'entry')} may be lost" for path, count in gone.items())
+        return found
+
+    def underreplicated(self) -> tuple[UnderReplicated, ...]:
+        """Return the ledgers with entries on fewer bookies than their write quorum, or perhaps, the worst first.
+
+        A PartialData warning says when the store does not know on which bookies entries are. Raises IndexCorrupt.
+        """
+        from store.model.coverage import read_disks
+        from store.reports.replicas import find_underreplicated
+
+        with self._session.read() as txn:
+            unknown = read_disks(txn).unknown
+            found = tuple(find_underreplicated(txn))
+        warn_partial([] if unknown is None else [": ".join(unknown)])
         return found
 
     def ledger(self, ledger_id: int) -> Ledger:
