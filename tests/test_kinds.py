@@ -9,19 +9,23 @@ import pytest
 from tests.conftest import Cli
 from tests.worlds import copy_tree, oracle, world
 
-ACROSS = "public/default/across"
-DIRECTORIES = (("ledgers0", "ledgers1", "journal"), ("ledgers", "journal"), ("ledgers0", "ledgers1", "journal"))
+DIRECTORIES = (
+    ("ledgers0", "ledgers1", "index", "journal"),
+    ("ledgers", "journal"),
+    ("ledgers0", "ledgers1", "journal"),
+)
 KINDS = ("interleaved", "sorted", "direct")
 
 
 def _imported(cli: Cli, tmp_path: Path, clean: Path, bookies: tuple[int, ...]) -> Path:
-    source, store = tmp_path / "source", tmp_path / "store"
-    source.mkdir()
-    (source / "zookeeper").symlink_to(clean / "zookeeper")
-    for bookie in bookies:
-        for name in DIRECTORIES[bookie]:
-            (source / f"bookkeeper-{bookie}-{name}").symlink_to(clean / f"bookie{bookie}" / name)
-    assert cli("--store", store, "store", "import", "standalone", source).exit_code in (0, 1)
+    store = tmp_path / "store"
+    disks = [
+        f"{KINDS[bookie]}={','.join(str(clean / f'bookie{bookie}' / name) for name in DIRECTORIES[bookie])}"
+        for bookie in bookies
+    ]
+    given = [word for disk in disks for word in ("--bookie", disk)]
+    imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", clean / "zookeeper", *given)
+    assert imported.exit_code == 0, imported.stderr
     return store
 
 
@@ -70,6 +74,16 @@ def _slot(path: Path, entry: int, location: int | None) -> None:
             file.truncate(1000)
         else:
             file.write(location.to_bytes(8, "big"))
+
+
+def test_an_index_in_a_directory_of_its_own_is_followed_to_the_logs_of_all(tmp_path: Path, cli: Cli) -> None:
+    clean = tmp_path / "clean"
+    copy_tree(world("kinds") / "clean", clean)
+    store = _imported(cli, tmp_path, clean, (0,))
+    assert cli("--store", store, "store", "check", "--deep").exit_code == 0
+    _slot(clean / "bookie0/index/current/0/1/1.idx", 3, 1028)
+    found = cli("--store", store, "store", "check", "--deep", "-o", "json").json
+    assert [row["where"] for row in found if row["code"] == "index-file-wrong"] == ["ledger 1"]
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
     ledgers, journals, indexes = [], [], []
     for path in directories:
         listed, names = read_bookie_directory(path), {entry.name for entry in path.iterdir()}
-        is_index = bool(names & {"ledgers", "locations"})
+        is_index = bool(names & {"ledgers", "locations"}) or next(path.glob("*/*/*.idx"), None) is not None
         is_ledger = bool(listed.logs) or bool(names & {LAST_ID_FILE, LAST_MARK_FILE})
         if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
             raise SourceNotFound(
