@@ -119,7 +119,8 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     if ledger.metadata is None or not disks.tells or not disks.imported:
         return None
     last = ledger.last_entry_id if last_entry_id is None else last_entry_id
-    if not has_copies(txn) and not disks.own and [*{*disks.by_file.values()}] == [*ensemble_bookies(ledger.metadata)]:
+    ensemble = {*ensemble_bookies(ledger.metadata)}
+    if not has_copies(txn) and not disks.own and len(ensemble) == 1 and {*disks.by_file.values()} == ensemble:
         return _count_alone(txn, ledger, ledger.metadata, last)
     damaged = read_damaged(txn).get(ledger.ledger_id, ())
     bitmaps = _read_bitmaps(txn, ledger.ledger_id, disks) if has_copies(txn) and not damaged else None
@@ -335,12 +336,14 @@ def read_held(txn: Txn, ledger_id: int, disks: Disks) -> dict[str, Array] | None
             return None
         return {bookie: np.array(entries.to_array(), np.int64) for bookie, entries in found.items()}
     parts = [np.empty(0, np.int64)]
+    bookie = ""  # of one bookie only, or there were copies
     for block in iter_blocks(txn, ledger_id):
         column, slots = block.files(), block.slots()
-        if not disks.own.isdisjoint((column,) if isinstance(column, int) else column):
+        files = {column} if isinstance(column, int) else {*column}
+        if not disks.own.isdisjoint(files):
             return None
+        bookie = disks.by_file.get(next(iter(files)), "")
         parts.append(block.entry_id(0) - slots[0] + np.array(slots, np.int64))
-    (bookie,) = set(disks.by_file.values()) or {""}
     return {bookie: np.concatenate(parts)}
 
 
