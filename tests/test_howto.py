@@ -20,6 +20,7 @@ PAGES = (
     "delayed-messages.md",
     "dump-and-load.md",
     "expire.md",
+    "lost-ledgers.md",
     "negative-acks.md",
     "reset-a-cursor.md",
 )
