@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -599,3 +600,57 @@ def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path,
     answer = cli("--store", path, "store", "refresh")
     assert (answer.exit_code, "no ZooKeeper answers" in answer.stderr) == (5, True)
     assert content(path) == before
+
+
+# -- disks elsewhere --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.xz"])
+def test_disks_in_archives(suffix: str, whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """One of a whole bookie, with its databases; a second run fetches nothing but the small files again."""
+    words: list[object] = []
+    for number in (1, 2, 3):
+        archive = tmp_path / f"bk{number}.{suffix}"
+        with tarfile.open(archive, f"w{suffix[3:].replace('.', ':')}", dereference=True) as tar:
+            tar.add(disks / f"bk{number}", f"./bk{number}")
+        words += ["--bookie", f"{IDS[number - 1]}={archive}"]
+    path, kept = tmp_path / "s", tmp_path / "kept"
+    words += ["--fetch-to", kept]
+    assert cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).exit_code == 0
+    assert content(path) == whole("clean")
+    assert not [file for file in kept.rglob("*") if file.suffix in (".sst", ".unfinished")]
+    before = {file: file.stat().st_ino for file in kept.rglob("*.log")}
+    assert len(before) == 5
+    assert cli("--store", tmp_path / "again", "store", "import", "cluster", *words).exit_code == 0
+    assert {file: file.stat().st_ino for file in kept.rglob("*.log")} == before
+
+
+def test_disks_at_urls(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, words = tmp_path / "s", []
+    for number in (1, 2, 3):
+        words += ["--bookie", ",".join(f"file://{disks}/bk{number}/{name}" for name in ("ledgers0", "journal0"))]
+    assert cli("--store", path, "store", "import", "cluster", *words, "--fetch-to", tmp_path / "kept").exit_code == 0
+    assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
+    assert content(path) == whole("clean")
+
+
+def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    archive = tmp_path / "bk1.tar"
+    with tarfile.open(archive, "w", dereference=True) as tar:
+        tar.add(disks / "bk1", "bk1")
+    cut, other, kept = tmp_path / "cut.tar", tmp_path / "other.tar", ("--fetch-to", tmp_path / "kept")
+    cut.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
+    other.write_bytes(b"no archive")
+    command = ("--store", tmp_path / "s", "store", "import", "cluster", "--bookie")
+    for words, text in (
+        ((archive,), "is no directory of this machine.*--fetch-to"),
+        ((cut, *kept), "cut.tar cannot be unpacked"),
+        ((other, *kept), "other.tar cannot be unpacked"),
+        ((f"file://{tmp_path}/none", *kept), "none is not there"),
+        ((f"file://{disks}/bk1", *kept), "holds no file of a bookie"),
+        ((archive, *kept, "--dry-run"), "a dry run fetches nothing"),
+    ):
+        answer = cli(*command, *words)
+        assert answer.exit_code in (2, 5, 6)
+        assert re.search(text, answer.stderr, re.DOTALL), answer.stderr
+        assert not (tmp_path / "s").exists()

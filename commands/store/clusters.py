@@ -16,8 +16,10 @@ from pulsar_admin.options import command, pass_app
 from store.errors import (
     AlreadyExists,
     DiskFull,
+    EntryLogCorrupt,
     InvalidValue,
     MetadataCorrupt,
+    MissingComponent,
     NotFound,
     NotWritable,
     Refused,
@@ -44,6 +46,8 @@ _ERRORS = [
     MetadataCorrupt,
     DiskFull,
     NotWritable,
+    EntryLogCorrupt,
+    MissingComponent,
 ]
 _PATH = click.Path(path_type=Path)
 
@@ -51,6 +55,13 @@ _PATH = click.Path(path_type=Path)
 def _conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
     """Add to FUNCTION the options for bookies by their configuration."""
     for option in (
+        click.option(
+            "--fetch-to",
+            "fetch_to",
+            type=_PATH,
+            metavar="DIR",
+            help="Where files of a --bookie in an object store (s3://…) or a tar archive are brought and kept.",
+        ),
         click.option(
             "--root",
             "roots",
@@ -117,7 +128,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: str | None,
     no_checksums: bool,
-    **confs: tuple[Path, ...],
+    **confs: Any,  # Any: of ``_files_options``
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
@@ -129,7 +140,7 @@ def cluster(
     """
     from store.sources.cluster import make_layout
 
-    given = _given(bookies, **confs)
+    given = _given(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     place = zookeeper if metadata is None else str(metadata)
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
@@ -151,7 +162,11 @@ def cluster(
 @_files_options
 @pass_app
 def add_bookie(
-    app: App, bookies: tuple[str, ...], mode: str | None, no_checksums: bool, **confs: tuple[Path, ...]
+    app: App,
+    bookies: tuple[str, ...],
+    mode: str | None,
+    no_checksums: bool,
+    **confs: Any,  # Any: of ``_files_options``
 ) -> None:
     """Bring the disks of another bookie of the cluster into the store.
 
@@ -160,7 +175,7 @@ def add_bookie(
     """
     from store.sources.cluster import make_layout
 
-    given = _given(bookies, **confs)
+    given = _given(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
     _add(app, make_layout(None, given), _options(app, mode, no_checksums))
@@ -242,6 +257,14 @@ def _given(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path,
         raise click.UsageError(f"{len(roots)} --root for {len(confs)} --bookie-conf: give one for all, or one for each")
     places: Iterator[Path | None] = iter(roots if len(roots) > 1 else (roots or (None,)) * len(confs))
     return [*map(parse_bookie, bookies), *(read_bookie_conf(file, next(places)) for file in confs)]
+
+
+def _fetched(app: App, bookies: tuple[str, ...], fetch_to: Path | None) -> tuple[str, ...]:
+    from store.transfer.fetching import fetch_bookie
+
+    if fetch_to is not None and app.settings.dry_run:
+        raise click.UsageError("a dry run fetches nothing: name directories of this machine")
+    return tuple(fetch_bookie(text, fetch_to) for text in bookies)
 
 
 def _add(app: App, layout: Layout, options: ImportOptions) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from store.codec.entrylog import log_id_of
 from store.errors import (
@@ -126,6 +126,41 @@ def _file_system(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
         url += ("&" if "?" in url else "?") + f"retry_limit_seconds={_RETRY_S}"  # else it tries for 15 minutes
     system, path = fs.FileSystem.from_uri(url)
     return system, path
+
+
+class Listed(NamedTuple):
+    """What lies at a prefix: ``size_bytes`` None for a prefix in it; ``path`` is what ``iter_object`` takes."""
+
+    name: str
+    path: str
+    size_bytes: int | None
+
+
+def list_prefix(url: str) -> list[Listed]:
+    """Return what lies directly below URL, or below ``current`` in it; raises SourceNotFound, and what else is wrong with it."""
+    from pyarrow import fs
+
+    with _translated(url):
+        system, path = _file_system(url)
+        infos = system.get_file_info(fs.FileSelector(path))
+        inner = next((info.path for info in infos if info.base_name == "current" and not info.is_file), None)
+        if inner is not None:
+            infos = system.get_file_info(fs.FileSelector(inner))
+        return [Listed(info.base_name, info.path, info.size if info.is_file else None) for info in infos]
+
+
+def iter_object(url: str, path: str) -> Iterator[bytes]:
+    """Yield the bytes of the object at PATH, from ``list_prefix``, in the file system of URL, a request after the other."""
+    with _translated(url):
+        system, _ = _file_system(url)
+        stream = system.open_input_stream(path)
+    with stream:
+        while True:
+            with _translated(url):
+                chunk = stream.read(_REQUEST_BYTES)
+            if not chunk:
+                return
+            yield bytes(chunk)
 
 
 class Source(Protocol):

@@ -20,6 +20,7 @@ from store.scan import sources
 from store.scan.message_rows import ReadMessages
 from store.scan.operations import ReadEntries
 from store.scan.sources import source_files
+from store.transfer.fetching import fetch_bookie
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import world
 
@@ -121,6 +122,19 @@ def bucket() -> Iterator[str]:
             with system.open_output_stream(f"logs/current/{log.name}") as out:
                 out.write(log.read_bytes())
         yield url
+
+
+def test_a_bookies_disk_is_fetched(bucket: str, tmp_path: Path) -> None:
+    """Whole, from the prefix or its ``current``; a second time nothing is."""
+    text = fetch_bookie(f"bk1={bucket.format('')}", tmp_path / "kept")
+    assert text.startswith(f"bk1={tmp_path}/kept/")
+    found = {file.name: file for file in Path(text.partition("=")[2]).iterdir()}
+    assert {name: file.read_bytes() for name, file in found.items()} == {
+        file.name: file.read_bytes() for file in FOLDER.glob("*.log") if file.stat().st_size
+    }
+    inodes = {name: file.stat().st_ino for name, file in found.items()}
+    assert fetch_bookie(f"bk1={bucket.format('')}", tmp_path / "kept") == text
+    assert {name: file.stat().st_ino for name, file in found.items()} == inodes
 
 
 def test_gs(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""Disks of bookies in an object store, or in tar archives: what an import reads of them is brought into a directory of this machine.
+
+Entry logs, journals, and the small files that tell whose they are; databases are left out, as no import reads them. A file that is
+there with the size that it has there is not fetched again.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE
+from store.codec.entrylog import log_id_of
+from store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
+from store.files import create_directory, create_file, remove_file, rename
+from store.scan.sources import is_url, iter_object, list_prefix
+
+_CHUNK_BYTES = 8 << 20
+_INDEXES = ("ledgers", "locations")
+_SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
+
+
+class _Found(NamedTuple):
+    """A file that is wanted, of the directory ``folder`` of an archive; a directory of indexes has no ``chunks``."""
+
+    folder: str
+    name: str
+    size_bytes: int
+    chunks: Iterator[bytes] | None
+
+
+def fetch_bookie(text: str, into: Path | None) -> str:
+    """Return TEXT, ``[ID=]PART,PART``, with local directories below INTO for the parts that are URLs or archives.
+
+    Raises InvalidValue when there are such and no INTO, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
+    """
+    head, equals, rest = text.partition("=")
+    is_named = bool(equals) and "/" not in head
+    parts = (rest if is_named else text).split(",")
+    if not any(map(_is_elsewhere, parts)):
+        return text
+    if into is None:
+        raise InvalidValue(
+            f"{text} is no directory of this machine", hint="say with --fetch-to DIR where its files are to be kept"
+        )
+    found = [path for part in parts for path in (_fetch(part, into) if _is_elsewhere(part) else [part])]
+    return (head + "=" if is_named else "") + ",".join(found)
+
+
+def _is_elsewhere(part: str) -> bool:
+    return is_url(part) or Path(part).is_file()
+
+
+def _fetch(part: str, into: Path) -> list[str]:
+    """Bring PART into directories below INTO; return them."""
+    folders: dict[Path, None] = {}
+    place = into / _slug(part.partition("?")[0])
+    for found in _objects(part) if is_url(part) else _members(Path(part)):
+        folder = place / _slug(found.folder)
+        target = folder / found.name
+        folders[folder] = None
+        for directory in (into, place, folder, *([] if found.chunks else [target])):
+            create_directory(directory, exist_ok=True)
+        if found.chunks and (found.name in _SMALL or not _is_there(target, found.size_bytes)):
+            _write(target, found.chunks)
+    if not folders:
+        raise SourceNotFound(
+            f"{part} holds no file of a bookie: expected files such as 0.log or 17f3a.txn, found none",
+            hint="name the prefix or the archive of a ledger or journal directory",
+            path=part,
+        )
+    return [str(folder) for folder in folders]
+
+
+def _is_there(target: Path, size_bytes: int) -> bool:
+    return target.is_file() and target.stat().st_size == size_bytes
+
+
+def _write(target: Path, chunks: Iterator[bytes]) -> None:
+    unfinished = target.with_name(f".{target.name}.unfinished")
+    remove_file(unfinished)
+    with create_file(unfinished) as out:
+        for chunk in chunks:
+            out.write(chunk)
+    rename(unfinished, target)
+
+
+def _is_wanted(name: str) -> bool:
+    return log_id_of(name) is not None or name.endswith(".txn") or name.startswith(_SMALL)
+
+
+def _slug(text: str) -> str:
+    """Return TEXT as the name of a directory; a part of its digest keeps two texts apart."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[-80:]
+    return f"{readable}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def _objects(url: str) -> Iterator[_Found]:
+    """Yield what is wanted at the prefix URL, or in its ``current``."""
+    for found in list_prefix(url):
+        if found.size_bytes is None:
+            if found.name in _INDEXES:
+                yield _Found("", found.name, 0, None)
+        elif found.size_bytes and _is_wanted(found.name):
+            yield _Found("", found.name, found.size_bytes, iter_object(url, found.path))
+
+
+def _members(archive: Path) -> Iterator[_Found]:
+    """Yield what is wanted in a tar ARCHIVE, compressed or not."""
+    with _unpacking(archive):
+        tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; what is wrong with it is told here
+    with tar:
+        while True:
+            with _unpacking(archive):
+                member = tar.next()
+                stream = None if member is None else tar.extractfile(member) if member.isfile() else None
+            if member is None:
+                return
+            folder, _, name = member.name.rstrip("/").rpartition("/")
+            if folder.rpartition("/")[2] in _INDEXES:
+                continue  # RocksDB's write-ahead logs are named like entry logs
+            if stream is not None and member.size and _is_wanted(name):
+                yield _Found(folder, name, member.size, _iter_member(archive, stream))
+            elif member.isdir() and name in _INDEXES:
+                yield _Found(folder, name, 0, None)
+
+
+def _iter_member(archive: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        with _unpacking(archive):
+            chunk = stream.read(_CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
+
+
+@contextmanager
+def _unpacking(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+        raise EntryLogCorrupt(
+            f"{archive} cannot be unpacked: {error}",
+            hint="name a directory, or a whole tar archive; what was brought is not fetched again",
+            path=str(archive),
+        ) from error
