@@ -27,6 +27,7 @@ MEASURES = {
     "cluster": "bench.three_bookies:measure",
     "generate": "bench.bulk:measure_generate",
     "growth": "bench.growth:measure",
+    "topics": "bench.topics:measure",
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
     "dump": "bench.hooks:measure_dump",

@@ -312,3 +312,30 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, cli: Cli) -> None:
     for engine in (None, LocalEngine(1)):
         with pytest.raises(SourceChanged, match=r"0\.log"):
             _again(tmp_path / "here", tmp_path / f"new{engine is None}", engine)
+
+
+def test_runs_that_wait_are_bounded_by_their_number(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledgers of one entry: a transaction holds a bounded number, and the index is the same."""
+    source = tmp_path / "made"
+    cli("store", "generate", source, "--topics", 40, "--entries", 6, "--entries-per-ledger", 1)
+    import_standalone(source, tmp_path / "here", ImportOptions(now_ms=1), lambda _: None)
+    written: list[int] = []
+    commit = indexing._Group.commit
+    monkeypatch.setattr(filewindow, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(indexing, "GROUP_RUNS", 10)
+    monkeypatch.setattr(indexing._Group, "commit", lambda self: (written.append(self._count), commit(self))[1])
+    import_standalone(source, tmp_path / "new", ImportOptions(now_ms=1), lambda _: None)
+    assert sum(written) == 240
+    assert max(written) < 60
+    with (
+        open_store(tmp_path / "here") as one,
+        open_store(tmp_path / "new") as other,
+        one.read() as a,
+        other.read() as b,
+    ):
+        for database in ("entries", "times"):
+            assert list(map(_copied, a.items(database))) == list(map(_copied, b.items(database)))
+
+
+def _copied(row: tuple[bytes, memoryview]) -> tuple[bytes, bytes]:
+    return row[0], bytes(row[1])

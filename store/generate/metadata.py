@@ -72,15 +72,19 @@ _NAMESPACE = encode_json_object(  # what Pulsar 4.0.8 writes for a new namespace
 
 def write_metadata(root: Path, spec: ClusterSpec, topics: list[TopicWriter], next_ledger_id: int) -> int:
     """Write the metadata store of a finished cluster below ROOT; return its nodes."""
-    nodes = {path: (value, time_ms) for path, value, time_ms in iter_cluster_nodes(spec, topics)}
-    rows = {
-        path.encode(): encode_value(NodeStat(0, _OWNER, time_ms, time_ms, False), value)
-        for path, (value, time_ms) in nodes.items()
-    }
     instance, sequence = COUNTER_KEYS
-    rows |= {instance: encode_counter(_OWNER), sequence: encode_counter(next_ledger_id)}
-    create_database(root / "metadata", sorted(rows.items()))
-    return len(nodes)
+    counters = [(instance, encode_counter(_OWNER)), (sequence, encode_counter(next_ledger_id))]
+    nodes = 0
+
+    def rows() -> Iterator[tuple[bytes, bytes]]:
+        nonlocal nodes
+        yield from counters
+        for path, value, time_ms in iter_cluster_nodes(spec, topics):
+            nodes += 1
+            yield path.encode(), encode_value(NodeStat(0, _OWNER, time_ms, time_ms, False), value)
+
+    create_database(root / "metadata", rows())
+    return nodes
 
 
 def write_bookie(current: Path, spec: ClusterSpec, topics: list[TopicWriter], last_log_id: int) -> None:
@@ -126,8 +130,9 @@ def iter_cluster_nodes(spec: ClusterSpec, topics: list[TopicWriter]) -> Iterator
     yield f"/ledgers/cookies/{spec.bookie_id}", encode_cookie(cookie_of(spec)), start_ms
     yield "/ledgers/idgen", b"", start_ms
     namespaces = sorted({topic.spec.name.namespace for topic in topics} | {NamespaceName("public", "default")})
+    for tenant in sorted({namespace.tenant for namespace in namespaces}):
+        yield f"/admin/policies/{tenant}", _TENANT, start_ms
     for namespace in namespaces:
-        yield f"/admin/policies/{namespace.tenant}", _TENANT, start_ms
         yield namespace.policies_path, _NAMESPACE, start_ms
     for topic in topics:
         yield from _topic_nodes(spec, topic)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from store.codec import compression
 from store.generate import draws
-from store.generate.spec import Span, TopicSpec
+from store.generate.spec import Span
 from store.proto import pulsar_api_pb2
 
 VARIANTS = 32
@@ -19,9 +19,9 @@ _SIZE = struct.Struct(">I")
 _Body = tuple[bytes, int, int, int]  # stored bytes, uncompressed size, messages (0: no batch), codec
 
 
-def bodies_of(seed: int, topic: TopicSpec) -> tuple[_Body, ...]:
-    """Return VARIANTS bodies a codec of TOPIC, codec by codec; those of codec NONE are blank: the kernel makes them."""
-    return tuple(body for codec in topic.codecs for body in _bodies(seed, codec, topic.size, topic.batch, topic.keys))
+def bodies_of(seed: int, codecs: tuple[int, ...], size: Span, batch: Span | None, keys: int) -> tuple[_Body, ...]:
+    """Return VARIANTS bodies of each of CODECS, one after the other; those of codec NONE are blank: the kernel makes them."""
+    return tuple(body for codec in codecs for body in _bodies(seed, codec, size, batch, keys))
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from store.codec.interceptors import (
 from store.generate import draws, kernel
 from store.generate.logs import BUFFER_BYTES, EntryLogs
 from store.generate.pool import VARIANTS, bodies_of
-from store.generate.spec import TopicSpec
+from store.generate.spec import Clock, Span, TopicSpec
 
 _GIVEN_ENTRIES = 4096
 
 Array = np.ndarray[Any, Any]
+
+_NOTHING_GIVEN: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(1, np.int64), 0)
 
 
 @dataclass(slots=True)
@@ -47,9 +50,11 @@ class TopicWriter:
         self._plan = np.zeros(1, kernel.PLAN)
         self._state = np.zeros(1, kernel.STATE)
         self._state["index"] = -1
-        self._tables = (*_producers(spec), *_pool(seed, spec), pattern)
+        producers, names = _producers(spec.producers, spec.clocks)
+        # Read alone, or written for a single entry: topics of a kind share them. Of producers each counts its messages.
+        self._tables = (producers.copy(), names, *_pool(seed, spec.codecs, spec.size, spec.batch, spec.keys), pattern)
         self._fill_plan(seed, number)
-        self._given: tuple[Array, Array, int] = (np.zeros(1, np.uint8), np.zeros(1, np.int64), 0)
+        self._given = _NOTHING_GIVEN
 
     def _fill_plan(self, seed: int, number: int) -> None:
         spec, plan = self.spec, self._plan[0]
@@ -146,25 +151,31 @@ def _flags(chain: InterceptorChain) -> int:
     return flags
 
 
-def _producers(spec: TopicSpec) -> tuple[Array, Array]:
-    rows = np.zeros(max(spec.producers, 1), kernel.PRODUCER)
-    names = producer_names(spec)
+@lru_cache(maxsize=256)
+def _producers(producers: int, clocks: tuple[Clock, ...]) -> tuple[Array, Array]:
+    rows = np.zeros(max(producers, 1), kernel.PRODUCER)
+    names = _producer_names(producers, clocks)
     rows["name_bytes"] = [len(name) for name in names]
     rows["name_at"] = np.cumsum(rows["name_bytes"]) - rows["name_bytes"]
     for number, row in enumerate(rows):
-        clock = spec.clocks[number % len(spec.clocks)]
+        clock = clocks[number % len(clocks)]
         row["skew_ms"], row["jump_ms"] = clock.skew_ms, clock.jump_ms
     return rows, np.frombuffer(b"".join(names), np.uint8)
 
 
 def producer_names(spec: TopicSpec) -> list[bytes]:
     """Return the names of the topic's producers: their clock's and their number."""
-    return [f"{spec.clocks[n % len(spec.clocks)].name}-{n}".encode() for n in range(max(spec.producers, 1))]
+    return _producer_names(spec.producers, spec.clocks)
 
 
-def _pool(seed: int, spec: TopicSpec) -> tuple[Array, Array]:
+def _producer_names(producers: int, clocks: tuple[Clock, ...]) -> list[bytes]:
+    return [f"{clocks[n % len(clocks)].name}-{n}".encode() for n in range(max(producers, 1))]
+
+
+@lru_cache(maxsize=256)
+def _pool(seed: int, codecs: tuple[int, ...], size: Span, batch: Span | None, keys: int) -> tuple[Array, Array]:
     """Return the BODY rows, one blank row behind them for the kernel's own use, and all bodies in a row."""
-    bodies = bodies_of(seed, spec)
+    bodies = bodies_of(seed, codecs, size, batch, keys)
     rows = np.zeros(len(bodies) + 1, kernel.BODY)
     at = 0
     for row, (stored, uncompressed, messages, codec) in zip(rows[:-1], bodies, strict=True):

@@ -46,6 +46,7 @@ Advance = Callable[[int], None]  # told how many more bytes are done
 
 GROUP_BYTES = 1 << 30  # of files, a transaction: what is scanned again after a kill
 GROUP_PACKED_BYTES = 64 << 20  # of runs: what waits in memory for its transaction
+GROUP_RUNS = 1 << 17  # where ledgers have few entries these are much larger than their columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class _Group:
     def _clear(self) -> None:
         self._files: dict[int, _Step] = {}  # the last step of each
         self._runs: list[tuple[int, Runs]] = []
-        self._bytes = self._packed_bytes = 0
+        self._bytes = self._packed_bytes = self._count = 0
 
     def add(self, step: _Step) -> None:
         """Take STEP; commit when that makes the group large."""
@@ -135,7 +136,8 @@ class _Group:
         self._runs += [(file_id, runs) for runs in step.runs]
         self._bytes += step.bytes
         self._packed_bytes += sum(runs.nbytes for runs in step.runs)
-        if self._bytes >= GROUP_BYTES or self._packed_bytes >= GROUP_PACKED_BYTES:
+        self._count += sum(len(runs.rows) for runs in step.runs)
+        if self._bytes >= GROUP_BYTES or self._packed_bytes >= GROUP_PACKED_BYTES or self._count >= GROUP_RUNS:
             self.commit()
 
     def commit(self) -> None:
