@@ -133,12 +133,15 @@ def check_entries_are_there(txn: Txn, nodes: Iterable[ChangedNode]) -> None:
 
 
 def is_own(txn: Txn, ledger_id: int) -> bool:
-    """Whether this toolkit wrote the ledger: its entries are in files of the store's own, or it has none and an id of ours."""
+    """Whether this toolkit wrote the ledger: its id is one of ours, or its entries are in a file of the store's own.
+
+    A refresh finds the entries in logs of bookies, too, once they were put there.
+    """
+    own = find_own_ledgers(txn)
+    if own is not None and own.first_id <= ledger_id < own.next_id:
+        return True
     block = next(iter_blocks(txn, ledger_id), None)
-    if block is None:
-        own = find_own_ledgers(txn)
-        return own is not None and own.first_id <= ledger_id < own.next_id
-    log = find_log(txn, block.place(0)[0])
+    log = None if block is None else find_log(txn, block.place(0)[0])
     return log is not None and log.mode == "own"
 
 
