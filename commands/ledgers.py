@@ -22,6 +22,7 @@ from store.wording import counted, plural
 if TYPE_CHECKING:
     from store.model.broken import Missing
     from store.model.coverage import BookieCopies, Coverage
+    from store.reports.replicas import UnderReplicated
     from store.reports.verify import EntryRow, LedgerVerdict
 
 _LEDGER_ID = whole()
@@ -282,7 +283,10 @@ def missing(app: App, ledgers: tuple[int, ...]) -> None:
             )
             app.problems(1)
         found = app.each(ledgers, lambda ledger_id: _missing_of(txn, ledger_id)) if ledgers else iter_missing(txn)
-        app.emit_rows(_lost(app, found), _MISSING_COLUMNS)
+        rows: list[Missing] = []
+        app.emit_rows(_lost(app, found, rows), _MISSING_COLUMNS)
+        for text in _next_steps(rows):
+            app.tell(text)
 
 
 def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
@@ -292,23 +296,38 @@ def _missing_of(txn: Txn, ledger_id: int) -> Missing | None:
     return find_missing(txn, ledger_id)
 
 
-def _lost(app: App, found: Iterable[Missing | None]) -> Iterator[Missing]:
+def _lost(app: App, found: Iterable[Missing | None], firsts: list[Missing]) -> Iterator[Missing]:
     for row in found:
         if row is not None:
             app.problems(1)
+            if row.owners and all(row.reason != first.reason for first in firsts):
+                firsts.append(row)
             yield row
+
+
+def _next_steps(firsts: Iterable[Missing]) -> Iterator[str]:
+    """Yield what can be done, shown on the first ledger of each reason."""
+    for row in firsts:
+        forget = f"take the ledger out of its topic: pulsar-admin ledgers forget {row.ledger_id} --dry-run"
+        yield {
+            "no-metadata": f"no-metadata: make the metadata again: pulsar-admin ledgers restore {row.ledger_id} --dry-run",
+            "not-imported": "not-imported: bring the disks of "
+            f"{', '.join(row.bookies)}: pulsar-admin store add bookie ID=DIR,DIR",
+            "no-ledger": f"no-ledger: restore ZooKeeper's copy and the bookies' disks, or {forget}",
+            "entries": f"entries: bring the disks that have them: pulsar-admin store add bookie ID=DIR,DIR; or {forget}",
+        }[row.reason]
 
 
 _UNDERREPLICATED_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("ENTRIES", "entries", "number", drop=2),
-    Column("QUORUM", "write_quorum", "number", drop=3),
+    Column("QUORUM", "write_quorum", "number", drop=1),
     Column("SHORT", "short", "number"),
-    Column("LOWEST", "lowest", "number"),
+    Column("LOWEST", "lowest", "number", drop=3),
     Column("LOST", "lost", "number"),
     Column("UNKNOWN", "unknown", "number"),
-    Column("BOOKIES", lambda row: "; ".join(bookie.lacks for bookie in row.bookies)),
-    Column("OWNER", lambda row: _owner_text(row.owners) or "-", drop=1),
+    Column("BOOKIES", lambda row: "; ".join(bookie.lacks for bookie in row.bookies), drop=4),
+    Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
 )
 
 
@@ -338,6 +357,16 @@ def underreplicated(app: App) -> None:
         found = find_underreplicated(txn)
         app.problems(len(found))
         app.emit_rows(found, _UNDERREPLICATED_COLUMNS)
+    if found:
+        app.tell(_shortfall_text(found))
+
+
+def _shortfall_text(found: Iterable[UnderReplicated]) -> str:
+    rows = [*found]
+    lost, short, unknown = (sum(getattr(row, name) for row in rows) for name in ("lost", "short", "unknown"))
+    texts = [f"{counted(lost, 'entry')} lost", f"{short - lost:,} with too few copies"]
+    texts += [f"{unknown:,} that a bookie which is not imported should have"] * bool(unknown)
+    return f"{counted(len(rows), 'ledger')}: {', '.join(texts)}" + "; see: pulsar-admin ledgers missing" * bool(lost)
 
 
 _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest

@@ -101,8 +101,9 @@ def _action(report: ChangeReport) -> str:
     parts = report.parts[:1] if report.command in _DELETES else report.parts
     place = _named([_place(part) for part in parts], _counted(parts))
     subscription = _named([part.subscription for part in report.parts], "subscription")
-    if len({part.subscription for part in report.parts}) > 1:  # one name on two topics is two subscriptions
-        subscription = counted(len({(part.topic, part.subscription) for part in report.parts}), "subscription")
+    subscriptions = {(part.topic, part.subscription) for part in report.parts if part.subscription}
+    if len({name for _, name in subscriptions}) > 1:  # one name on two topics is two subscriptions
+        subscription = counted(len(subscriptions), "subscription")
     action = _ACTIONS.get(report.command)
     if action is not None and place:
         return action.format(subscription=subscription, place=place)

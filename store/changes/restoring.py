@@ -69,8 +69,8 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
         steps.append(put_value_step(reader.txn, path, encode_ledger_metadata(metadata), now_ms))
         parts.append(_part(ledger_id, owner, metadata))
     warning = (
-        "a bookie that collected its garbage since the metadata was lost has these entries no more in its index: "
-        "see there that they can be read"
+        "a bookie that ran after the metadata was lost may have collected these entries as garbage: after the export"
+        " read them there, with: bookkeeper shell readledger -l LEDGER -b BOOKIE"
     )
     return Plan(_COMMAND, reader.txn.id, tuple(steps), tuple(parts), warnings=(warning,))
 

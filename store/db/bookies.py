@@ -6,7 +6,7 @@ versions an item is the path of one directory, its bookie's id is in no row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,24 @@ def decode_bookie(row: Any) -> Bookie:  # Any: JSON
         return Bookie("", (Path(row),), (Path(row),))
     ledgers, journals, indexes = (tuple(map(Path, row.get(key, ()))) for key in ("ledgers", "journals", "indexes"))
     return Bookie(str(row.get("id", "")), ledgers, journals, indexes)
+
+
+def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
+    """Return BOOKIES, those of one id as one with the directories of all."""
+    found: dict[str, Bookie] = {}
+    for bookie in bookies:
+        one = found.get(bookie.name)
+        found[bookie.name] = bookie if one is None else _merge(one, bookie)
+    return tuple(found.values())
+
+
+def _merge(one: Bookie, other: Bookie) -> Bookie:
+    return Bookie(
+        one.bookie_id,
+        tuple(dict.fromkeys((*one.ledger_dirs, *other.ledger_dirs))),
+        tuple(dict.fromkeys((*one.journal_dirs, *other.journal_dirs))),
+        tuple(dict.fromkeys((*one.index_dirs, *other.index_dirs))),
+    )
 
 
 UNFINISHED = "unfinished"

@@ -31,6 +31,9 @@ class AbsentJournals:
 
     def hint(self) -> str:
         """Return how it comes in."""
+        bookie = next((name for name in self.bookies if "/" not in name), "")
+        if bookie:
+            return f"bring its journal directory: pulsar-admin store add bookie {bookie}=DIR"
         return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
 
 

@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from store.db.bookies import Bookie, decode_bookie
+from store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
 from store.db.storeinfo import StoreInfo
 from store.db.tree import Node
 from store.errors import Refused, SourceNotFound
 from store.sources.bookies import Stranger, read_cookie
-from store.sources.given import GivenBookie, check_apart, find_bookie, instance_of
+from store.sources.given import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, Source, find_metadata
 from store.sources.rocksdb import is_rocksdb
@@ -83,8 +83,27 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
                     path=str(path),
                 )
     root = roots[0] if roots else None
-    name = str(root) if root is not None and len(info.sources) == 1 else _name(metadata, bookies)
-    return Layout(name, metadata, tuple(bookies), root)
+    name = str(root) if root is not None and len(info.sources) == 1 else _name(metadata, merge_bookies(bookies))
+    return Layout(name, metadata, merge_bookies(bookies) if root is None else tuple(bookies), root)
+
+
+def without_known(info: StoreInfo, layout: Layout) -> Layout:
+    """Return LAYOUT without directories that a store has of the same bookie; a bookie with no other ones stays whole."""
+    known = {
+        (bookie.bookie_id, path.resolve())
+        for bookie in iter_imported_bookies(info, whole=True)
+        for path in bookie.directories
+    }
+
+    def new(bookie: Bookie, paths: Iterable[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if (bookie.bookie_id, path.resolve()) not in known)
+
+    rest = (
+        Bookie(one.bookie_id, new(one, one.ledger_dirs), new(one, one.journal_dirs), new(one, one.index_dirs))
+        for one in layout.bookies
+    )
+    bookies = tuple(new_one if new_one.directories else one for one, new_one in zip(layout.bookies, rest, strict=True))
+    return Layout(layout.name, layout.metadata, bookies, layout.root)
 
 
 def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
@@ -116,15 +135,18 @@ def check_addable(info: StoreInfo, layout: Layout) -> None:
             f"the store has the metadata of {there.metadata.name}",
             hint="bring it up to date: pulsar-admin store refresh; import other metadata into a store of its own",
         )
+    others = {bookie.name: bookie for bookie in there.bookies}
+    bookies = dict(others)
     for bookie in layout.bookies:
-        for other in there.bookies:
-            if other.bookie_id == bookie.bookie_id:
-                raise Refused(
-                    f"the store has bookie {other.name} from {', '.join(map(str, other.directories))}",
-                    hint="bring it up to date: pulsar-admin store refresh",
-                    bookie=bookie.bookie_id,
-                )
-    check_apart((*there.bookies, *layout.bookies))
+        other = others.get(bookie.name)
+        if other is not None and (there.root is not None or set(bookie.directories) <= set(other.directories)):
+            raise Refused(
+                f"the store has bookie {other.name} from {', '.join(map(str, other.directories))}",
+                hint="bring it up to date: pulsar-admin store refresh",
+                bookie=bookie.bookie_id,
+            )
+        bookies[bookie.name] = bookie if other is None else join_bookies(other, bookie)
+    check_apart([*bookies.values()])
 
 
 def check_instance(layout: Layout, nodes: Iterable[Node]) -> None:

@@ -12,7 +12,7 @@ from operator import eq
 from pathlib import Path
 
 from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE, Cookie, decode_cookie
-from store.db.bookies import Bookie
+from store.db.bookies import Bookie, merge_bookies
 from store.errors import InvalidValue, NotWritable, Refused, SourceNotFound
 from store.files import read_file
 from store.sources.bookies import identity_of, read_bookie_directory
@@ -143,7 +143,8 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
         if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
             raise SourceNotFound(
                 f"{_said_in(given, path)}{path} is no bookie's directory: expected files such as 0.log or 17f3a.txn, found none",
-                hint="name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
+                hint=_inside(path)
+                or "name the directories that ledgerDirectories and journalDirectories of its bookkeeper.conf name",
                 path=str(path),
             )
         if listed.journals:
@@ -153,6 +154,16 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
         elif is_ledger or not listed.journals:
             ledgers.append(path)
     return Bookie("", tuple(ledgers), tuple(journals), tuple(indexes))
+
+
+def _inside(path: Path) -> str:
+    """Return what is said of a bookie's directories directly below PATH, "" where there are none."""
+    found = [
+        child
+        for child in sorted(path.iterdir())
+        if any((at / COOKIE_FILE).is_file() for at in (child, child / "current"))
+    ]
+    return f"name the directories in it: {','.join(map(str, found))}" if found else ""
 
 
 def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
@@ -222,14 +233,26 @@ def _check_count(given: GivenBookie, bookie_id: str, bookie: Bookie, cookie: Coo
             )
 
 
+def join_bookies(one: Bookie, other: Bookie) -> Bookie:
+    """Return ONE with the directories of OTHER; raises Refused when they cannot be those of one bookie, Unsupported, MetadataCorrupt."""
+    joined = merge_bookies((one, other))[0]
+    given = GivenBookie(other.name, "", ())
+    cookies = {path: cookie for path in joined.directories if (cookie := read_given_cookie(path)) is not None}
+    _check_cookies(given, cookies)
+    for cookie in [*cookies.values()][:1]:
+        _check_count(given, joined.bookie_id, joined, cookie)
+    return joined
+
+
 def missing_directories(bookie: Bookie) -> list[str]:
     """Return what is said of directories that the cookie of BOOKIE names more of than are given."""
     cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
     return [
         f"bookie {bookie.bookie_id}: {len(found)} of {len(set(named))} {what} directories given; by its cookie they are"
-        f" {', '.join(dict.fromkeys(named))}: what is in the others is not seen"
+        f" {', '.join(dict.fromkeys(named))}: what is in the others is not seen; bring them:"
+        f" pulsar-admin store add bookie {bookie.bookie_id}=DIR"
         for what, found, named in ([] if cookie is None else _roles(bookie, cookie))
-        if found and len(found) < len(set(named))
+        if len(found) < len(set(named))
     ]
 
 

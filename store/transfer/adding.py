@@ -15,7 +15,7 @@ from store.db.storeinfo import StoreInfo
 from store.db.tree import find_node
 from store.index.build import Advance
 from store.sources.bookies import INSTANCE_ID, files_of, find_strangers
-from store.sources.cluster import check_addable, check_instance, check_known, read_stored_layout
+from store.sources.cluster import check_addable, check_instance, check_known, read_stored_layout, without_known
 from store.sources.layout import Layout
 from store.sources.nodes import iter_source_rows
 from store.transfer.imports import ImportOptions, ImportPreview, Warn, check_outside, source_place, source_rows
@@ -24,6 +24,7 @@ from store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
 
 def preview_add(store: Store, layout: Layout) -> ImportPreview:
     """Return what adding LAYOUT to STORE would read; raises what ``add_sources`` raises before it writes."""
+    layout = without_known(store.info, layout)
     rows = _added_rows(store, layout, ImportOptions())
     with store.read() as txn:
         node = find_node(txn, INSTANCE_ID)
@@ -44,7 +45,7 @@ def add_sources(
 
     Raises Refused for what the store has already or what is of another cluster, AlreadyExists where the store lies in one of them.
     """
-    rows = _added_rows(store, layout, options)
+    rows = _added_rows(store, without_known(store.info, layout), options)
     return refresh_store(
         store, RefreshOptions(options.verify, False, options.now_ms, options.engine, rows), advance, warn
     )

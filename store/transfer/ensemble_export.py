@@ -64,7 +64,7 @@ class EnsemblePlan:
 
     @property
     def loses(self) -> str:
-        return f"{counted(len(self.nodes), 'metadata node')} of {self.address} get new values" if self.nodes else ""
+        return f"{counted(len(self.nodes), 'metadata node')} of {self.address} will be written" if self.nodes else ""
 
     def preview(self) -> object:
         return self.report(dry_run=True)
@@ -212,7 +212,8 @@ def _free_bundles(session: Session, topics: set[TopicName]) -> Iterator[str]:
             names = ", ".join(f"{topic} ({_broker(node)})" for topic, node in served[:_LISTED])
             raise Refused(
                 f"{counted(len(served), 'topic is', 'topics are')} served by a broker: {names}{', …' * (len(served) > _LISTED)}",
-                hint="stop the brokers, or: pulsar-admin namespaces unload NAMESPACE on the live cluster, with clients stopped",
+                hint="stop the brokers, or: pulsar-admin namespaces unload NAMESPACE on the live cluster, with clients stopped;"
+                " a broker that was killed counts until its session ends (zooKeeperSessionTimeoutMillis, by default 30 s)",
                 topics=[str(topic) for topic, _ in served[:100]],
             )
         yield from _bundle_paths(session, namespace, here)
