@@ -56,13 +56,6 @@ def _conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a
     """Add to FUNCTION the options for bookies by their configuration."""
     for option in (
         click.option(
-            "--fetch-to",
-            "fetch_to",
-            type=_PATH,
-            metavar="DIR",
-            help="Where files of a --bookie in an object store (s3://…) or a tar archive are brought and kept.",
-        ),
-        click.option(
             "--root",
             "roots",
             type=_PATH,
@@ -89,6 +82,13 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
         click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests."),
         click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store."),
         click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store."),
+        click.option(
+            "--fetch-to",
+            "fetch_to",
+            type=_PATH,
+            metavar="DIR",
+            help="Where files of a --bookie in an object store (s3://…) or a tar archive are brought and kept.",
+        ),
         _conf_options,
     ):
         function = option(function)
