@@ -570,6 +570,24 @@ def test_a_second_bookie_of_which_nothing_is_indexed_yet(
     assert cli("--store", path, "store", "check").exit_code == 0
 
 
+def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """An entry log that is gone is said to leave too few copies; the bookie stays a known one, whose copies are missing."""
+    path = tmp_path / "s"
+    shutil.copytree(disks / "bk2", disks / "real")
+    words = [word for name in ("bk1", "real", "bk3") for word in ("--bookie", f"{disks}/{name}/ledgers0")]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words)
+    shutil.rmtree(disks / "real")
+    answer = cli("--store", path, "store", "refresh")
+    assert (answer.exit_code, "make an empty directory there" in answer.stderr) == (5, True)
+    (disks / "real/ledgers0").mkdir(parents=True)
+    answer = cli("--store", path, "store", "refresh", "--forget")
+    assert answer.exit_code == 1
+    rows = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
+    assert f"entry logs are gone, and {len(rows)} ledgers have entries on fewer bookies" in answer.stderr
+    assert "bookies imported" not in answer.stderr
+    assert {found["bookie"] for row in rows for found in row["bookies"]} == {"bk1test"}
+
+
 def test_the_old_command_says_the_new_line(disks: Path, tmp_path: Path, cli: Cli) -> None:
     answer = cli("--store", tmp_path / "s", "store", "import", "standalone", disks)
     assert answer.exit_code == 5

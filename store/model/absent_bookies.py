@@ -6,11 +6,11 @@ Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids]}
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from store.codec.ledgermetadata import decode_members, ledger_id_of_path
 from store.db.bookies import iter_imported_bookies
 from store.db.environment import Store, Txn
-from store.db.files import iter_logs
 from store.db.tree import iter_children, iter_values
 from store.errors import StoreError
 from store.frozen import frozen
@@ -52,16 +52,14 @@ def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
     return AbsentBookies(tuple(fields["imported"]), tuple(fields["absent"])) if fields["absent"] else None
 
 
-def index_absent_bookies(store: Store, txn: Txn) -> None:
+def index_absent_bookies(store: Store, txn: Txn, left_out: Collection[str] = ()) -> None:
     """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in TXN.
 
-    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. One of which no file is catalogued was left out
-    as another cluster's.
+    Where an imported bookie has no id nobody knows which one it is, and nothing is kept. LEFT_OUT: those of
+    another cluster.
     """
-    catalogued = {log.bookie for log in iter_logs(txn)}
-    imported = [
-        bookie.bookie_id for bookie in iter_imported_bookies(store.info) if bookie.bookie_id in {*catalogued, ""}
-    ]
+    ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
+    imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
     if "" in imported:
         txn.delete("state", _ROW)
         return

@@ -131,6 +131,11 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
     return found
 
 
+def foreign_ids(txn: Txn, bookies: Iterable[Bookie]) -> frozenset[str]:
+    """Return the ids of those of BOOKIES that are left out as another cluster's."""
+    return frozenset(stranger.bookie.bookie_id for stranger in find_strangers(txn, [*bookies]) if stranger.is_foreign)
+
+
 def _in_ensembles(txn: Txn) -> set[str]:
     """Return the ids of the bookies that hold ledgers of the metadata."""
     found: set[str] = set()

@@ -79,7 +79,8 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
             if not path.is_dir():
                 raise SourceNotFound(
                     f"{path} of bookie {bookie.name} is gone",
-                    hint="bring it back to that place; without its disks the store stays as it is",
+                    hint="bring it back to that place, else the store stays as it is; of a disk that is lost for good: make an empty"
+                    " directory there, then run: pulsar-admin store refresh --forget",
                     path=str(path),
                 )
     root = roots[0] if roots else None

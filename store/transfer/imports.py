@@ -45,7 +45,7 @@ from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.model.absent_bookies import AbsentBookies, find_absent_bookies, index_absent_bookies
 from store.model.absent_journals import find_absent_journals
 from store.model.references import make_owners
-from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers
+from store.sources.bookies import BookieFile, Stranger, files_of, find_strangers, foreign_ids
 from store.sources.given import missing_directories
 from store.sources.layout import Layout, read_standalone_layout
 from store.sources.nodes import MetadataDirectory, iter_source_rows
@@ -168,7 +168,7 @@ def import_layout(
         result.warnings += (damage.reason for damage in damages if damage.offset >= WHOLE_METADATA)
         _import_files(store, layout, options, result, advance)
         make_owners(store)
-        store.write(lambda txn: index_absent_bookies(store, txn))
+        store.write(lambda txn: index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies)))
         _note_absent(store, layout, result)
         first, *others = as_read(sources, layout)
         store.update_info(state="ready", sources=(first | {"strangers": result.strangers}, *others))

@@ -22,7 +22,7 @@ import numpy as np
 from store.changes.plan import append_change
 from store.codec.digest import DIGEST_SIZE, DigestType
 from store.db.blocks import Block, ledger_of_key
-from store.db.bookies import UNFINISHED
+from store.db.bookies import UNFINISHED, iter_imported_bookies
 from store.db.entry_files import FileState, path_state
 from store.db.environment import Store, Txn
 from store.db.files import (
@@ -38,7 +38,8 @@ from store.index.rebuild import build_index, open_scratch, read_catalogue, rebui
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
-from store.sources.bookies import INSTANCE_ID, find_strangers
+from store.reports.replicas import find_underreplicated
+from store.sources.bookies import INSTANCE_ID, find_strangers, foreign_ids
 from store.sources.cluster import check_instance, check_known, read_stored_layout
 from store.sources.layout import Layout
 from store.transfer.imports import (
@@ -111,6 +112,7 @@ class RefreshResult:
     checksums: bool = True
     forget: bool = False
     source_in_use_by: int | None = None
+    under_replicated: int = 0  # ledgers, when an entry log was forgotten
 
     @property
     def changes(self) -> int:
@@ -126,7 +128,9 @@ class RefreshResult:
         open_losses = 0 if self.forget else gone + len(self.changed_files)
         doubtful = self.differing_copies + len(self.strangers)
         unsettled = len(self.conflicts) + len(self.stopped_export)
-        return open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful
+        return (
+            open_losses + unsettled + self.damaged_places + self.undecodable_values + doubtful + self.under_replicated
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,7 @@ def refresh_store(
         store.write(lambda txn: put_tree_damage(txn, tree))
     _read_otherwise(store, options, result)
     _settle_sources(store, layout, warn)
+    _count_copies(store, result, warn)
     result.seconds = time.monotonic() - started
     return result
 
@@ -208,6 +213,20 @@ def _warn_of_holder(layout: Layout, result: RefreshResult, warn: Warn) -> None:
     result.source_in_use_by = holder = None if layout.metadata is None else layout.metadata.holder()
     if layout.metadata is not None and holder is not None:
         warn(f"process {holder} has {layout.metadata.name} open: what it writes from now on is left out")
+
+
+def _count_copies(store: Store, result: RefreshResult, warn: Warn) -> None:
+    """Say when entries have too few copies after an entry log went: garbage collection takes none that is needed."""
+    if not any(path.endswith(".log") for path in result.forgotten_files):
+        return
+    with store.read() as txn:
+        result.under_replicated = sum(row.short > 0 for row in find_underreplicated(txn))
+    if result.under_replicated:
+        ledgers = counted(result.under_replicated, "ledger has", "ledgers have")
+        warn(
+            f"entry logs are gone, and {ledgers} entries on fewer bookies than the write quorum:"
+            " see them with: pulsar-admin ledgers underreplicated"
+        )
 
 
 def _put_strangers(store: Store, strangers: list[str]) -> None:
@@ -296,7 +315,7 @@ def _take_tree(store: Store, txn: Txn, tree: NewTree) -> None:
         _begin(txn)
     put_tree_damage(txn, tree)
     index_owners(store, txn)
-    index_absent_bookies(store, txn)
+    index_absent_bookies(store, txn, foreign_ids(txn, iter_imported_bookies(store.info)))
 
 
 def _report(result: RefreshResult) -> Mapping[str, Any]:  # Any: JSON
