@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ class ZooKeeper:
         with open(self.folder / "server.log", "ab") as log:
             command = [*self._java, "-cp", self._class_path, main, str(self._conf)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        atexit.register(self.stop)  # a test that fails does not
         wait_until(self._answers, f"{self.address} serves", 60)
 
     def _answers(self) -> bool:
