@@ -113,7 +113,9 @@ def _near_ledgers(txn: Txn, wanted: int) -> tuple[str, ...]:
     slips |= {text[:i] + digit + text[i:] for i in range(len(text) + 1) for digit in "0123456789"}
     slips |= {text[:i] + text[i + 1] + text[i] + text[i + 2 :] for i in range(len(text) - 1)}
     ids = {int(slip) for slip in slips if slip.isdigit()} - {wanted}
-    near = sorted((ledger_id for ledger_id in ids if ledger_id <= LONG_MAX), key=lambda found: abs(found - wanted))
+    near = sorted(
+        (ledger_id for ledger_id in ids if ledger_id <= LONG_MAX), key=lambda found: (abs(found - wanted), found)
+    )
     return tuple(map(str, islice((found for found in near if _has_ledger(txn, found)), NEAR_MAX)))
 
 

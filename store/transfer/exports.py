@@ -41,7 +41,7 @@ from store.sources.rocksdb import (
     read_values,
 )
 from store.transfer.ledger_export import LedgerExport, apply_ledger_export, databases_of, plan_ledger_export
-from store.wording import counted
+from store.wording import counted, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ExportPlan:
     def loses(self) -> str:
         if not self.in_place or not self.nodes:
             return ""
-        return f"{len(self.nodes)} metadata nodes of {self.target} get new values"
+        return f"{counted(len(self.nodes), 'metadata node')} of {self.target} {plural(len(self.nodes), 'gets', 'get')} new values"
 
     def preview(self) -> object:
         return self.report(dry_run=True)
