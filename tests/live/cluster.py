@@ -186,15 +186,15 @@ class Cluster(Admin):
     def _zookeeper_answers(self) -> bool:
         self._zookeeper.check()
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.zookeeper_port), timeout=5) as connection:
-            connection.sendall(b"ruok")
-            return connection.recv(4) == b"imok"
+            connection.sendall(b"srvr")  # "ruok" is answered before it serves anybody
+            return b"Mode:" in b"".join(iter(lambda: connection.recv(4096), b""))
         return False
 
     @contextmanager
     def zookeeper(self) -> Iterator[KazooClient]:
         """A client of the running ZooKeeper."""
         client = KazooClient(self.zookeeper_address)
-        client.start(timeout=10)
+        client.start(timeout=60)
         try:
             yield client
         finally:
