@@ -128,6 +128,10 @@ def _metadata_in(path: Path) -> Path:
     return found
 
 
+def _places(bookie: Bookie) -> set[Path]:
+    return {path.resolve() for path in bookie.directories}
+
+
 def check_addable(info: StoreInfo, layout: Layout) -> None:
     """Raise Refused when parts of LAYOUT cannot be added to the sources of a store: they are there already, or of another cluster."""
     there = read_stored_layout(info) if info.sources else Layout("", None, ())
@@ -140,7 +144,7 @@ def check_addable(info: StoreInfo, layout: Layout) -> None:
     bookies = dict(others)
     for bookie in layout.bookies:
         other = others.get(bookie.name)
-        if other is not None and (there.root is not None or set(bookie.directories) <= set(other.directories)):
+        if other is not None and (there.root is not None or _places(bookie) <= _places(other)):
             raise Refused(
                 f"the store has bookie {other.name} from {', '.join(map(str, other.directories))}",
                 hint="bring it up to date: pulsar-admin store refresh",
