@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin as pa
 from store.codec.bookie import decode_cookie, encode_cookie
 from store.codec.dbledger import decode_location_row
 from store.codec.digest import DigestType
@@ -132,6 +133,19 @@ def test_a_second_export_finds_everything_there(store: Path, cluster: Path, cli:
     again = cli("--store", store, "store", "export", "bookie", *_targets(cluster), "-o", "json").json
     assert (len(again["ledgers"]), again["written"], again["change"]) == (6, [], None)
     assert digest_of(cluster) == before
+
+
+def test_python_puts_them_there_as_the_command_does(store: Path, cluster: Path, cli: Cli) -> None:
+    before = digest_of(cluster)
+    with pa.open_store(store, writable=True) as opened:
+        assert opened.export_bookies(_targets(cluster), dry_run=True)["dryRun"] is True
+        assert digest_of(cluster) == before
+        ledgers = opened.export_bookies(_targets(cluster))["ledgers"]
+    for ledger, ledger_id in zip(ledgers, (0, 4, 9) * 2, strict=True):
+        inside = cluster / "bookie2" / f"ledgers{ledger['ledgerId'] % 2}" / "current"
+        assert _entries(inside, ledger["ledgerId"]) == _originals(cluster, ledger_id)
+    again = cli("--store", store, "store", "export", "bookie", *_targets(cluster), "-o", "json").json
+    assert again["written"] == []
 
 
 def test_a_store_whose_ledgers_went_out_is_sound(store: Path, cluster: Path, cli: Cli) -> None:

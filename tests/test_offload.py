@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import pulsar_admin as pa
 from store.codec.offload import decode_offload_index, iter_block_entries
 from store.codec.sequencefile import iter_map_file
 from store.errors import EntryLogCorrupt, StoreError
@@ -84,6 +85,15 @@ def test_what_is_there_is_not_read_again(cli: Cli, store: Path) -> None:
     assert (again["ledgers"], again["here"], again["entries"]) == (0, 4, 0)
     assert cli("--store", store, "store", "index", "--rebuild").exit_code in (0, 1)
     assert len(cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl").stdout.splitlines()) == 1000
+
+
+def test_python_brings_them_as_the_command_does(store: Path) -> None:
+    said = oracle("offloaded")["messages"]["persistent://acme/s3/small"]
+    with pa.open_store(store, writable=True) as opened:
+        assert opened.add_offload(str(world("offloaded") / "objects"), dry_run=True).entries == 1150
+        assert opened.add_offload(str(world("offloaded") / "objects")).ledgers == 4
+        keys = opened.topic("acme/s3/small").messages(columns=["key"]).to_arrow()["key"].to_pylist()
+    assert keys == [row[5] for row in said]
 
 
 def test_a_ledger_that_is_not_brought_yet_is_named_so(cli: Cli, store: Path) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pulsar_admin.api.imports import Mode, layout_of
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
 from pulsar_admin.api.topic import Topic
+from pulsar_admin.api.transfers import Transfers
 from store.changes.intent import WritingPlan
 from store.changes.plan import apply_plan, check_current, iter_changes, plan_undo
 from store.changes.report import ChangeReport as Report
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
-    from store.transfer.exports import ExportPlan
-    from store.transfer.refresh import RefreshPreview, RefreshResult
 
 Level = Literal["messages", "entries"]
 Format = Literal["parquet", "jsonl"]
@@ -69,11 +67,8 @@ def open_store(
         raise
 
 
-class Store:
+class Store(Transfers):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def __enter__(self) -> Store:
         return self
@@ -245,52 +240,6 @@ class Store:
         with self._session.opened() as store, self._session.engine([]) as engine:
             return tuple(check_store(store, deep=deep, engine=engine))
 
-    def preview_refresh(self) -> RefreshPreview:
-        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
-        from store.transfer.refresh import preview_refresh
-
-        with self._session.opened() as store:
-            return preview_refresh(store)
-
-    def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
-        """Bring the store up to date with the directory it was imported from: reads what is new, takes metadata over.
-
-        What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
-        counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
-        """
-        from store.transfer.refresh import RefreshOptions, refresh_store
-
-        texts: list[str] = []
-        with self._session.writing() as store, self._session.engine([]) as engine:
-            options = RefreshOptions(verify, forget, self._session.now_ms, engine)
-            found = refresh_store(store, options, warn=texts.append)
-        warn_partial(texts)
-        return found
-
-    def add_parts(
-        self,
-        *,
-        metadata: Path | str | None = None,
-        bookies: Iterable[str] = (),
-        mode: Mode = "referenced",
-        verify: bool = True,
-    ) -> RefreshResult:
-        """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
-
-        One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
-        """
-        from store.transfer.adding import add_sources
-        from store.transfer.imports import ImportOptions
-
-        check_choice("mode", mode, Mode)
-        texts: list[str] = []
-        layout = layout_of(metadata, bookies)
-        with self._session.writing() as store, self._session.engine([]) as engine:
-            options = ImportOptions(mode, verify, self._session.now_ms, engine)
-            found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
-        warn_partial(texts)
-        return found
-
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
         """Make the location and time index again from the files and count the rows that differ (``changed_rows``).
 
@@ -307,65 +256,6 @@ class Store:
 
         with self._session.writing() as store, self._session.engine([]) as engine:
             return rebuild_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
-
-    def preview_export(
-        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
-    ) -> Mapping[str, Any]:  # Any: JSON
-        """Return what ``export`` would do, ``nodes`` and ``ledgers`` to be written; raises what it raises before it writes."""
-        return self._plan_export(directory, in_place, annotate).report(dry_run=True)
-
-    def export(
-        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
-    ) -> Mapping[str, Any]:  # Any: JSON
-        """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
-
-        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. Returns source,
-        target, and the nodes and ledgers written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
-        """
-        from store.transfer.exports import run_export
-
-        plan = self._plan_export(directory, in_place, annotate)
-        with self._session.writing() as store:
-            return run_export(store, plan, self._session.now_ms)
-
-    def _plan_export(self, directory: Path | str, in_place: bool, annotate: Form | None) -> ExportPlan:
-        from store.transfer.exports import plan_export
-
-        if annotate is not None:
-            check_choice("annotate", annotate, Form)
-        with self._session.opened() as store:
-            now_ms = self._session.now_ms
-            return plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
-
-    def export_zookeeper(
-        self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
-    ) -> Mapping[str, Any]:  # Any: JSON
-        """Write the store's changes into the live ensemble at ADDRESS, ``HOST:PORT,…/CHROOT``, as one transaction; DRY_RUN: only plan it.
-
-        CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
-        Refused where a broker serves a topic, SourceBusy when nobody knows whether it was taken: call it again.
-        """
-        from store.sources.ensemble import parse_address, read_client
-        from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
-
-        place, login = parse_address(address), read_client(None if client is None else Path(client))
-        with self._session.opened() as store:
-            plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
-        if dry_run:
-            return plan.report(dry_run=True)
-        with self._session.writing() as store:
-            return run_ensemble_export(store, plan, login, self._session.now_ms)
-
-    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
-        """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
-
-        FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
-        """
-        from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
-
-        with self._session.opened() as store:
-            plan = plan_snapshot_export(store, Path(directory), self._session.now_ms, force=force)
-            return apply_snapshot_export(store, plan)
 
     def dump(
         self,

@@ -1,0 +1,165 @@
+"""What an open store takes from a cluster, and gives back to it: refresh, further parts, exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pulsar_admin.api.imports import Mode, layout_of
+from pulsar_admin.api.session import Session, check_choice, warn_partial
+from store.errors import InvalidValue
+from store.model.publish_times import Form
+
+if TYPE_CHECKING:
+    from store.transfer.exports import ExportPlan
+    from store.transfer.offloads import OffloadResult
+    from store.transfer.refresh import RefreshPreview, RefreshResult
+
+
+class Transfers:
+    """The part of ``Store`` that reads sources and writes targets."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def preview_refresh(self) -> RefreshPreview:
+        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound."""
+        from store.transfer.refresh import preview_refresh
+
+        with self._session.opened() as store:
+            return preview_refresh(store)
+
+    def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
+        """Bring the store up to date with the directory it was imported from: reads what is new, takes metadata over.
+
+        What was changed in the store stays. FORGET: entries of files that are gone leave the index; VERIFY: digests. ``problems``
+        counts what a person has to look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
+        """
+        from store.transfer.refresh import RefreshOptions, refresh_store
+
+        texts: list[str] = []
+        with self._session.writing() as store, self._session.engine([]) as engine:
+            options = RefreshOptions(verify, forget, self._session.now_ms, engine)
+            found = refresh_store(store, options, warn=texts.append)
+        warn_partial(texts)
+        return found
+
+    def add_parts(
+        self,
+        *,
+        metadata: Path | str | None = None,
+        bookies: Iterable[str] = (),
+        mode: Mode = "referenced",
+        verify: bool = True,
+    ) -> RefreshResult:
+        """Bring metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
+
+        One that was stopped goes on when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
+        """
+        from store.transfer.adding import add_sources
+        from store.transfer.imports import ImportOptions
+
+        check_choice("mode", mode, Mode)
+        texts: list[str] = []
+        layout = layout_of(metadata, bookies)
+        with self._session.writing() as store, self._session.engine([]) as engine:
+            options = ImportOptions(mode, verify, self._session.now_ms, engine)
+            found = add_sources(store, layout, options, lambda size_bytes: None, texts.append)
+        warn_partial(texts)
+        return found
+
+    def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
+        """Bring ledgers of tiered storage into the store: PLACE is a directory of objects or MapFiles, or the URL of a bucket and prefix.
+
+        DRY_RUN: only say what would come. ``absent`` of the result are offloaded ledgers that are not there. Raises SourceNotFound,
+        NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
+        """
+        from store.sources.objects import open_objects
+        from store.transfer.offloads import add_offload, plan_offload, preview_offload
+
+        with self._session.opened() as store:
+            plan = plan_offload(store, place, open_objects(place))
+            if dry_run:
+                return preview_offload(store, plan)
+        with self._session.writing() as store:
+            return add_offload(store, plan, self._session.now_ms)
+
+    def preview_export(
+        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Return what ``export`` would do, ``nodes`` and ``ledgers`` to be written; raises what it raises before it writes."""
+        return self._plan_export(directory, in_place, annotate).report(dry_run=True)
+
+    def export(
+        self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's changes into a copy of the imported directory, the new DIRECTORY, or IN_PLACE into DIRECTORY itself.
+
+        A broker starts on it. ANNOTATE: also publish times (PIP-345) of closed ledgers, as properties or fields. Returns source,
+        target, and the nodes and ledgers written. Raises NotWritable, AlreadyExists, SourceBusy, StalePlan, Refused.
+        """
+        from store.transfer.exports import run_export
+
+        plan = self._plan_export(directory, in_place, annotate)
+        with self._session.writing() as store:
+            return run_export(store, plan, self._session.now_ms)
+
+    def _plan_export(self, directory: Path | str, in_place: bool, annotate: Form | None) -> ExportPlan:
+        from store.transfer.exports import plan_export
+
+        if annotate is not None:
+            check_choice("annotate", annotate, Form)
+        with self._session.opened() as store:
+            now_ms = self._session.now_ms
+            return plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms)
+
+    def export_zookeeper(
+        self, address: str, *, client: Path | str | None = None, jute_maxbuffer: int = 1_048_575, dry_run: bool = False
+    ) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's changes into the live ensemble at ADDRESS, ``HOST:PORT,…/CHROOT``, as one transaction; DRY_RUN: only plan it.
+
+        CLIENT: the TOML file that says how to log in. Returns the nodes written and the zxid. Raises StalePlan where a node moved,
+        Refused where a broker serves a topic, SourceBusy when nobody knows whether it was taken: call it again.
+        """
+        from store.sources.ensemble import parse_address, read_client
+        from store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
+
+        place, login = parse_address(address), read_client(None if client is None else Path(client))
+        with self._session.opened() as store:
+            plan = plan_ensemble_export(store, place, login, jute_maxbuffer)
+        if dry_run:
+            return plan.report(dry_run=True)
+        with self._session.writing() as store:
+            return run_ensemble_export(store, plan, login, self._session.now_ms)
+
+    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> Mapping[str, Any]:  # Any: JSON
+        """Write the store's metadata as a snapshot that a ZooKeeper server starts on into the new DIRECTORY, its dataDir.
+
+        FORCE: also where nodes could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
+        """
+        from store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
+
+        with self._session.opened() as store:
+            plan = plan_snapshot_export(store, Path(directory), self._session.now_ms, force=force)
+            return apply_snapshot_export(store, plan)
+
+    def export_bookies(self, bookies: Iterable[str], *, dry_run: bool = False) -> Mapping[str, Any]:  # Any: JSON
+        """Put the ledgers written here on BOOKIES that do not run, ``ID=DIR,DIR`` each, as many copies as ledgers of their topic have.
+
+        DRY_RUN: only plan it. Returns the ledgers, their bookies and what was written where; ``export_zookeeper`` carries the metadata.
+        Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
+        """
+        from store.sources.given import check_apart, find_bookie, parse_bookie
+        from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
+
+        found = [find_bookie(parse_bookie(text)) for text in bookies]
+        if not found:
+            raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
+        check_apart(found)
+        with self._session.opened() as store:
+            plan = plan_bookie_export(store, found, self._session.now_ms)
+        if dry_run:
+            return plan.report(dry_run=True)
+        with self._session.writing() as store:
+            return apply_bookie_export(store, plan, self._session.now_ms)
