@@ -101,7 +101,7 @@ def ledger_digests(txn: Txn, also: Iterable[Node] = ()) -> LedgerDigests:
 
 
 def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[int, LogFile]:
-    """Scan every file of LOGS from its ``next_offset`` to its size and index what is found; return file id → new row.
+    """Scan every file of LOGS from its ``next_offset`` to its size and index what is found; return file id → new row, by id.
 
     Raises SourceChanged, EntryLogCorrupt (a slice gave no result), DiskFull; what was scanned before is kept.
     """
@@ -113,7 +113,7 @@ def index_files(store: Store, logs: Iterable[LogFile], how: Scanning) -> dict[in
         group.commit()
         raise
     group.commit()
-    return group.rows
+    return dict(sorted(group.rows.items()))
 
 
 class _Group:

@@ -250,7 +250,8 @@ def test_lost_entries_are_counted(tmp_path: Path, cli: Cli) -> None:
     store = make_store(tmp_path / "store", {T: MadeTopic([ledger, [Made(START_MS + 9)]])})
     result = cli("--store", store, "topics", "read", T, "-o", "jsonl")
     assert (result.exit_code, [row["entryId"] for row in result.json_lines]) == (1, [0, 3, 4, 0])
-    assert result.stderr.count("is lost") == 2
+    assert result.stderr.count("is lost: no imported file holds it") == 2
+    assert "2 of its 5 entries are lost" in result.stderr
     result = cli("--store", store, "topics", "read", T, "--start-time", f"@{START_MS}", "-o", "jsonl")
     assert (result.exit_code, len(result.json_lines)) == (1, 4)
     assert "2 of 5 entries are in no imported file" in result.stderr

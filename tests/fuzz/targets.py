@@ -305,7 +305,7 @@ def _store_rows(data: bytes) -> None:
     each(*(partial(function, key, row) for function in (catalog._decode_log, plans._decode_change)))
     packed = zlib.compress(row)
     each(partial(plans._decode_change, bytes(8), packed), partial(delayedindexes.decode_index, packed, topic, "s"))
-    each(lambda: delayedindexes.decode_index(row, topic, "s"), lambda: owners._decode_owners(1, row))
+    each(lambda: delayedindexes.decode_index(row, topic, "s"), lambda: owners.decode_owners(1, row))
     (_folder() / "store.json").write_bytes(row)
     each(lambda: storeinfo.read_store_info(_folder()))
 
