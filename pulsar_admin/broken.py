@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from store.errors import StoreError
+from store.frozen import frozen
 from store.model.broken_beside import find_broken_beside
 from store.model.topics import Topic, read_topic
 from store.model.whole import may_be_broken
@@ -28,31 +29,49 @@ def warn_of_broken(app: App, txn: Txn, names: Iterable[TopicName]) -> None:
 
 def warn_of_broken_ledgers(app: App, txn: Txn, topic: Topic) -> None:
     """Warn of the broken ledgers of TOPIC and of what is not seen of it; any makes the exit code 1."""
+    said = tell_broken(txn, topic)
+    for text in said.texts:
+        app.warn(text)
+    app.problems(said.count)
+
+
+def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:
+    """Return what there is to say of the topics NAMES, which can be read."""
+    return [text for name in names for text in tell_broken(txn, read_topic(txn, name)).texts]
+
+
+@frozen
+class Said:
+    """What is said of a topic, and of how many ledgers and topics beside it."""
+
+    count: int = 0
+    texts: tuple[str, ...] = ()
+
+
+def tell_broken(txn: Txn, topic: Topic) -> Said:
+    """Return what there is to say of the broken ledgers of TOPIC and of what is not seen of it."""
     beside = find_broken_beside(txn, topic)
-    if beside or may_be_broken(txn, topic):
-        _warn(app, txn, topic, beside)
-
-
-def _warn(app: App, txn: Txn, topic: Topic, beside: Sequence[str]) -> None:
+    if not beside and not may_be_broken(txn, topic):
+        return Said()
     # Imported here: hardly any topic is broken.
     from store.model.absent_bookies import find_absent_bookies
     from store.model.broken import NOT_SEEN, find_broken
 
     found = find_broken(txn, topic)
     absent = find_absent_bookies(txn)
+    texts = []
     for broken in found[:_SHOWN]:
         if broken.reason != NOT_SEEN:
-            app.warn(f"{topic.name}: ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
+            texts.append(f"ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
         if absent and broken.not_seen():
-            app.warn(f"{topic.name}: {absent.counts()}: {broken.not_seen()}")
+            texts.append(f"{absent.counts()}: {broken.not_seen()}")
     if len(found) > _SHOWN:
-        app.warn(f"{topic.name}: {len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
-    for text in beside:
-        app.warn(f"{topic.name}: {text}")
-    app.problems(len(found) + len(beside))
+        texts.append(f"{len(found):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
+    texts += beside
     if beside or any(broken.reason != NOT_SEEN for broken in found):
-        app.warn(
-            f"{topic.name}: see what is lost with: pulsar-admin ledgers missing; mend it with: ledgers restore, or ledgers forget"
+        texts.append(
+            "see what is lost with: pulsar-admin ledgers missing; mend it with: ledgers restore, or ledgers forget"
         )
     if absent and any(broken.bookies for broken in found):
-        app.warn(f"{topic.name}: {absent.hint()}")
+        texts.append(absent.hint())
+    return Said(len(found) + len(beside), tuple(f"{topic.name}: {text}" for text in texts))

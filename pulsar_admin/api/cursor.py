@@ -19,6 +19,7 @@ from pulsar_admin.api.session import (
     warn_partial,
     whole_number,
 )
+from pulsar_admin.broken import broken_texts
 from store.changes.cursors import CursorMove, check_movable, cleared, plan_moves, skipped
 from store.changes.resetting import EXACT, ResetRequest, ResetRule, ResetTarget, plan_resets, resets_to
 from store.db.clocks import check_clock
@@ -129,12 +130,12 @@ class Cursor:
             state = read_cursor(reader.txn, reader, topic, self._name).state
             lost = lost_entries(reader.txn, topic, scanned_intervals(topic, state, first))
             found = analyze_backlog(reader.txn, topic, state, first)
+            texts = broken_texts(reader.txn, [self._topic])
         if lost:
-            warn_partial(
-                [
-                    f"{topic.name}: {counted(lost, 'entry of the backlog is', 'entries of the backlog are')} in no imported file"
-                ]
+            texts.append(
+                f"{topic.name}: {counted(lost, 'entry of the backlog is', 'entries of the backlog are')} in no imported file"
             )
+        warn_partial(texts)
         return found
 
     def forecast(

@@ -18,12 +18,14 @@ from pulsar_admin.api.session import (
     position_of,
     warn_partial,
 )
+from pulsar_admin.broken import broken_texts
 from store.changes.policies import PolicyJob
 from store.db.clocks import check_clock
 from store.dump.finding import BROKER, FindRule, TimeQuestion
 from store.errors import InvalidValue, StoreError
 from store.model.cursors import backlog_size_bytes, is_subscription, iter_cursor_names
 from store.model.ledgers import EntryReader
+from store.model.partitions import existing_partitions
 from store.model.topics import expand_topic, partition_count, read_topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST, Position, TopicName
@@ -105,9 +107,11 @@ class Topic(PolicyPlans):
         question = TimeQuestion(self._session.time_ms(time), clock, rule, broker, batch_index)
         with self._session.scan() as reader:
             topic = read_topic(reader.txn, self._name)
-            if rule == BROKER:
-                return found_by_broker(reader, topic, question, explain=explain)
-            return found_by_time(reader, topic, question, explain=explain)
+            answer = found_by_broker if rule == BROKER else found_by_time
+            found = answer(reader, topic, question, explain=explain)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial(lost)
+        return found
 
     def find_by_index(self, index: int) -> IndexFound:
         """Return the entry that covers the message INDEX, which brokers with AppendIndexMetadataInterceptor count from 0 (PIP-70).
@@ -118,7 +122,10 @@ class Topic(PolicyPlans):
         from store.search.by_index import find_by_index
 
         with self._session.scan() as reader:
-            return find_by_index(reader, read_topic(reader.txn, self._name), index)
+            found = find_by_index(reader, read_topic(reader.txn, self._name), index)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial(lost)
+        return found
 
     def nth_position(self, number: int, *, from_end: bool = False) -> Position:
         """Return the position of the entry NUMBER (from 1), markers counted, from the beginning or FROM_END.
@@ -214,7 +221,8 @@ class Topic(PolicyPlans):
         with self._session.reader() as reader:
             wanted = StatsOptions(earliest_time=earliest_time)
             found = read_topic_stats(reader, self._name, wanted, problems=problems)
-        warn_partial(problems)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial([*problems, *lost])
         return found
 
     def last_message_id(self) -> Position:
@@ -227,7 +235,8 @@ class Topic(PolicyPlans):
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_last_id(reader, self._name, problems)
-        warn_partial(problems)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial([*problems, *lost])
         return Position(found.ledger_id, found.entry_id, found.batch_index)
 
     def partitioned_stats(self, *, per_partition: bool = False) -> PartitionedTopicStats:
@@ -239,7 +248,8 @@ class Topic(PolicyPlans):
             found = read_partitioned_stats(
                 reader, self._name, StatsOptions(), per_partition=per_partition, problems=problems
             )
-        warn_partial(problems)
+            lost = broken_texts(reader.txn, existing_partitions(reader.txn, self._name))
+        warn_partial([*problems, *lost])
         return found
 
     def internal_stats(self, *, metadata: bool = False) -> InternalStats:
@@ -252,7 +262,8 @@ class Topic(PolicyPlans):
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_internal_stats(reader, self._name, metadata=metadata, problems=problems)
-        warn_partial(problems)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial([*problems, *lost])
         return found
 
     def internal_info(self) -> InternalInfo:

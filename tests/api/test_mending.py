@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,18 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
     with pa.open_store(path, writable=True) as store:
         assert [row.ledger_id for row in store.missing()] == [18]
         assert store.ledger(18).info().lost == "no-metadata"
+        topic = store.topic("public/default/plain")
+        answers = (
+            topic.stats,
+            topic.internal_stats,
+            topic.last_message_id,
+            lambda: topic.find(0),
+            topic.cursor("never").analyze,
+        )
+        for answer in answers:
+            with pytest.warns(pa.PartialData) as caught:
+                answer()
+            assert re.search("plain: ledger 18: .* a broker", str(caught[0].message))
         change = store.apply(store.ledger(18).restore())
         assert store.missing() == ()
         assert change.number is not None
