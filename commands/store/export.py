@@ -98,6 +98,8 @@ def zookeeper(app: App, ensemble: str, zookeeper_client: Path | None, jute_maxbu
 
     address, login = parse_address(ensemble), read_client(zookeeper_client)
     plan = plan_ensemble_export(app.store, address, login, jute_maxbuffer)
+    if not plan.nodes:
+        app.tell(f"{address} has every change of the store: nothing to write")
     app.confirm(plan)
     with app.open_for_writing() as store:
         app.emit(run_ensemble_export(store, plan, login, app.now_ms))
