@@ -96,6 +96,14 @@ def test_python_brings_them_as_the_command_does(store: Path) -> None:
     assert keys == [row[5] for row in said]
 
 
+def test_what_is_there_is_no_deleted_ledger(cli: Cli, store: Path) -> None:
+    for place in PLACES.values():
+        _add(cli, store, world("offloaded") / place)
+    orphans = {row["ledgerId"] for row in cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines}
+    codes = {row["code"] for row in cli("--store", store, "store", "check", "-o", "jsonl").json_lines}
+    assert ("ledgers-deleted" in codes) == bool(orphans)
+
+
 def test_a_ledger_that_is_not_brought_yet_is_named_so(cli: Cli, store: Path) -> None:
     answer = cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl")
     assert answer.exit_code != 0

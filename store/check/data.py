@@ -10,7 +10,7 @@ from store.db.blocks import decode_times, ledger_of_key
 from store.db.delayed import find_index_ledgers
 from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, iter_damage
-from store.db.owners import Owner, find_owners, iter_owners
+from store.db.owners import Owner, find_owners, has_owners, iter_owners
 from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.model.absent_journals import find_absent_journals
@@ -300,7 +300,8 @@ def _iter_deleted(txn: Txn) -> Iterator[int]:
         try:
             ledger_id = ledger_of_key(key)
             decode_times(ledger_id, row)
-            if ledger_id not in indexes and find_metadata(txn, ledger_id) is None:
+            is_known = ledger_id in indexes or has_owners(txn, ledger_id)  # offloaded, or lost: told elsewhere
+            if not is_known and find_metadata(txn, ledger_id) is None:
                 yield ledger_id
         except StoreError:
             continue
