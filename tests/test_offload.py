@@ -16,8 +16,10 @@ import pytest
 import pulsar_admin as pa
 from store.codec.offload import decode_offload_index, iter_block_entries
 from store.codec.sequencefile import iter_map_file
+from store.db.environment import open_store
 from store.errors import EntryLogCorrupt, StoreError
 from store.sources.objects import find_offloaded, open_objects
+from store.transfer.offloads import add_offload, plan_offload
 from tests.conftest import Cli
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import oracle, world
@@ -85,6 +87,18 @@ def test_what_is_there_is_not_read_again(cli: Cli, store: Path) -> None:
     assert (again["ledgers"], again["here"], again["entries"]) == (0, 4, 0)
     assert cli("--store", store, "store", "index", "--rebuild").exit_code in (0, 1)
     assert len(cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl").stdout.splitlines()) == 1000
+
+
+def test_what_another_process_brought_meanwhile_is_not_written_again(cli: Cli, store: Path) -> None:
+    place = world("offloaded") / "objects"
+    with open_store(store) as opened:
+        plan = plan_offload(opened, str(place), open_objects(str(place)))
+    assert _add(cli, store, place) == 1
+    files = sorted((store / "entries").iterdir())
+    with open_store(store, writable=True) as opened:
+        late = add_offload(opened, plan, 0)
+    assert (late.ledgers, late.entries, late.here) == (0, 0, 4)
+    assert sorted((store / "entries").iterdir()) == files
 
 
 def test_python_brings_them_as_the_command_does(store: Path) -> None:

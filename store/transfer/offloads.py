@@ -8,7 +8,7 @@ them and the topic's list says. The digests of the logs are made here. A ledger 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from store.changes.log_writer import LedgerSpec, LogWriter, WrittenLedger, index_own_file
 from store.changes.plan import append_change
@@ -113,12 +113,18 @@ def _result(store: Store, plan: OffloadPlan, *, dry_run: bool = False) -> Offloa
 
 
 def add_offload(store: Store, plan: OffloadPlan, now_ms: int, advance: Advance = lambda count: None) -> OffloadResult:
-    """Write the ledgers of PLAN into STORE (open for writing): all of them, or nothing. Raises EntryLogCorrupt, DiskFull."""
+    """Write the ledgers of PLAN into STORE (open for writing): all of them, or nothing. Raises EntryLogCorrupt, DiskFull.
+
+    What another process brought since it was planned is not written again.
+    """
+    with store.read() as txn:
+        first_log_id = next_file_id(txn)
+        brought = tuple(info.ledger_id for info, _ in plan.ledgers if _is_whole(txn, info))
+    missing = tuple((info, held) for info, held in plan.ledgers if info.ledger_id not in brought)
+    plan = replace(plan, ledgers=missing, here=(*plan.here, *brought))
     result = _result(store, plan)
     if not plan.ledgers:
         return result
-    with store.read() as txn:
-        first_log_id = next_file_id(txn)
     written = []
     with LogWriter(store.path / "entries", first_log_id) as writer:
         for info, held in plan.ledgers:
