@@ -14,11 +14,11 @@ from store.codec.interceptors import open_chain
 from store.errors import AlreadyExists, Refused
 from store.files import create_directory, new_directory
 from store.generate import draws, kernel
-from store.generate.locations import Locations
 from store.generate.logs import EntryLogs
 from store.generate.metadata import write_bookie, write_metadata
 from store.generate.spec import ClusterSpec, check_cluster, entry_bytes_max
 from store.generate.topic import TopicWriter
+from store.sources.locations import Locations
 
 FIRST_LEDGER_ID = 1
 _WINDOW_ENTRIES = 1 << 18

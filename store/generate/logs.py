@@ -20,7 +20,7 @@ from store.codec.entrylog import (
     log_file_name,
 )
 from store.files import create_file
-from store.generate.locations import Locations
+from store.sources.locations import Locations
 
 BUFFER_BYTES = 8 << 20
 POSITIONS = 1 << 16
@@ -65,7 +65,7 @@ class EntryLogs:
         """Note COUNT records of LEDGER_ID that the kernel put into ``buffer[at:end]``, their positions in ``positions``."""
         self._sizes[ledger_id] = self._sizes.get(ledger_id, 0) + end - self.at
         location = (self._log_id << 32) + self._base
-        self._locations.add(ledger_id, first_entry, self.positions[:count] + location)
+        self._locations.add(ledger_id, first_entry + np.arange(count), self.positions[:count] + location)
         self.at = end
         if self.at >= BUFFER_BYTES:
             self._flush()

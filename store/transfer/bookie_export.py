@@ -12,12 +12,10 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from store.changes.plan import Plan, apply_plan, put_value_step
 from store.changes.report import ChangePart
-from store.codec.bookie import Cookie
 from store.codec.ledgermetadata import (
     LEDGERS_ROOT,
     LedgerMetadata,
@@ -32,14 +30,14 @@ from store.db.environment import Store, Txn
 from store.db.own_ledgers import find_placed, put_placed
 from store.db.owners import find_owners
 from store.db.tree import find_node, read_node
-from store.errors import InvalidValue, NotFound, Refused, SourceNotFound, StalePlan
+from store.errors import NotFound, Refused, StalePlan
 from store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from store.model.topics import read_topic
 from store.names import parse_topic
-from store.sources.bookies import read_cookie
 from store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
+from store.sources.storage import Storage, cookie_of, storages_of
 from store.transfer.exports import is_own, iter_changed_nodes
-from store.transfer.ledger_export import Storage, not_held, write_to_storage
+from store.transfer.ledger_export import not_held, write_to_storage
 from store.wording import counted
 
 _INSTANCE_ID = f"{LEDGERS_ROOT}/INSTANCEID"
@@ -109,7 +107,7 @@ def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> 
     Raises Refused, NotFound, InvalidValue, SourceBusy for bookies that cannot take them.
     """
     for bookie in bookies:
-        for storage in _storages(bookie):
+        for storage in storages_of(bookie):
             for database in storage.databases:
                 check_unlocked(database)
     return _plan(store, bookies, now_ms)
@@ -128,7 +126,7 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
 
 
 def _check_instance(txn: Txn, bookie: Bookie) -> None:
-    node, cookie = find_node(txn, _INSTANCE_ID), _cookie_of(bookie)
+    node, cookie = find_node(txn, _INSTANCE_ID), cookie_of(bookie)
     expected = "" if node is None else node.value.decode("utf-8", "replace").strip()
     if expected and cookie.instance_id not in (None, expected):
         raise Refused(
@@ -137,44 +135,6 @@ def _check_instance(txn: Txn, bookie: Bookie) -> None:
             expected=expected,
             found=cookie.instance_id,
         )
-
-
-def _cookie_of(bookie: Bookie) -> Cookie:
-    cookie = next((cookie for path in bookie.directories if (cookie := read_cookie(path)) is not None), None)
-    if cookie is None:
-        raise SourceNotFound(
-            f"{bookie.directories[0]} has no cookie (VERSION): a bookie that never ran takes no ledgers",
-            hint="name the directories that ledgerDirectories of its bookkeeper.conf names",
-        )
-    return cookie
-
-
-def _storages(bookie: Bookie) -> list[Storage]:
-    """Return the storages of BOOKIE in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
-    cookie = _cookie_of(bookie)
-    logs = _ordered(bookie, "ledger", bookie.ledger_dirs, cookie.ledger_dirs)
-    indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if bookie.index_dirs else logs
-    if len(indexes) != len(logs):
-        raise InvalidValue(
-            f"bookie {bookie.name}: {counted(len(logs), 'ledger directory', 'ledger directories')} and"
-            f" {counted(len(indexes), 'index directory', 'index directories')} given",
-            hint="name all of both: an index directory belongs to each ledger directory",
-        )
-    return [Storage(log, index) for log, index in zip(logs, indexes, strict=True)]
-
-
-def _ordered(bookie: Bookie, what: str, given: Sequence[Path], named: Sequence[str]) -> list[Path]:
-    """Return the GIVEN directories in the order of the cookie; where they lie elsewhere, in their own."""
-    if len(given) != len(named) and (named or what == "ledger"):
-        raise InvalidValue(
-            f"bookie {bookie.name}: {counted(len(given), f'{what} directory', f'{what} directories')} given, its cookie names"
-            f" {len(named)}: {', '.join(named)}",
-            hint="name them all, in that order: a ledger's id says in which one it is kept",
-        )
-    places = {Path(name).resolve() / "current": order for order, name in enumerate(named)}
-    if {path.resolve() for path in given} == places.keys():
-        return sorted(given, key=lambda path: places[path.resolve()])
-    return list(given)
 
 
 def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
@@ -213,7 +173,7 @@ def _of_brokers(txn: Txn, ledger_ids: Sequence[int]) -> Iterator[LedgerMetadata]
 
 
 def _writes(txn: Txn, bookie: Bookie, placed: Sequence[PlacedLedger]) -> Iterator[StorageWrites]:
-    storages = _storages(bookie)
+    storages = storages_of(bookie)
     problems: list[str] = []
     for number, storage in enumerate(storages):
         here: list[Ledger] = [

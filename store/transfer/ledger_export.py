@@ -47,9 +47,9 @@ from store.model.ledgers import Ledger, iter_blocks, read_ledger
 from store.sources.layout import StandaloneDirectory
 from store.sources.rocksdb import apply_changes, open_ranges, read_values
 from store.sources.rocksopen import Pairs
+from store.sources.storage import DATABASES, Storage
 
 LOG_LIMIT_BYTES = 1 << 30
-_DATABASES = ("ledgers", "locations")
 _SIZE_BYTES = 4
 
 
@@ -70,19 +70,6 @@ class ExportedLedger:
             "bytes": self.size_bytes,
             "bookie": self.bookie,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """A ledger directory of DbLedgerStorage, ``logs``, and that of its two databases: a store by itself, with its own log ids."""
-
-    logs: Path
-    index: Path
-
-    @property
-    def databases(self) -> tuple[Path, ...]:
-        """The two databases."""
-        return tuple(self.index / name for name in _DATABASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +170,7 @@ def _is_entry(current: Path, ledger: Ledger, row: LocationRow, size_bytes: int) 
 
 def databases_of(export: LedgerExport, root: Path) -> list[Path]:
     """Return the bookies' databases that EXPORT writes below ROOT."""
-    return [root / bookie / name for bookie in _bookies(export) for name in _DATABASES]
+    return [root / bookie / name for bookie in _bookies(export) for name in DATABASES]
 
 
 def _bookies(export: LedgerExport) -> list[str]:

@@ -62,14 +62,14 @@ class Locations:
         self._stack = ExitStack()
         self._file = self._stack.enter_context(create_file(self._log, durable=False))
 
-    def add(self, ledger_id: int, first_entry: int, locations: Array) -> None:
-        """Add the rows of consecutive entries; LOCATIONS: log id << 32 | position."""
+    def add(self, ledger_ids: Array | int, entry_ids: Array, locations: Array) -> None:
+        """Add rows; LOCATIONS: log id << 32 | position. Of several rows of an entry the one added last stays."""
         done = 0
         while done < len(locations):
             count = min(len(locations) - done, len(self._rows) - self._used)
             rows = self._rows[self._used : self._used + count]
-            rows["ledger"] = ledger_id
-            rows["entry"] = np.arange(first_entry + done, first_entry + done + count)
+            rows["ledger"] = ledger_ids if isinstance(ledger_ids, int) else ledger_ids[done : done + count]
+            rows["entry"] = entry_ids[done : done + count]
             rows["location"] = locations[done : done + count]
             self._used += count
             done += count

@@ -1,0 +1,70 @@
+"""The stores of a bookie with DbLedgerStorage: each of its N ledger directories is one by itself, with its own log ids and index.
+
+Upstream ``DbLedgerStorage.getLedgerStorage`` (BookKeeper 4.17): ledger L is in the directory ``L mod N``, in the order of the cookie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.codec.bookie import Cookie
+from store.db.bookies import Bookie
+from store.errors import InvalidValue, SourceNotFound
+from store.sources.bookies import read_cookie
+from store.wording import counted
+
+DATABASES = ("ledgers", "locations")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A ledger directory of DbLedgerStorage, ``logs``, and that of its two databases: a store by itself, with its own log ids."""
+
+    logs: Path
+    index: Path
+
+    @property
+    def databases(self) -> tuple[Path, ...]:
+        """The two databases."""
+        return tuple(self.index / name for name in DATABASES)
+
+
+def cookie_of(bookie: Bookie) -> Cookie:
+    """Return the cookie of BOOKIE; raises SourceNotFound where no directory has one."""
+    cookie = next((cookie for path in bookie.directories if (cookie := read_cookie(path)) is not None), None)
+    if cookie is None:
+        raise SourceNotFound(
+            f"{bookie.directories[0]} has no cookie (VERSION): a bookie that never ran takes no ledgers",
+            hint="name the directories that ledgerDirectories of its bookkeeper.conf names",
+        )
+    return cookie
+
+
+def storages_of(bookie: Bookie) -> list[Storage]:
+    """Return the storages of BOOKIE in the order that assigns ledgers to them, that of its cookie; raises InvalidValue."""
+    cookie = cookie_of(bookie)
+    logs = _ordered(bookie, "ledger", bookie.ledger_dirs, cookie.ledger_dirs)
+    indexes = _ordered(bookie, "index", bookie.index_dirs, cookie.index_dirs or ()) if bookie.index_dirs else logs
+    if len(indexes) != len(logs):
+        raise InvalidValue(
+            f"bookie {bookie.name}: {counted(len(logs), 'ledger directory', 'ledger directories')} and"
+            f" {counted(len(indexes), 'index directory', 'index directories')} given",
+            hint="name all of both: an index directory belongs to each ledger directory",
+        )
+    return [Storage(log, index) for log, index in zip(logs, indexes, strict=True)]
+
+
+def _ordered(bookie: Bookie, what: str, given: Sequence[Path], named: Sequence[str]) -> list[Path]:
+    """Return the GIVEN directories in the order of the cookie; where they lie elsewhere, in their own."""
+    if len(given) != len(named) and (named or what == "ledger"):
+        raise InvalidValue(
+            f"bookie {bookie.name}: {counted(len(given), f'{what} directory', f'{what} directories')} given, its cookie names"
+            f" {len(named)}: {', '.join(named)}",
+            hint="name them all, in that order: a ledger's id says in which one it is kept",
+        )
+    places = {Path(name).resolve() / "current": order for order, name in enumerate(named)}
+    if {path.resolve() for path in given} == places.keys():
+        return sorted(given, key=lambda path: places[path.resolve()])
+    return list(given)
