@@ -12,10 +12,21 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.changes.mending import plan_forget
 from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
-from store.errors import InvalidValue, LedgerNotFound, Refused, StalePlan
+from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
 from store.model.ledgers import open_reader
 
 _LEDGER_ID = whole()
+zookeeper_option = click.option(
+    "--zookeeper",
+    "directories",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Also the snapshots and logs of another server; repeatable.",
+)
+gaps_option = click.option(
+    "--with-gaps", is_flag=True, help="Keep a ledger's end though entries before it are lost; brokers must skip them."
+)
 
 
 @command(
@@ -43,22 +54,39 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
     "restore",
     changes=True,
     examples=[],
-    elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore 9 --dry-run -o json"],
+    elsewhere=["pulsar-admin ledgers restore 9", "pulsar-admin ledgers restore --deleted --dry-run -o json"],
     output="The change: the metadata made for each ledger, with its end, quorums, ensembles and what it says of itself.",
-    errors=[LedgerNotFound, Refused, StalePlan],
+    errors=[LedgerNotFound, Refused, StalePlan, SourceNotFound],
 )
-@click.argument("ledgers", type=_LEDGER_ID, nargs=-1, required=True)
+@click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
+@click.option(
+    "--deleted", is_flag=True, help="Ledgers that a broker deleted: those named, or all that have entries here."
+)
+@zookeeper_option
+@gaps_option
 @pass_app
-def restore(app: App, ledgers: tuple[int, ...]) -> None:
+def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tuple[Path, ...], with_gaps: bool) -> None:
     """Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.
 
     Every entry must be here, the ensemble must be the one by which round robin puts each entry on the bookies that have it, and
     the end that of the topic's list. What two witnesses say differently is refused.
-    """
-    from store.changes.restoring import plan_restore
 
+    A ledger that was --deleted gets the last metadata that ZooKeeper's snapshots and logs have of it, closed in front of the first
+    entry that is lost. No topic lists it, but bookies keep its entries again; `topics undelete` puts it back into a topic.
+    """
+    if not deleted and not ledgers:
+        raise click.UsageError("Missing argument 'LEDGERS...', or --deleted for all that a broker deleted.")
     with open_reader(app.store) as reader:
-        plan = plan_restore(reader, ledgers, app.now_ms)
+        if deleted:
+            from store.recovery.ledgers import plan_restore_deleted
+            from store.recovery.past import history_of, is_ledger, read_past
+
+            past = read_past(history_of(app.store.info, directories), lambda path, _: is_ledger(path))
+            plan = plan_restore_deleted(reader, ledgers, past, app.now_ms, with_gaps=with_gaps)
+        else:
+            from store.changes.restoring import plan_restore
+
+            plan = plan_restore(reader, ledgers, app.now_ms)
     app.change(plan)
 
 

@@ -32,7 +32,7 @@ _UNITS = {
     "limit": "bytes",
     "limitSize": "bytes",
 }
-_TIMES = {"nextDeadline"}
+_TIMES = {"nextDeadline", "deleted"}
 _IDS = {"compactedLedger"}
 _ACTIONS = {
     "topics reset-cursor": "reset cursor {subscription} of {place}",

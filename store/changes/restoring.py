@@ -95,7 +95,7 @@ def _check(txn: Txn, ledger_id: int) -> Owner:
     if not found_owners:
         raise Refused(
             f"nothing references ledger {ledger_id}: no topic would read it",
-            hint="a broker deleted it; what has entries and no metadata is listed by: pulsar-admin ledgers orphans",
+            hint=f"a broker deleted it: see what comes back with: pulsar-admin ledgers restore --deleted {ledger_id} --dry-run",
             ledgerId=ledger_id,
         )
     return found_owners[0]

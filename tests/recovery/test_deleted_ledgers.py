@@ -1,0 +1,60 @@
+"""``ledgers restore --deleted``: every ledger that a real broker deleted comes back with every entry that the bookies still hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.recovery.written import deleted_ledgers, entries_of
+from tests.stores import copied
+from tests.worlds import CLUSTER, world
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[int, dict[int, bytes]]:
+    """The deleted ledgers that have entries on a bookie, read without our code."""
+    crashed = world(CLUSTER) / "crashed"
+    entries = entries_of([crashed / f"bookkeeper{number}" for number in range(3)])
+    deleted = deleted_ledgers(crashed / "zookeeper" / "version-2")
+    return {ledger_id: entries[ledger_id] for ledger_id in deleted & entries.keys()}
+
+
+def test_all_of_them_come_back(cli: Cli, tmp_path: Path, expected: dict[int, dict[int, bytes]]) -> None:
+    assert (len(expected), sum(map(len, expected.values()))) == (54, 678)
+    store = copied(CLUSTER, "crashed", tmp_path)
+    tried = cli("--store", store, "ledgers", "restore", "--deleted", "--dry-run")
+    assert "54 deleted ledgers of 678 entries come back, 54 of them whole" in tried.stdout + tried.stderr
+    cli("--store", store, "ledgers", "restore", "--deleted")
+    states = {row["ledgerId"]: row for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines}
+    for ledger_id, entries in expected.items():
+        assert states[ledger_id]["state"] == "CLOSED"
+        rows = cli("--store", store, "ledgers", "entries", str(ledger_id), "-o", "jsonl").json_lines
+        assert [row["entryId"] for row in rows] == sorted(entries) == list(range(len(entries)))
+    assert not [row for row in states.values() if row["state"] == "DELETED"]
+    assert cli("--store", store, "ledgers", "verify", *map(str, expected)).exit_code == 0
+    cli("--store", store, "store", "undo", "1")
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    assert {row["ledgerId"] for row in rows if row["state"] == "DELETED"} == set(expected)
+
+
+def test_what_is_not_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    alive = next(
+        row["ledgerId"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines if row["owners"]
+    )
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", str(alive))
+    assert (result.exit_code, result.error["code"]) == (3, "refused")
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "987654")
+    assert result.exit_code == 5
+    assert "--zookeeper DIR" in result.error["hint"]
+
+
+def test_a_store_without_history_says_what_to_bring(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "crashed", tmp_path)
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted")
+    assert (result.exit_code, result.error["code"]) == (3, "refused")
+    assert "--zookeeper DIR" in result.error["hint"]
+    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "--zookeeper", tmp_path)
+    assert (result.exit_code, result.error["code"]) == (5, "source-not-found")
