@@ -5,14 +5,14 @@ Bounded: of each node its last value is kept and, where a time is asked for, the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
-from store.codec.zookeeper import BadRecord, Delete, decode_snapshot, decompress_snapshot, iter_transactions
+from store.codec.zookeeper import Delete, Transaction, decode_snapshot, decompress_snapshot, iter_transactions
 from store.db.storeinfo import StoreInfo
 from store.errors import Refused, SourceNotFound, StoreError
 from store.names import TopicName, topic_of_path
@@ -70,7 +70,7 @@ class Past:
 Keep = Callable[[str, bytes], bool]
 
 
-def read_past(directories: Iterable[Path], keep: Keep, at_ms: int | None = None) -> Past:
+def read_past(directories: Sequence[Path], keep: Keep, at_ms: int | None = None) -> Past:
     """Return what DIRECTORIES (``version-2``) tell of the nodes of which KEEP(path, value) says so; AT_MS: the time asked for.
 
     Raises SourceNotFound, MetadataCorrupt.
@@ -115,28 +115,30 @@ def _given(path: Path) -> Path:
     raise SourceNotFound(f"{path} holds neither a ZooKeeper log nor a snapshot", path=str(path))
 
 
-def _iter_writes(directories: Iterable[Path]) -> Iterator[tuple[str, bytes | None, int]]:
+def _iter_writes(directories: Sequence[Path]) -> Iterator[tuple[str, bytes | None, int]]:
     """Yield (path, value or None, time) of every write, oldest first: those of the oldest snapshot, then what the logs have behind it."""
-    logs: dict[int, Path] = {}
-    snapshots: dict[int, Path] = {}
-    for directory in directories:
-        for kind, found in (("log", logs), ("snapshot", snapshots)):
-            for file in directory.glob(f"{kind}.*"):
-                with suppress(ValueError):
-                    found.setdefault(int(file.name.split(".")[1], 16), file)
     last = -1
-    for zxid in sorted(snapshots)[:1]:
-        file = snapshots[zxid]
+    for zxid, file in _numbered(directories, "snapshot")[:1]:
         raw = decompress_snapshot(file.read_bytes(), file.suffix.removeprefix("."), str(file))
         for node in decode_snapshot(raw, str(file)).nodes.values():
             if not node.ephemeral:
                 yield node.path, node.data, node.modified_ms
         last = zxid
-    for zxid in sorted(logs):
-        data = logs[zxid].read_bytes()
-        for item in iter_transactions(data, str(logs[zxid])) if data else ():
-            if isinstance(item, BadRecord) or item.zxid <= last:
-                continue
-            last = item.zxid
-            for change in item.changes:
-                yield change.path, None if isinstance(change, Delete) else change.data, item.time_ms
+    for item in _iter_logged([file for _, file in _numbered(directories, "log")], last):
+        for change in item.changes:
+            yield change.path, None if isinstance(change, Delete) else change.data, item.time_ms
+
+
+def _iter_logged(logs: Iterable[Path], last: int) -> Iterator[Transaction]:
+    """Yield the transactions behind LAST."""
+    for file in logs:
+        data = file.read_bytes()
+        for item in iter_transactions(data, str(file)) if data else ():
+            if isinstance(item, Transaction) and item.zxid > last:
+                last = item.zxid
+                yield item
+
+
+def _numbered(directories: Iterable[Path], kind: str) -> list[tuple[int, Path]]:
+    files = [file for directory in directories for file in directory.glob(f"{kind}.*")]
+    return sorted((int(file.name.split(".")[1], 16), file) for file in files)
