@@ -11,7 +11,8 @@ processed last (i64), each with a seal of its own. Taken while transactions ran,
 
 **Log** (``log.<zxid hex>``): ``ZKLG``, version i32 = 2, database id i64; then records: Adler-32 as i64, i32 length, bytes, ``B``. The file
 is extended with zeros ahead of use: zeros are its end. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
-transaction, in newer versions a digest. Zxids of an epoch (the upper 32 bits) follow each other without a gap.
+transaction, in newer versions a digest. The end of a session names the ephemeral nodes that it takes with it. Zxids of an epoch (the
+upper 32 bits) follow each other without a gap.
 
 Sources: ``FileSnap``, ``SnapStream``, ``FileTxnLog``, ``FilePadding``, ``DataTree``, ``PrepRequestProcessor``, ``zookeeper.jute``.
 """
@@ -22,7 +23,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from store.codec.buffer import Reader, written_end
 from store.errors import MetadataCorrupt
@@ -37,6 +38,13 @@ _HEADER = struct.Struct(
 _RECORD_HEAD = struct.Struct(
     ">q"  # Adler-32 of the bytes
     "i"  #  length
+)
+_TRANSACTION_HEAD = struct.Struct(
+    ">q"  # client id: its session
+    "i"  #  cxid
+    "q"  #  zxid
+    "q"  #  time, ms
+    "i"  #  type
 )
 _END_OF_RECORD = 0x42
 _RECORD_BORDER = b"B\0\0\0\0"  # end of a record, and the upper half of the next one's Adler-32
@@ -64,10 +72,13 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\0"
 _LOOKED_AT_BYTES = (
     1 << 20
 )  # behind the last record: logs are extended by 64 MiB, and damage that begins at a record's border is rare
+_CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
+_LONG_BYTES = 64 << 20  # a length that is damage, most likely
 _SEARCHED = 4  # times the bytes of a log that looking for whole records behind damage may sum up
 
-ERROR, CREATE, DELETE, SET_DATA, MULTI, CREATE_2 = -1, 1, 2, 5, 14, 15
+CLOSE_SESSION, ERROR, CREATE, DELETE, SET_DATA, MULTI, CREATE_2 = -11, -1, 1, 2, 5, 14, 15
 RECONFIG, CREATE_CONTAINER, DELETE_CONTAINER, CREATE_TTL = 16, 19, 20, 21
+_DIGEST_VERSION = 2
 _CREATES = {CREATE, CREATE_2, CREATE_CONTAINER, CREATE_TTL}
 _DELETES = {DELETE, DELETE_CONTAINER}
 _SETS = {SET_DATA, RECONFIG}
@@ -75,7 +86,7 @@ _SETS = {SET_DATA, RECONFIG}
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperNode:
-    """A znode: times in ms."""
+    """A znode: times in ms; ``modified_zxid``: the transaction that wrote its data."""
 
     path: str
     data: bytes
@@ -83,6 +94,7 @@ class ZooKeeperNode:
     created_ms: int
     modified_ms: int
     ephemeral: bool
+    modified_zxid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +116,15 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One record of a log: its zxid, time in ms, and what it did to nodes (nothing for sessions and errors)."""
+    """One record of a log: its zxid, time in ms, whose it was, and what it did to nodes (nothing for sessions and errors).
+
+    ``session``: the id of the client's session; ``cxid``: the number that the client gave its request.
+    """
 
     zxid: int
     time_ms: int
+    session: int
+    cxid: int
     changes: tuple[Put | Delete, ...]
 
 
@@ -145,7 +162,7 @@ def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
         _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = _STAT.unpack(reader.take(_STAT.size))
         newest = max(newest, czxid, mzxid, pzxid)
         if path:
-            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, is_of_session(owner))
+            nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, is_of_session(owner), mzxid)
     end = reader.pos
     _check_seal(memoryview(data), end, where)
     reader.take(_SEAL.size)
@@ -254,19 +271,57 @@ def iter_transactions(data: bytes | bytearray | memoryview, where: str) -> Itera
     """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
     view = memoryview(data)
     _check_header(Reader(view[: _HEADER.size], where, MetadataCorrupt), LOG_MAGIC, where)
-    offset = _HEADER.size
+    yield from _iter_records(view, _HEADER.size, 0, where)
+
+
+def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield what ``iter_transactions`` yields of the log FILE, of which some MiB at a time are in memory; all of it behind damage.
+
+    An empty file has none, and 4 MiB of zeros end it.
+    """
+    data = file.read(_HEADER.size)
+    if data:
+        _check_header(Reader(data, where, MetadataCorrupt), LOG_MAGIC, where)
+    base, data = len(data), file.read(_CHUNK_BYTES)
+    chunk = data
+    while chunk:
+        view, offset = memoryview(data), 0
+        while end := _record_end(view, offset):
+            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
+            offset = end
+        base, data = base + offset, data[offset:]
+        if not _may_go_on(data):
+            break
+        chunk = file.read(_CHUNK_BYTES)
+        data += chunk
+    rest = bytearray(data)
+    while chunk and chunk.count(0) < _CHUNK_BYTES and (chunk := file.read(_CHUNK_BYTES)):
+        rest += chunk
+    yield from _iter_records(memoryview(rest), 0, base, where)
+
+
+def _may_go_on(data: bytes) -> bool:
+    """Whether DATA, which begins with no whole record, may be the beginning of one."""
+    if len(data) <= _RECORD_HEAD.size:
+        return True
+    length = int(_RECORD_HEAD.unpack_from(data)[1])
+    return len(data) - _RECORD_HEAD.size <= length < _LONG_BYTES
+
+
+def _iter_records(view: memoryview, offset: int, base: int, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log."""
     search: _Search | None = None
     while offset >= 0:
         end = _record_end(view, offset)
         if end:
-            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {offset:#x}")
+            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
             offset = end
             continue
         search = search or _Search(view)
         if search.is_end(offset):
             return
         following = search.next_record(offset)
-        yield BadRecord(offset, *search.judge(offset, following))
+        yield BadRecord(base + offset, *search.judge(offset, following))
         offset = following
 
 
@@ -334,9 +389,8 @@ class _Search:
 
 def _decode_transaction(body: memoryview, where: str) -> Transaction:
     reader = Reader(body, where, MetadataCorrupt)
-    reader.take(12)
-    zxid, time_ms, kind = reader.i64(), reader.i64(), reader.i32()
-    return Transaction(zxid, time_ms, tuple(_changes(reader, kind, where)))
+    session, cxid, zxid, time_ms, kind = _TRANSACTION_HEAD.unpack(reader.take(_TRANSACTION_HEAD.size))
+    return Transaction(zxid, time_ms, session, cxid, tuple(_changes(reader, kind, where)))
 
 
 def _changes(reader: Reader, kind: int, where: str, *, inner: bool = False) -> Iterator[Put | Delete]:
@@ -350,12 +404,24 @@ def _changes(reader: Reader, kind: int, where: str, *, inner: bool = False) -> I
         yield Delete(_text(reader, where))
     elif kind in _SETS:
         yield Put(_text(reader, where), _buffer(reader, where), reader.i32())
+    elif kind == CLOSE_SESSION and not inner:
+        yield from map(Delete, _closed_paths(reader, where))
     elif kind == MULTI and not inner:
         parts = [(reader.i32(), _buffer(reader, where)) for _ in range(_count(reader, where))]
         if any(part == ERROR for part, _ in parts):
             return
         for part, raw in parts:
             yield from _changes(Reader(raw, where, MetadataCorrupt), part, where, inner=True)
+
+
+def _closed_paths(reader: Reader, where: str) -> Iterator[str]:
+    """Yield the nodes that a session took with it: in the transaction since 3.6 (``zookeeper.closeSessionTxn.enabled``), where a digest,
+    version i32 = 2 and i64, may follow or stand alone."""
+    count = _count(reader, where) if reader.remaining else 0
+    if count == _DIGEST_VERSION and reader.remaining == _LONG.size:
+        return
+    for _ in range(count):
+        yield _text(reader, where)
 
 
 def _check_header(reader: Reader, magic: bytes, where: str) -> None:

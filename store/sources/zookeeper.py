@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,14 @@ from store.codec.zookeeper import (
     ZooKeeperNode,
     decode_snapshot,
     decompress_snapshot,
-    iter_transactions,
+    read_transactions,
 )
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
+from store.frozen import frozen
 from store.wording import counted, plural
 
 _NAME = re.compile(r"(?:log|snapshot)\.([0-9a-fA-F]{1,16})(?:\.(.+))?")
 _EPOCH_BITS = 32
-_ZEROS = bytes(4 << 20)  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 
 
 def is_zookeeper(directory: Path) -> bool:
@@ -60,58 +62,117 @@ def newest_zxid(directory: Path) -> int:
     """Return the newest transaction that DIRECTORY has: the last of its newest log, or that of its newest snapshot's name."""
     zxids = [zxid for zxid, _, _ in _numbered(directory, "snapshot")]
     for _, extension, file in reversed(_numbered(directory, "log")):
-        found = [] if extension else [item.zxid for item in _read_log(file) if isinstance(item, Transaction)]
+        found = [] if extension else [item.zxid for item in read_log(file) if isinstance(item, Transaction)]
         if found:
             zxids.append(max(found))
             break
     return max(zxids, default=0)
 
 
+@frozen
+class ServerFiles:
+    """The ``version-2`` of one server: where its ``snapshots`` are, and its ``logs`` (ZooKeeper's dataLogDir, often the same)."""
+
+    snapshots: Path
+    logs: Path
+
+
+@frozen
+class Tree:
+    """The nodes by path as of transaction ``zxid``, ephemeral ones among them."""
+
+    nodes: dict[str, ZooKeeperNode]
+    zxid: int
+
+    def persistent(self) -> Iterator[ZooKeeperNode]:
+        """Yield the nodes that no session takes with it, in path order."""
+        return (self.nodes[path] for path in sorted(self.nodes) if not self.nodes[path].ephemeral)
+
+
 def read_zookeeper_nodes(
     directory: Path, problems: list[str], log_directory: Path | None = None
 ) -> Iterator[ZooKeeperNode]:
-    """Yield the persistent nodes of DIRECTORY in path order; what could not be read, or is not there, is told in PROBLEMS.
+    """Yield the persistent nodes of DIRECTORY in path order; raises and tells as ``read_tree``.
 
     LOG_DIRECTORY: where its logs are (ZooKeeper's ``dataLogDir``), else beside the snapshots.
+    """
+    yield from read_tree((ServerFiles(directory, log_directory or directory),), problems).persistent()
 
-    As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid.
+
+def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | None = None) -> Tree:
+    """Return the tree of SERVERS, copies of one ensemble; what could not be read, or is not there, is told in PROBLEMS.
+
+    As a server restores itself (``FileTxnSnapLog``): the newest snapshot that is whole, then every transaction with a higher zxid;
+    up to the transaction UNTIL, where one is given, from a snapshot that has seen none behind it.
     A server refuses a log with a damaged record and passes over transactions that are missing; here what is whole is taken, and
     what is lost is counted by the zxids. Raises SourceNotFound, MetadataCorrupt (nothing can be read, or a log is none).
     """
-    base, snapshot = _newest_snapshot(directory, problems)
-    log_directory = log_directory or directory
-    logs = [(zxid, file) for zxid, extension, file in _numbered(log_directory, "log") if not extension]
-    if snapshot is None and not logs:
+    logged = [zxid for server in servers for zxid, _ in iter_log_files(server)]
+    base, snapshot = _newest_snapshot(servers, problems, until, min(logged, default=0))
+    where = servers[0].logs
+    if snapshot is None and not logged:
         if problems:
-            raise MetadataCorrupt(
-                problems[0], hint="bring an older snapshot or the transaction logs", path=str(directory)
-            )
-        raise SourceNotFound(f"{directory} holds neither a ZooKeeper log nor a snapshot", path=str(directory))
-    problems += _unread_logs(log_directory, base)
-    # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
-    first = max((index for index, (zxid, _) in enumerate(logs) if zxid <= base + 1), default=0)
-    replay = _Replay(base, {} if snapshot is None else snapshot.nodes, problems)
-    for _, file in logs[first:]:
-        for item in _read_log(file):
-            replay.take(file, item)
-    replay.finish(log_directory, 0 if snapshot is None else snapshot.newest_zxid)
-    if logs:
-        problems += _cut_short([file for _, file in logs])
-    nodes = replay.nodes
-    yield from (nodes[path] for path in sorted(nodes) if not nodes[path].ephemeral)
+            raise MetadataCorrupt(problems[0], hint="bring an older snapshot or the transaction logs", path=str(where))
+        raise SourceNotFound(f"{where} holds neither a ZooKeeper log nor a snapshot", path=str(where))
+    for server in servers:
+        problems += iter_unread_logs(server.logs, base)
+    replay = Replay(base, {} if snapshot is None else snapshot.nodes, problems)
+    reached = base
+    for file, item in iter_merged(servers, base + 1):
+        if until is not None and isinstance(item, Transaction) and item.zxid > until:
+            if reached < until:
+                replay.tell_gap(file, item)
+            break
+        replay.take(file, item)
+        reached = replay.order.last
+    else:
+        replay.finish(where, 0 if snapshot is None else snapshot.newest_zxid)
+        for server in servers:
+            problems += _cut_short([file for _, file in iter_log_files(server)])
+    return Tree(replay.nodes, reached)
 
 
-def _newest_snapshot(directory: Path, problems: list[str]) -> tuple[int, Snapshot | None]:
-    for zxid, extension, file in reversed(_numbered(directory, "snapshot")):
+def iter_snapshot_files(servers: Iterable[ServerFiles]) -> Iterator[tuple[int, str, Path]]:
+    """Yield (zxid, extension, path) of the snapshots of SERVERS, the oldest first."""
+    yield from sorted(found for server in servers for found in _numbered(server.snapshots, "snapshot"))
+
+
+def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:
+    """Yield (first zxid, path) of the logs of SERVER that can be read, the oldest first."""
+    return ((zxid, file) for zxid, extension, file in _numbered(server.logs, "log") if not extension)
+
+
+def read_snapshot(file: Path, extension: str) -> Snapshot:
+    """Return the snapshot in FILE; raises MetadataCorrupt, LimitExceeded."""
+    return decode_snapshot(decompress_snapshot(file.read_bytes(), extension, str(file)), str(file))
+
+
+def _newest_snapshot(
+    servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int
+) -> tuple[int, Snapshot | None]:
+    """Return the newest whole snapshot and its zxid; with UNTIL one that has seen nothing behind it, where there is one, or logs reach
+    back to their beginning: OLDEST is the first transaction that they have."""
+    late: tuple[int, Snapshot] | None = None
+    for zxid, extension, file in reversed([*iter_snapshot_files(servers)]):
+        if until is not None and zxid > until:
+            continue
         try:
-            raw = decompress_snapshot(file.read_bytes(), extension, str(file))
-            return zxid, decode_snapshot(raw, str(file))
+            snapshot = read_snapshot(file, extension)
         except (MetadataCorrupt, LimitExceeded) as error:
             problems.append(f"{error.message}; an older snapshot is used")
-    return 0, None
+            continue
+        if until is None or snapshot.newest_zxid <= until:
+            return zxid, snapshot
+        late = zxid, snapshot
+    if late is None or until is None or oldest <= 1:
+        return 0, None
+    seen = f"the snapshot of {late[0]:#x} has seen transaction {late[1].newest_zxid:#x}, and no older one is here"
+    problems.append(f"{seen}: what was written behind {until:#x} may show")
+    return late
 
 
-def _unread_logs(directory: Path, base: int) -> Iterator[str]:
+def iter_unread_logs(directory: Path, base: int) -> Iterator[str]:
+    """Yield what to do with each log of DIRECTORY that begins behind transaction BASE and is packed."""
     for zxid, extension, file in _numbered(directory, "log"):
         if extension and zxid > base:
             yield f"{file} is not read: unpack it beside the other logs, as {file.name.removesuffix('.' + extension)}"
@@ -119,6 +180,8 @@ def _unread_logs(directory: Path, base: int) -> Iterator[str]:
 
 def _cut_short(logs: list[Path]) -> Iterator[str]:
     """Tell of a newest log that ends with a record although ZooKeeper extends its logs with zeros here (``FilePadding``)."""
+    if not logs:
+        return
     *before, newest = logs
     if newest.stat().st_size == 0:
         yield f"{newest} is empty: transactions from its zxid on are lost, if there were any"
@@ -132,49 +195,138 @@ def _is_extended(log: Path) -> bool:
         return os.pread(file.fileno(), 16, max(log.stat().st_size - 16, 0)) == bytes(16)
 
 
-def _read_log(file: Path) -> Iterator[Transaction | BadRecord]:
+def read_log(file: Path, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[Transaction | BadRecord]:
     """Yield what is in the log FILE. It is read, not mapped: a ZooKeeper that runs may cut it, which would kill this process."""
-    data = bytearray()
     with open(file, "rb", buffering=0) as opened:
-        while chunk := opened.read(len(_ZEROS)):
-            data += chunk
-            if chunk == _ZEROS:
-                break  # what follows was never written
-    if data:
-        yield from iter_transactions(data, str(file))
+        before = 0
+        for item in read_transactions(opened, str(file)):
+            if (now := opened.tell()) > before:
+                advance(now - before)
+                before = now
+            yield item
+        advance(max(os.fstat(opened.fileno()).st_size - before, 0))
 
 
-class _Replay:
+Logged = tuple[Path, Transaction | BadRecord]
+"""The log that it stands in, and what it is."""
+
+
+def iter_merged(
+    servers: Sequence[ServerFiles], first: int = 0, advance: Callable[[int], None] = lambda size_bytes: None
+) -> Iterator[Logged]:
+    """Yield what the logs of SERVERS have from transaction FIRST on, or from a little before, in the order of zxids, each once.
+
+    ADVANCE is told the bytes of the logs that were passed.
+    """
+    each = [_iter_server(server, first, advance) for server in servers]
+    last = -1
+    for _, file, item in each[0] if len(each) == 1 else merge(*each, key=itemgetter(0)):
+        if isinstance(item, Transaction):
+            if item.zxid <= last:
+                continue
+            last = item.zxid
+        yield file, item
+
+
+def _iter_server(
+    server: ServerFiles, first: int, advance: Callable[[int], None]
+) -> Iterator[tuple[int, Path, Transaction | BadRecord]]:
+    """Yield (zxid, log, item) of one server; what is damaged has the zxid of the transaction before it."""
+    logs = [*iter_log_files(server)]
+    # A log's name is its first zxid: the one before the first later log may hold newer transactions than the snapshot.
+    begin = max((index for index, (zxid, _) in enumerate(logs) if zxid <= first), default=0)
+    last = -1
+    for _, file in logs[begin:]:
+        for item in read_log(file, advance):
+            if isinstance(item, Transaction):
+                last = max(last, item.zxid)
+            yield last, file, item
+
+
+@frozen
+class Gap:
+    """LOST transactions are missing before BEFORE in the logs, where FILE goes on; ``after``: the last one that is there.
+
+    ``bad``: the first damage in their place. Of a new epoch's first transaction ``lost`` may be 0: what was damaged in the epoch before
+    cannot be counted.
+    """
+
+    file: Path
+    after: int
+    before: int
+    lost: int
+    bad: BadRecord | None
+
+    @property
+    def text(self) -> str:
+        where = str(self.file) if self.bad is None else _bad_text(self.file, self.bad)
+        if not self.lost:
+            return f"{where}; what stood there is lost"
+        return f"{where}: {counted(self.lost, 'transaction')} before {self.before:#x} {plural(self.lost, 'is', 'are')} lost"
+
+
+def _bad_text(file: Path, bad: BadRecord) -> str:
+    return f"{file} @ {bad.offset:#x}: {bad.reason}"
+
+
+class LogOrder:
+    """Follows the transactions of logs behind zxid LAST and finds the gaps between them."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.bad: tuple[Path, BadRecord] | None = None
+        """The first one since the last transaction."""
+
+    def take(self, file: Path, item: Transaction | BadRecord) -> Gap | None:
+        """Take what comes next, in FILE; return the gap in front of it, if there is one. A new epoch begins at 1."""
+        if isinstance(item, BadRecord):
+            self.bad = self.bad or (file, item)
+            return None
+        after, bad = self.last, self.bad
+        self.bad = None
+        if item.zxid <= after:
+            return None
+        self.last = item.zxid
+        is_same_epoch = item.zxid >> _EPOCH_BITS == after >> _EPOCH_BITS
+        before = after if is_same_epoch else item.zxid >> _EPOCH_BITS << _EPOCH_BITS
+        lost = max(item.zxid - before - 1, 0)
+        if not lost and (bad is None or bad[1].unfinished or is_same_epoch):
+            return None
+        return Gap(file, after, item.zxid, lost, None) if bad is None else Gap(bad[0], after, item.zxid, lost, bad[1])
+
+
+class Replay:
     """Applies transactions to NODES, the tree as of zxid BASE, and tells in PROBLEMS which of them are missing."""
 
     def __init__(self, base: int, nodes: dict[str, ZooKeeperNode], problems: list[str]) -> None:
         self.nodes = nodes
+        self.order = LogOrder(base)
         self._base = base
-        self._last = base
         self._logged = 0
-        self._bad: tuple[Path, BadRecord] | None = None  # the first since the last transaction
         self._problems = problems
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
-        """Take what comes next in the log FILE."""
-        if isinstance(item, BadRecord):
-            self._bad = self._bad or (file, item)
-            return
-        self._logged = max(self._logged, item.zxid)
-        if item.zxid > self._last:
-            self._check_follows(file, item.zxid)
-            self._last = item.zxid
-        self._bad = None
-        if item.zxid > self._base:
-            _apply(self.nodes, item)
+        """Take what comes next, in the log FILE."""
+        self.tell_gap(file, item)
+        if isinstance(item, Transaction):
+            self._logged = max(self._logged, item.zxid)
+            if item.zxid > self._base:
+                _apply(self.nodes, item)
+
+    def tell_gap(self, file: Path, item: Transaction | BadRecord) -> None:
+        """Tell of what is missing in front of ITEM."""
+        gap = self.order.take(file, item)
+        if gap is not None:
+            self._problems.append(gap.text + ("; what they changed may be missing or old" if gap.lost else ""))
 
     def finish(self, directory: Path, newest: int) -> None:
         """Check that the logs reach what the snapshot shows to have been: the transaction NEWEST, and that of its name."""
-        if self._bad is not None and not self._bad[1].unfinished:
-            self._problems.append(f"{self._bad_text()}; what stood there and behind it is lost")
-        if newest > self._last:
+        bad, last = self.order.bad, self.order.last
+        if bad is not None and not bad[1].unfinished:
+            self._problems.append(f"{_bad_text(*bad)}; what stood there and behind it is lost")
+        if newest > last:
             self._problems.append(
-                f"{directory}: the snapshot has seen transaction {newest:#x}, the logs end at {self._last:#x}: what lies between is lost"
+                f"{directory}: the snapshot has seen transaction {newest:#x}, the logs end at {last:#x}: what lies between is lost"
             )
         elif self._logged < self._base and self._base & (1 << _EPOCH_BITS) - 1:
             self._problems.append(
@@ -182,27 +334,10 @@ class _Replay:
                 "where ZooKeeper has a dataLogDir, its version-2 belongs here too"
             )
 
-    def _check_follows(self, file: Path, zxid: int) -> None:
-        """Note what is missing between the last transaction and ZXID, which comes next. A new epoch begins at 1."""
-        is_same_epoch = zxid >> _EPOCH_BITS == self._last >> _EPOCH_BITS
-        before = self._last if is_same_epoch else zxid >> _EPOCH_BITS << _EPOCH_BITS
-        lost = max(zxid - before - 1, 0)
-        where = str(file) if self._bad is None else self._bad_text()
-        if lost:
-            text = f"{counted(lost, 'transaction')} before {zxid:#x} {plural(lost, 'is', 'are')} lost"
-            self._problems.append(f"{where}: {text}; what they changed may be missing or old")
-        elif self._bad is not None and not self._bad[1].unfinished and not is_same_epoch:
-            self._problems.append(f"{where}; what stood there is lost")
-
-    def _bad_text(self) -> str:
-        assert self._bad is not None
-        file, bad = self._bad
-        return f"{file} @ {bad.offset:#x}: {bad.reason}"
-
 
 def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction) -> None:
     """Do to NODES what TRANSACTION did; a snapshot taken while it ran may have some of it already."""
-    now = transaction.time_ms
+    now, zxid = transaction.time_ms, transaction.zxid
     for change in transaction.changes:
         if isinstance(change, Delete):
             nodes.pop(change.path, None)
@@ -211,6 +346,8 @@ def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction) -> None:
         before = nodes.get(change.path)
         if change.version is None:
             if before is None or before.ephemeral:  # the end of a session, which deletes its nodes, is not followed
-                nodes[change.path] = ZooKeeperNode(change.path, change.data, 0, now, now, change.ephemeral)
+                nodes[change.path] = ZooKeeperNode(change.path, change.data, 0, now, now, change.ephemeral, zxid)
         elif before is not None and change.version >= before.version:
-            nodes[change.path] = replace(before, data=change.data, version=change.version, modified_ms=now)
+            nodes[change.path] = replace(
+                before, data=change.data, version=change.version, modified_ms=now, modified_zxid=zxid
+            )

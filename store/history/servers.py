@@ -1,0 +1,68 @@
+"""Where the files of a cluster's ZooKeeper servers are: those that a store was imported from, and others that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from store.errors import Refused, SourceNotFound
+from store.sources.nodes import find_metadata
+from store.sources.zookeeper import ServerFiles, is_zookeeper
+
+_HINT = "name the dataDir of its servers, or of copies of them: --zookeeper DIR[,LOGDIR]"
+
+
+def find_servers(
+    sources: Iterable[Mapping[str, Any]], places: Iterable[str] = ()
+) -> tuple[ServerFiles, ...]:  # Any: JSON
+    """Return the servers' files in the SOURCES of a store (``store.json``) and at PLACES, each ``dataDir[,dataLogDir]``.
+
+    Raises SourceNotFound for a place that is none, Refused where there is nothing at all.
+    """
+    named = [*map(parse_place, places)]
+    stored = [found for source in sources if (found := _stored(source)) is not None]
+    if not stored and not named:
+        raise Refused(_why_none(sources), hint=_HINT)
+    return tuple(dict.fromkeys([*stored, *named]))
+
+
+def parse_place(place: str) -> ServerFiles:
+    """Return the files at ``dataDir[,dataLogDir]``, in either order; raises SourceNotFound."""
+    paths = [Path(place)] if Path(place).exists() else [Path(part) for part in place.split(",")]
+    found = [_version_2(path) for path in paths[:2]]
+    if len(paths) > 2:
+        raise SourceNotFound(f"{place} names {len(paths)} directories", hint="name dataDir[,dataLogDir]", path=place)
+    found.sort(key=lambda path: not any(path.glob("snapshot.*")))
+    return ServerFiles(found[0].resolve(), found[-1].resolve())
+
+
+def _version_2(path: Path) -> Path:
+    for directory in (path / "zookeeper/version-2", path / "zookeeper", path / "version-2", path):
+        if directory.is_dir() and is_zookeeper(directory):
+            return directory
+    raise SourceNotFound(
+        f"{path} holds neither a ZooKeeper log nor a snapshot: expected log.* or snapshot.* in it or in version-2",
+        hint="name ZooKeeper's dataDir[,dataLogDir]",
+        path=str(path),
+    )
+
+
+def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON
+    if source["kind"] == "zookeeper":
+        path = Path(source["path"])
+        return ServerFiles(path, Path(source.get("logs", path)))
+    if source["kind"] == "standalone":
+        found = find_metadata(Path(source["path"]))
+        if found is not None and is_zookeeper(found):
+            return ServerFiles(found, found)
+    return None
+
+
+def _why_none(sources: Iterable[Mapping[str, Any]]) -> str:  # Any: JSON
+    for source in sources:
+        if source["kind"] == "ensemble":
+            return f"the metadata came from the live ensemble {source['path']}: its history is in its servers' files"
+        if source["kind"] in ("rocksdb", "standalone"):
+            return f"the metadata of {source['path']} is in RocksDB, which keeps no history: neither who wrote nor when"
+    return "no ZooKeeper files are known: history is in its snapshots and transaction logs"

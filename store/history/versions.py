@@ -1,0 +1,134 @@
+"""Every version of every metadata node that ZooKeeper's snapshots and transaction logs still have.
+
+Logs have each write, with its time and session. Of what was written before the oldest log, or in a gap between logs, the snapshots
+behind it show the values that were still there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from store.codec.zookeeper import BadRecord, Put, Transaction
+from store.errors import LimitExceeded, MetadataCorrupt
+from store.frozen import frozen
+from store.sources.zookeeper import (
+    Gap,
+    LogOrder,
+    ServerFiles,
+    iter_log_files,
+    iter_merged,
+    iter_snapshot_files,
+    iter_unread_logs,
+    read_snapshot,
+)
+
+Kind = Literal["create", "set", "delete", "snapshot"]
+
+
+class Version(NamedTuple):
+    """What transaction ``zxid`` did to the node at ``path``, at ``time_ms`` by the leader's clock.
+
+    ``session`` is the id of the client's session; ``value`` and ``version`` (0 behind a creation) are what it left, None behind a
+    deletion. Kind "snapshot": no log has the transaction, a snapshot shows what it left; its session is not known (None).
+    """
+
+    path: str
+    zxid: int
+    time_ms: int
+    session: int | None
+    kind: Kind
+    value: bytes | None
+    version: int | None
+    ephemeral: bool = False  # known of creations and snapshots
+
+
+@frozen
+class Flaw:
+    """A part of a file that cannot be read; where no other file has its transactions, a Gap tells what it costs."""
+
+    file: Path
+    text: str
+
+
+History = Version | Gap | Flaw
+Advance = Callable[[int], None]
+
+
+def iter_versions(
+    servers: Sequence[ServerFiles],
+    wanted: Callable[[str], bool] = lambda path: True,
+    advance: Advance = lambda size_bytes: None,
+) -> Iterator[History]:
+    """Yield the versions of all nodes with a WANTED path, in the order of zxids, that SERVERS, copies of one ensemble, have together.
+
+    Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of these; a Flaw for
+    what cannot be read. ADVANCE is told the bytes of the logs that were passed. Logs are read as they are yielded, one chunk of each
+    server in memory at a time; a snapshot that is asked is in memory as a whole. Raises MetadataCorrupt for a file that is no log.
+    """
+    for server in servers:
+        for text in iter_unread_logs(server.logs, -1):
+            yield Flaw(server.logs, text)
+    order: LogOrder | None = None
+    for file, item in iter_merged(servers, advance=advance):
+        if isinstance(item, BadRecord):
+            if not item.unfinished:
+                yield Flaw(file, f"{file} @ {item.offset:#x}: {item.reason}")
+            if order is not None:
+                order.take(file, item)
+            continue
+        if order is None:
+            yield from _iter_snapshots(servers, -1, item.zxid, wanted)
+            order = LogOrder(item.zxid - 1)
+        gap = order.take(file, item)
+        if gap is not None:
+            yield gap
+            yield from _iter_snapshots(servers, gap.after, gap.before, wanted)
+        yield from _versions_of(item, wanted)
+    if order is None:
+        yield from _iter_snapshots(servers, -1, 1 << 63, wanted)
+
+
+def log_bytes(servers: Sequence[ServerFiles]) -> int:
+    """Return how many bytes ``iter_versions`` will pass."""
+    return sum(file.stat().st_size for server in servers for _, file in iter_log_files(server))
+
+
+def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[Version]:
+    for change in item.changes:
+        if not wanted(change.path):
+            continue
+        if isinstance(change, Put):
+            kind: Kind = "create" if change.version is None else "set"
+            number = change.version or 0
+            yield Version(
+                change.path, item.zxid, item.time_ms, item.session, kind, change.data, number, change.ephemeral
+            )
+        else:
+            yield Version(change.path, item.zxid, item.time_ms, item.session, "delete", None, None)
+
+
+def _iter_snapshots(
+    servers: Sequence[ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
+) -> Iterator[Version | Flaw]:
+    """Yield what snapshots show of the transactions between AFTER and BEFORE: those in between, and the first one behind."""
+    files = [found for found in iter_snapshot_files(servers) if found[0] > after]
+    for found, following in pairwise([*files, (1 << 63, "", Path())]):
+        zxid, extension, file = found
+        try:
+            nodes = read_snapshot(file, extension).nodes.values()
+        except (MetadataCorrupt, LimitExceeded) as error:
+            yield Flaw(file, error.message)
+            continue
+        # It may show some transactions behind its name: the next snapshot shows them, if there is one in front of BEFORE.
+        limit = min(before, zxid + 1 if following[0] < before else before)
+        shown = (node for node in nodes if after < node.modified_zxid < limit and wanted(node.path))
+        for node in sorted(shown, key=attrgetter("modified_zxid")):
+            times = node.modified_zxid, node.modified_ms
+            yield Version(node.path, *times, None, "snapshot", node.data, node.version, node.ephemeral)
+        after = max(after, limit - 1)
+        if zxid >= before - 1:
+            return
