@@ -1,0 +1,401 @@
+"""What the entries of ledgers say about themselves, for ledgers whose metadata is gone: one pass, on any engine, in bounded memory.
+
+An executor returns sums for each batch of entries, which are put together here in entry order. Of a large entry only its head is read.
+Upstream: ``MessageMetadata``, ``BrokerEntryMetadata`` (Pulsar 4.0.8); what is no message: ``store.recovery.contents``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from store.db.blocks import ledger_of_key
+from store.db.environment import Txn
+from store.frozen import frozen
+from store.model.ledgers import EntryReader, find_metadata, find_times
+from store.names import LONG_MAX
+from store.recovery.contents import MESSAGES, MIXED, UNKNOWN, Content, read_contents
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from store.engine.slices import FileRange
+    from store.scan.entries import EntryBatch
+
+    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_TXNS = 4096
+"""Transactions that are kept of a ledger."""
+
+
+@frozen(order=True)
+class Producer:
+    """Who sent messages: the name, and the cluster that they were replicated from ("": sent to this one)."""
+
+    name: str
+    replicated_from: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.replicated_from}" if self.replicated_from else self.name
+
+
+@frozen
+class Run:
+    """The messages of one producer in one ledger, in order. ``jumps``: where a number does not follow the one before.
+
+    ``first``, ``last``: sequence ids of its first and its last message; ``low``, ``high``: the bounds of all.
+    """
+
+    first: int
+    last: int
+    low: int
+    high: int
+    entries: int
+    messages: int
+    jumps: int
+    first_publish_ms: int
+    last_publish_ms: int
+    first_entry: int
+    last_entry: int
+
+
+@frozen
+class LedgerEvidence:
+    """What the entries of one ledger say. ``kind``: of ``store.recovery.contents``.
+
+    ``index``: broker index before its first message, of its first entry, of its last one. ``broker_ms``: broker time of its first and
+    last entry that has one; ``publish_ms``: lowest and highest. ``points``: ledger → lowest and highest entry of it that is named.
+    ``topics``: what it says it belongs to. ``txns``: transactions, with what is said of each.
+    """
+
+    ledger_id: int
+    kind: str
+    entries: int
+    first_entry: int
+    last_entry: int
+    size_bytes: int
+    messages: int = 0
+    producers: Mapping[Producer, Run] = field(default_factory=dict)
+    index: tuple[int, int, int] | None = None
+    broker_ms: tuple[int, int] | None = None
+    publish_ms: tuple[int, int] | None = None
+    schema_version: int = -1
+    points: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    topics: frozenset[str] = frozenset()
+    txns: Mapping[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every entry up to the last is here."""
+        return self.first_entry == 0 and self.entries == self.last_entry + 1
+
+
+def iter_unlisted(txn: Txn) -> Iterator[int]:
+    """Yield the ledgers that have entries here and no metadata, by id."""
+    for key in txn.keys("times", b""):
+        ledger_id = ledger_of_key(key)
+        if find_metadata(txn, ledger_id) is None:
+            yield ledger_id
+
+
+def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
+    """Yield what the entries of LEDGER_IDS say, by ledger; the reader's engine reads them. Damaged entries count for nothing."""
+    from store.scan.entries import EntryScan
+    from store.scan.spread import run_places
+
+    wanted = sorted(set(ledger_ids))
+    scan = EntryScan(reader, ((one, 0, LONG_MAX - 1) for one in wanted), heads=True)
+    sums: dict[int, _Sums] = {}
+    done = 0
+    if reader.engine is None:
+        parts = ((places, None) for places in scan.groups())
+    else:
+        parts = run_places(reader.engine, SumHeads(), reader.files, scan.groups())  # type: ignore[assignment]
+    for places, row in parts:
+        found = [json.loads(row["sums"])] if row is not None and row["sums"] else map(sum_batch, scan.read_here(places))
+        for part in found:
+            for one in part:
+                sums.setdefault(one["ledger"], _Sums()).add(one)
+        reader.advance(places.bytes)
+        last = int(places.ledger_ids[-1])
+        while done < len(wanted) and wanted[done] < last:  # its entries are all read
+            yield from _finished(reader.txn, wanted[done], sums)
+            done += 1
+    for ledger_id in wanted[done:]:
+        yield from _finished(reader.txn, ledger_id, sums)
+
+
+def _finished(txn: Txn, ledger_id: int, sums: dict[int, _Sums]) -> Iterator[LedgerEvidence]:
+    times = find_times(txn, ledger_id)
+    if times is not None:
+        found = sums.pop(ledger_id, None) or _Sums()
+        yield found.evidence(ledger_id, times.sums.first_entry, times.sums.last_entry, times.sums.payload_bytes)
+
+
+@dataclass(frozen=True)
+class SumHeads:
+    """Sums of what the entries at given places say, as JSON, one row a batch; empty for a batch with an entry that is not proven."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        import pyarrow as pa
+
+        return pa.schema([("sums", pa.binary())])
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield one row per batch of places."""
+        from store.scan.arrow import packed_row
+        from store.scan.entries import EntryScan, doubtful
+        from store.scan.spread import iter_batches
+
+        for places, files in iter_batches(piece):
+            batch = EntryScan.of_files(files, heads=True, digests=None).read_places(places)
+            found = b"" if doubtful(batch, places).any() else json.dumps(sum_batch(batch)).encode()
+            yield packed_row(self.schema, found)
+
+
+# -- one batch --------------------------------------------------------------------------------------------------------
+
+Json = dict[str, Any]  # Any: JSON
+
+
+def sum_batch(batch: EntryBatch) -> list[Json]:
+    """Return what the entries of BATCH say, one object a ledger, in order."""
+    import numpy as np
+
+    from store.kernels.evidence import SENT, read_sent
+
+    sent = np.zeros(len(batch), SENT)
+    starts = batch.offsets + 4 + 32 + batch.rows["digest_bytes"]
+    ends = batch.offsets + 4 + batch.held
+    read_sent(batch.data, starts, ends, sent)
+    numbers, names = _number_producers(batch, sent)
+    edges = np.flatnonzero(np.diff(batch.ledger_ids)) + 1
+    found = []
+    for part in np.split(np.arange(len(batch)), edges):
+        if len(part):
+            one = _sum_messages(batch, sent, part[sent["framed"][part] == 1], numbers, names)
+            raw = part[sent["framed"][part] == 0].tolist()
+            one |= _sum_contents(memoryview(batch.data.data)[starts[i] : ends[i]] for i in raw)
+            one |= {"ledger": int(batch.ledger_ids[part[0]]), "entries": len(part)}
+            found.append(one)
+    return found
+
+
+def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[str]]]:
+    """Return (number of each entry's producer, −1: none; the producers by number)."""
+    import numpy as np
+
+    both = np.zeros(len(sent), np.int64)
+    texts = []
+    for name in ("producer", "replicated"):
+        column, texts_of = _number_spans(batch.data, sent[name + "_start"], sent[name + "_size"])
+        both = both * (len(texts_of) + 1) + column + 1
+        texts.append(texts_of)
+    left_out = (sent["framed"] == 0) | (sent["is_marker"] == 1) | (sent["producer_size"] < 0)
+    found, numbers = np.unique(np.where(left_out, -1, both), return_inverse=True)
+    wide = len(texts[1]) + 1
+    pairs = [
+        ["", ""] if one < 0 else [texts[0][one // wide - 1], texts[1][one % wide - 1] if one % wide else ""]
+        for one in found.tolist()
+    ]
+    return np.where(left_out, -1, numbers.reshape(-1)), pairs
+
+
+def _number_spans(data: Array, starts: Array, sizes: Array) -> tuple[Array, list[str]]:
+    import numpy as np
+
+    from store.kernels.producers import number_spans
+
+    spans = np.column_stack([starts, sizes])
+    numbers, firsts = np.empty(len(spans), np.int32), np.empty(len(spans), np.int32)
+    table = np.full(1 << (2 * len(spans)).bit_length(), -1, np.int32)
+    count = number_spans(data, spans, numbers, firsts, table)
+    texts = [bytes(data[a : a + n]).decode("utf-8", "backslashreplace") for a, n in spans[firsts[:count]].tolist()]
+    return numbers, texts
+
+
+def _sum_messages(batch: EntryBatch, sent: Array, rows: Array, numbers: Array, names: list[list[str]]) -> Json:
+    """Return the sums of the message entries ROWS of one ledger."""
+    import numpy as np
+
+    if not len(rows):
+        return {"framed": 0}
+    mine, heads = sent[rows], batch.rows[rows]
+    data = mine[mine["is_marker"] == 0]
+    out: Json = {"framed": len(rows), "messages": int(data["messages"].sum())}
+    index = np.flatnonzero(mine["broker_index"] >= 0)
+    if len(index):
+        first, last = mine[index[0]], mine[index[-1]]
+        out["index"] = [int(first["broker_index"] - first["messages"]), int(last["broker_index"])]
+        out["index_first"] = int(first["broker_index"])
+    for name, column in (("broker", heads["broker_ms"]), ("publish", heads["publish_ms"])):
+        times = column[(column > 0) & ((mine["is_marker"] == 0) | (name == "broker"))]
+        if len(times):
+            ends = (times[0], times[-1]) if name == "broker" else (times.min(), times.max())
+            out[name] = [int(one) for one in ends]
+    out["schema"] = int(mine["schema_version"].max())
+    txns = np.unique(mine[mine["txn_least"] >= 0][["txn_most", "txn_least"]])[:_TXNS]
+    out["txns"] = [[*map(int, one), []] for one in txns.tolist()]
+    of = numbers[rows]
+    out["runs"] = [
+        [
+            *names[number],
+            *_run(mine[of == number], batch.entry_ids[rows[of == number]], rows[of == number], heads[of == number]),
+        ]
+        for number in np.unique(of[of >= 0]).tolist()
+    ]
+    return out
+
+
+def _run(mine: Array, entry_ids: Array, rows: Array, heads: Array) -> list[int]:
+    """Return the fields of ``Run``, in order."""
+    firsts, lasts = mine["sequence_id"], mine["last_sequence_id"]
+    steps = firsts[1:] - lasts[:-1]
+    together = (entry_ids[1:] - entry_ids[:-1]) == (
+        rows[1:] - rows[:-1]
+    )  # no entry of the ledger is missing in between
+    follows = (steps == 1) | ((steps == 0) & (mine["is_chunk"][1:] == 1))
+    publish = heads["publish_ms"]
+    return [
+        int(one)
+        for one in (
+            *(firsts[0], lasts[-1], firsts.min(), lasts.max(), len(mine), mine["messages"].sum()),
+            *((~follows & together).sum(), publish[0], publish[-1], entry_ids[0], entry_ids[-1]),
+        )
+    ]
+
+
+def _sum_contents(payloads: Iterable[memoryview]) -> Json:
+    """Return for each kind that all PAYLOADS may be what they say as that kind."""
+    kinds: dict[str, list[Content]] | None = None
+    for payload in payloads:
+        found = {one.kind: one for one in read_contents(payload)}
+        if kinds is None:
+            kinds = {kind: [] for kind in found}
+        kinds = {kind: [*rest, found[kind]] for kind, rest in kinds.items() if kind in found}
+    return {} if kinds is None else {"kinds": {kind: _said(said) for kind, said in kinds.items()}}
+
+
+def _said(contents: Iterable[Content]) -> list[Any]:  # Any: JSON
+    points: dict[int, list[int]] = {}
+    txns: dict[tuple[int, int], set[str]] = {}
+    topics: dict[str, None] = {}
+    for one in contents:
+        for position in one.points:
+            low, high = points.get(position.ledger_id, (position.entry_id, position.entry_id))
+            points[position.ledger_id] = [min(low, position.entry_id), max(high, position.entry_id)]
+        for txn, says in one.txns:
+            txns.setdefault(txn, set()).update(says)
+        if one.topic:
+            topics[one.topic] = None
+    return [
+        [[ledger, *bounds] for ledger, bounds in points.items()],
+        list(topics),
+        [[*txn, sorted(says)] for txn, says in txns.items()],
+    ]
+
+
+# -- batches together -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Sums:
+    """The sums of one ledger's batches, added in entry order."""
+
+    entries: int = 0
+    framed: int = 0
+    messages: int = 0
+    runs: dict[Producer, Run] = field(default_factory=dict)
+    bounds: dict[str, list[int]] = field(default_factory=dict)
+    index_first: int = -1
+    schema: int = -1
+    kinds: dict[str, list[Any]] | None = None  # Any: JSON; None: every entry so far is a message
+    txns: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+
+    def add(self, part: Json) -> None:
+        """Add the next batch."""
+        self.entries += part["entries"]
+        self.framed += part["framed"]
+        self.messages += part.get("messages", 0)
+        self.schema = max(self.schema, part.get("schema", -1))
+        for name in ("index", "broker", "publish"):
+            if name in part:
+                low, high = part[name]
+                old = self.bounds.setdefault(name, [low, high])
+                self.bounds[name] = [min(old[0], low), max(old[1], high)] if name == "publish" else [old[0], high]
+        if self.index_first < 0:
+            self.index_first = part.get("index_first", -1)
+        for name, replicated, *numbers in part.get("runs", ()):
+            producer, run = Producer(name, replicated), Run(*numbers)
+            self.runs[producer] = _joined(self.runs[producer], run) if producer in self.runs else run
+        self._add_txns(part.get("txns", ()))
+        if "kinds" in part:
+            old_kinds = part["kinds"] if self.kinds is None else self.kinds
+            self.kinds = {
+                kind: [[*a, *b] for a, b in zip(old_kinds[kind], said, strict=True)] if self.kinds is not None else said
+                for kind, said in part["kinds"].items()
+                if kind in old_kinds
+            }
+
+    def _add_txns(self, txns: Iterable[list[Any]]) -> None:
+        for most, least, says in txns:
+            if len(self.txns) < _TXNS or (most, least) in self.txns:
+                self.txns.setdefault((most, least), set()).update(says)
+
+    def evidence(self, ledger_id: int, first_entry: int, last_entry: int, size_bytes: int) -> LedgerEvidence:
+        """Return what the ledger says as a whole."""
+        kind, said = self._kind()
+        points: dict[int, tuple[int, int]] = {}
+        for ledger, low, high in said[0]:
+            old = points.get(ledger, (low, high))
+            points[ledger] = min(old[0], low), max(old[1], high)
+        self._add_txns(said[2])
+        index = self._pair("index")
+        return LedgerEvidence(
+            ledger_id=ledger_id,
+            kind=kind,
+            entries=self.entries,
+            first_entry=first_entry,
+            last_entry=last_entry,
+            size_bytes=size_bytes,
+            messages=self.messages,
+            producers=self.runs,
+            index=None if index is None else (index[0], self.index_first, index[1]),
+            broker_ms=self._pair("broker"),
+            publish_ms=self._pair("publish"),
+            schema_version=self.schema,
+            points=points,
+            topics=frozenset(said[1]),
+            txns={txn: frozenset(says) for txn, says in self.txns.items()},
+        )
+
+    def _kind(self) -> tuple[str, list[Any]]:  # Any: JSON
+        nothing: list[Any] = [[], [], []]
+        if self.framed:
+            return (MESSAGES if self.framed == self.entries else MIXED), nothing
+        kinds = self.kinds or {}
+        return next(iter(kinds.items())) if len(kinds) == 1 else (UNKNOWN, nothing)
+
+    def _pair(self, name: str) -> tuple[int, int] | None:
+        found = self.bounds.get(name)
+        return None if found is None else (found[0], found[1])
+
+
+def _joined(a: Run, b: Run) -> Run:
+    return Run(
+        a.first,
+        b.last,
+        min(a.low, b.low),
+        max(a.high, b.high),
+        a.entries + b.entries,
+        a.messages + b.messages,
+        a.jumps + b.jumps + (b.first not in (a.last, a.last + 1)),
+        a.first_publish_ms,
+        b.last_publish_ms,
+        a.first_entry,
+        b.last_entry,
+    )

@@ -1,0 +1,147 @@
+"""Ledgers of recorded worlds put together by their entries alone; the truth is the world's own metadata, which is not looked at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from store.db.blocks import ledger_of_key
+from store.db.environment import open_store
+from store.db.owners import iter_owners
+from store.engine.local import LocalEngine
+from store.model.ledgers import open_reader
+from store.recovery.chains import Chains, find_chains
+from store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
+from tests.stores import imported
+
+
+def evidence_of(store: Path) -> list[LedgerEvidence]:
+    with open_store(store) as opened, open_reader(opened) as reader:
+        return list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
+
+
+def topics_of(store: Path, evidence: list[LedgerEvidence]) -> dict[int, str]:
+    here = {one.ledger_id for one in evidence}
+    with open_store(store) as opened, opened.read() as txn:
+        return {
+            ledger_id: owner.topic
+            for ledger_id, owners in iter_owners(txn)
+            for owner in owners
+            if owner.kind == "managed-ledger" and ledger_id in here
+        }
+
+
+def score(chains: Chains, topics: dict[int, str]) -> tuple[int, int, int]:
+    """Return (links needed, found, groups of more than one topic)."""
+    of = {ledger: number for number, group in enumerate(chains.groups) for ledger in group.ledger_ids}
+    by_topic = defaultdict(list)
+    for ledger, topic in topics.items():
+        by_topic[topic].append(ledger)
+    needed = [pair for ledgers in by_topic.values() for pair in pairwise(sorted(ledgers))]
+    wrong = sum(len({topics[one] for one in group.ledger_ids if one in topics}) > 1 for group in chains.groups)
+    return len(needed), sum(of[a] == of[b] for a, b in needed), wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "expected"),
+    [
+        ("small", "clean", (58, 56, 0)),
+        ("small", "crashed", (86, 83, 0)),
+        ("nometa", "clean", (42, 37, 0)),
+        ("nometa", "crashed", (86, 81, 0)),
+    ],
+)
+def test_links_of_recorded_worlds(name: str, state: str, expected: tuple[int, int, int]) -> None:
+    store = imported(name, state)
+    evidence = evidence_of(store)
+    topics = topics_of(store, evidence)
+    chains = find_chains(evidence)
+    assert score(chains, topics) == expected
+    assert all(len(join.witnesses) >= 2 for join in chains.joins)
+    # Every data ledger is in exactly one group.
+    ledgers = [ledger for group in chains.groups for ledger in group.ledger_ids]
+    assert len(ledgers) == len(set(ledgers))
+    assert set(topics) <= set(ledgers)
+    # Nothing else is needed when the metadata names them.
+    assert score(find_chains(evidence, topics), topics) == (expected[0], expected[0], 0)
+
+
+def test_engines_say_the_same() -> None:
+    store = imported("small", "clean")
+    with open_store(store) as opened, open_reader(opened) as reader:
+        reader.engine = LocalEngine(1)
+        found = list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
+    assert found == evidence_of(store)
+
+
+def _run(first: int, last: int, time_ms: int = 1000, jumps: int = 0) -> Run:
+    count = last - first + 1
+    return Run(first, last, first, last, count, count, jumps, time_ms + first, time_ms + last, 0, count - 1)
+
+
+def _messages(
+    ledger_id: int, runs: dict[str, Run], index: tuple[int, int] | None = None, replicated_from: str = ""
+) -> LedgerEvidence:
+    producers = {Producer(name, replicated_from): run for name, run in runs.items()}
+    entries = sum(run.entries for run in runs.values())
+    behind = None if index is None else (index[0] - 1, index[0], index[1])
+    return LedgerEvidence(ledger_id, "messages", entries, 0, entries - 1, 0, entries, producers, behind)
+
+
+def _groups(*evidence: LedgerEvidence, **options: object) -> list[tuple[int, ...]]:
+    return [group.ledger_ids for group in find_chains(evidence, **options).groups]  # type: ignore[arg-type]
+
+
+class TestOneWitness:
+    """What one witness says stays apart."""
+
+    def test_a_name_of_the_application(self) -> None:
+        assert _groups(_messages(1, {"app": _run(0, 9)}), _messages(2, {"app": _run(10, 19)})) == [(1,), (2,)]
+
+    def test_an_index_that_goes_on(self) -> None:
+        a, b = _messages(1, {"x-0-1": _run(0, 9)}, (0, 9)), _messages(2, {"x-0-2": _run(0, 9)}, (10, 19))
+        assert _groups(a, b) == [(1,), (2,)]
+
+    def test_another_producer_of_the_name(self) -> None:
+        a, b = _messages(1, {"app": _run(0, 9)}), _messages(2, {"app": _run(10, 19)}, replicated_from="west")
+        assert _groups(a, b) == [(1,), (2,)]
+
+
+class TestTwoWitnesses:
+    def test_a_producer_and_the_index(self) -> None:
+        a, b = _messages(1, {"app": _run(0, 9)}, (0, 9)), _messages(2, {"app": _run(10, 19)}, (10, 19))
+        assert _groups(a, b) == [(1, 2)]
+
+    def test_two_producers(self) -> None:
+        a = _messages(1, {"app": _run(0, 9), "other": _run(0, 3)})
+        assert _groups(a, _messages(2, {"app": _run(10, 19), "other": _run(4, 4)})) == [(1, 2)]
+
+    def test_a_name_that_a_broker_gave(self) -> None:
+        assert _groups(_messages(1, {"x-0-1": _run(0, 9)}), _messages(2, {"x-0-1": _run(10, 19)})) == [(1, 2)]
+
+
+class TestContradictions:
+    def test_partitions_that_share_a_name(self) -> None:
+        ledgers = [
+            _messages(one, {"x-0-1": _run(*run)}) for one, run in enumerate([(0, 9), (0, 9), (10, 19), (10, 19)], 1)
+        ]
+        assert _groups(*ledgers) == [(1,), (2,), (3,), (4,)]
+
+    def test_an_index_that_goes_back(self) -> None:
+        a = _messages(1, {"x-0-1": _run(0, 9)}, (50, 59))
+        assert _groups(a, _messages(2, {"x-0-1": _run(10, 19)}, (0, 9))) == [(1,), (2,)]
+
+    def test_a_clock_that_goes_back(self) -> None:
+        a = _messages(1, {"x-0-1": _run(0, 9, time_ms=9000)})
+        assert _groups(a, _messages(2, {"x-0-1": _run(10, 19)})) == [(1,), (2,)]
+
+    def test_numbers_that_the_application_chose(self) -> None:
+        a, b = _messages(1, {"x-0-1": _run(0, 9, jumps=3)}), _messages(2, {"x-0-1": _run(10, 19)})
+        assert _groups(a, b) == [(1,), (2,)]
+
+    def test_topics_that_the_metadata_names(self) -> None:
+        a, b = _messages(1, {"x-0-1": _run(0, 9)}), _messages(2, {"x-0-1": _run(10, 19)})
+        assert _groups(a, b, known={1: "persistent://a/b/c", 2: "persistent://a/b/d"}) == [(1,), (2,)]
