@@ -265,20 +265,24 @@ def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[
     )
     pairs: dict[tuple[int, int], list[Producer]] = defaultdict(list)
     rivals: Counter[tuple[Producer, int, bool]] = Counter()
+    for producer, before, after in _successions(runs):
+        pairs[before, after].append(producer)
+        rivals[producer, before, False] += 1
+        rivals[producer, after, True] += 1
+    judged = [_judge(found[a], found[b], producers, names, rivals) for (a, b), producers in pairs.items()]
+    yield from sorted(
+        judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
+    )
+
+
+def _successions(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[tuple[Producer, int, int]]:
+    """Yield (producer, ledger, later ledger that its next message is in)."""
     for producer, mine in runs.items():
         starts: dict[int, list[int]] = defaultdict(list)
         for run, ledger_id in mine:
             starts[run.first].append(ledger_id)
         for run, ledger_id in mine:
-            for after in starts.get(run.last + 1, ()):
-                if after > ledger_id:
-                    pairs[ledger_id, after].append(producer)
-                    rivals[producer, ledger_id, False] += 1
-                    rivals[producer, after, True] += 1
-    judged = [_judge(found[a], found[b], producers, names, rivals) for (a, b), producers in pairs.items()]
-    yield from sorted(
-        judged, key=lambda pair: (bool(pair[1]), -len(pair[0].witnesses), pair[0].ledger_id, pair[0].next_id)
-    )
+            yield from ((producer, ledger_id, after) for after in starts.get(run.last + 1, ()) if after > ledger_id)
 
 
 def _shared(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer]:
