@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -108,6 +109,9 @@ class TableGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        two = table.TWO_WORDS.get(" ".join(args[:2])) if self.path == "topics" else None
+        if two is not None and any(re.match("-s|--subscription", word) for word in args):
+            args = [two, *args[2:]]
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(f"No such command {name!r}.{self._suggestion(ctx, name)}", ctx)

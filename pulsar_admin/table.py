@@ -55,6 +55,9 @@ INSTEAD = {
 }
 """What a live broker's pulsar-admin has under another name."""
 
+TWO_WORDS = {"subscriptions history": "subscription-history"}
+"""What a command is called in two words, the first of which is one by itself that knows no --subscription."""
+
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
         "apply": Row(
@@ -136,6 +139,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "info-internal": Row("commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
+        "subscription-history": Row(
+            "commands.topics.ack_history:subscription_history",
+            "Show every state of a subscription's acknowledgements that is left.",
+        ),
         "last-message-id": Row(
             "commands.topics.messages:last_message_id", "Show the id of the last message of a topic."
         ),

@@ -49,6 +49,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     ),
     "it answers from metadata and index rows": (
         "topics stats",
+        "topics subscription-history",
         "topics partitioned-stats",
         "topics stats-internal",
         "topics partitioned-stats-internal",

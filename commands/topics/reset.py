@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,6 +41,10 @@ from store.model.ledgers import EntryReader, open_reader
 from store.names import Position
 from store.search.broker_setup import BrokerSetup, BrokerVersion
 
+if TYPE_CHECKING:
+    from store.changes.plan import Plan
+    from store.recovery.as_of import IfUnsure
+
 
 @dataclass(frozen=True, slots=True)
 class ResetOptions:
@@ -49,12 +54,20 @@ class ResetOptions:
     message_id: Position | None
     shift_by: int | None
     to_subscription: str | None
+    as_of: str | None
+    if_unsure: IfUnsure
     exclude: bool
     rule: ResetRule
     broker_version: BrokerVersion
     max_clock_skew_ms: int
     force: bool
     from_file: Path | None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether a place is named otherwise than by --as-of."""
+        given = (self.time_ms, self.message_id, self.shift_by, self.to_subscription)
+        return any(value is not None for value in given)
 
     @property
     def target(self) -> ResetTarget:
@@ -87,6 +100,7 @@ class ResetOptions:
         "pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-20T00:00:00Z",
         "pulsar-admin topics reset-cursor public/default/plain -s half --shift-by -100",
         "pulsar-admin topics reset-cursor public/default/plain -s half --to-subscription holes",
+        "pulsar-admin topics reset-cursor public/default/plain -s half --as-of metadata",
         "pulsar-admin topics reset-cursor --all-topics -s reset-me -t 2026-11-20T00:00:00Z",
     ],
     elsewhere=["pulsar-admin topics reset-cursor --from-file changes.jsonl"],
@@ -99,6 +113,14 @@ class ResetOptions:
 @click.option("-m", "--messageId", "message_id", type=POSITION, help="To this position, earliest or latest.")
 @click.option("--shift-by", type=INTEGER, metavar="±N", help="N entries further, or with a minus back.")
 @click.option("--to-subscription", metavar="OTHER", help="To where OTHER stands, with its acknowledgements.")
+@click.option("--as-of", metavar="TIME|STATE", help="To where it stood then, or in STATE of subscription-history.")
+@click.option(
+    "--if-unsure",
+    type=click.Choice(["refuse", "oldest", "newest"]),
+    default="refuse",
+    show_default=True,
+    help="Of several states that --as-of may mean: which.",
+)
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start behind the position, not at it.")
 @click.option(
     "--rule",
@@ -118,12 +140,35 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
     By time this is the first entry at or after it, exactly (--clock chooses the clock). Individual acknowledgements are
     cleared. Several topics, all partitions, or the rows of a file are one change: all or nothing.
     """
+    if options.as_of is not None:
+        app.change(_plan_as_of(app, selection, subscription, options))
+        return
     broker = BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms)
     request = ResetRequest(app.now_ms, options.rule, app.settings.clock, broker, options.force)
     with open_reader(app.store) as reader:
         resets = _resets(app, reader, selection, subscription, options)
         plan = plan_resets(reader, "topics reset-cursor", _with_clock(app, reader, resets, request), request)
     app.change(plan)
+
+
+def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> Plan:
+    from store.recovery.acks import imported_versions
+    from store.recovery.as_of import AsOf, Earlier, is_state_name, plan_as_of
+
+    assert options.as_of is not None
+    if options.has_place or options.exclude or options.from_file is not None:
+        raise InvalidValue("--as-of says where to: leave out -t, -m, -e, --shift-by, --to-subscription and --from-file")
+    if subscription is None:
+        raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
+    named = is_state_name(options.as_of)
+    time_ms = None if named else _parse_time(options.as_of)
+    as_of = AsOf(time_ms, options.as_of if named else "", options.if_unsure)
+    with open_reader(app.store) as reader:
+        cursors = [
+            Earlier(topic, cursor, tuple(imported_versions(reader.txn, topic, cursor.name)))
+            for topic, cursor in iter_cursors(reader, selection, subscription)
+        ]
+        return plan_as_of(reader, "topics reset-cursor", cursors, as_of, force=options.force, now_ms=app.now_ms)
 
 
 def _resets(
@@ -143,8 +188,7 @@ def _resets(
 
 
 def _rows(path: Path, subscription: str | None, options: ResetOptions) -> Iterator[ResetRow]:
-    given = (options.time_ms, options.message_id, options.shift_by, options.to_subscription)
-    if options.exclude or any(value is not None for value in given):
+    if options.exclude or options.has_place:
         raise InvalidValue(
             "with --from-file the rows say where to: leave out -t, -m, -e, --shift-by and --to-subscription"
         )

@@ -60,6 +60,9 @@ SCENARIOS = (
     Scenario("skip", SKIP, repeats=True),
     Scenario("clear-backlog", f"topics clear-backlog {PLAIN} -s half"),
     Scenario("reset-cursor", f"topics reset-cursor {PLAIN} -s half -m 29:20"),
+    Scenario(
+        "reset-cursor as of", "topics reset-cursor public/default/fresh -s crash-holes --as-of 253:4", state="crashed"
+    ),
     Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE}"),
     Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s"),
     Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s"),

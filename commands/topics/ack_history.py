@@ -1,0 +1,108 @@
+"""``topics subscription-history``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from commands.topics.answers import TOPIC_COLUMN
+from commands.topics.moving import read_topics
+from pulsar_admin.columns import Column, time_text
+from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import TopicSelection, command, pass_app, subscription_option, topics_argument
+from store.errors import SubscriptionNotFound, TopicNotFound
+from store.model.cursors import range_text
+from store.model.ledgers import EntryReader, open_reader
+from store.recovery.acks import AckState, Bound, imported_versions, iter_ack_states
+
+Json = dict[str, Any]  # Any: JSON values
+
+_COLUMNS = (
+    TOPIC_COLUMN,
+    Column("STATE", "state", "id"),
+    Column("NOT BEFORE", "notBeforeTime", "time"),
+    Column("NOT AFTER", "notAfterTime", "time"),
+    Column("MARK-DELETE", lambda row: row.get("problem") or row["markDeletePosition"]),
+    Column("BACKLOG", "backlogEntries", "number"),
+    Column("HOLES", "holes", "number"),
+    Column("ACKNOWLEDGED", "acknowledged", "number", drop=2),
+    Column("REOPENED", "reopened", "number", drop=1),
+)
+
+
+@command(
+    "subscription-history",
+    examples=[
+        "pulsar-admin topics subscription-history public/default/plain -s half",
+        "pulsar-admin topics subscription-history public/default/plain -s half -o json",
+        "pulsar-admin topics subscription-history public/default/plain -s half --plot",
+    ],
+    output="A row a state, the oldest first, with the times between which it was written; as json with all of its ranges.",
+    errors=[TopicNotFound, SubscriptionNotFound],
+)
+@topics_argument
+@subscription_option
+@click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
+@click.option("--plot", is_flag=True, help="Plot backlog and holes instead.")
+@pass_app
+def subscription_history(app: App, selection: TopicSelection, subscription: str, last: int | None, plot: bool) -> None:
+    """Show every state of a subscription's acknowledgements that is left.
+
+    They are the entries of its cursor ledgers, and what the metadata says. No entry has a time of its own: it is not before
+    the last entry acknowledged was published and not after the metadata went on. `reset-cursor --as-of` brings one back.
+    """
+    with open_reader(app.store) as reader:
+        rows = _iter_rows(reader, selection, subscription)
+        if plot:
+            app.emit_lines(_plot(list(_newest(rows, last))).splitlines(), "PLOT")
+            return
+        columns = _COLUMNS[1:] if selection.single is not None else _COLUMNS
+        app.emit_rows(_newest(rows, last), columns)
+
+
+def _newest(rows: Iterator[Json], last: int | None) -> Iterator[Json]:
+    return rows if last is None else iter(deque(rows, last))
+
+
+def _iter_rows(reader: EntryReader, selection: TopicSelection, subscription: str) -> Iterator[Json]:
+    for topic in read_topics(reader, selection):
+        for state in iter_ack_states(reader, topic, imported_versions(reader.txn, topic, subscription)):
+            yield {"topic": str(topic.name), "subscription": subscription, **_state_row(state)}
+
+
+def _state_row(found: AckState) -> Json:
+    row: Json = {"state": found.name, "source": found.source}
+    row |= _bound("notBefore", found.not_before) | _bound("notAfter", found.not_after)
+    if found.state is None:
+        return row | {"problem": found.problem or "the subscription was deleted"}
+    return row | {
+        "markDeletePosition": str(found.state.mark_delete),
+        "individuallyDeletedMessages": range_text(found.state.ranges),
+        "batchIndexAcks": len(found.state.batch_deletes),
+        "properties": dict(found.state.properties),
+        "backlogEntries": found.backlog,
+        "holes": found.holes,
+        "acknowledged": found.acknowledged,
+        "reopened": found.reopened,
+    }
+
+
+def _bound(key: str, bound: Bound | None) -> Json:
+    return (
+        {f"{key}Time": None, f"{key}By": None} if bound is None else {f"{key}Time": bound.time_ms, f"{key}By": bound.by}
+    )
+
+
+def _plot(rows: Sequence[Json]) -> str:
+    from pulsar_admin.plot import Chart, line_chart
+
+    shown = [row for row in rows if "holes" in row]
+    if not shown:
+        return "No state is left."
+    labels = [row["state"] if row["notBeforeTime"] is None else time_text(row["notBeforeTime"])[5:19] for row in shown]
+    series = {"backlog": [row["backlogEntries"] for row in shown], "holes": [row["holes"] for row in shown]}
+    return line_chart(Chart("entries left, by state (times: not before)", labels, series, "entries"))

@@ -1,0 +1,258 @@
+"""The states of a subscription that are left: of recorded worlds, whose consumers say what they acknowledged, and of made ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo, CursorState
+from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_nodes, read_node
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, read_topic
+from store.names import Position, parse_topic
+from store.proto.managed_ledger_pb2 import PositionInfo
+from store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
+from tests.commands.changing import check_undo, rows_of
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+FRESH, HOLES = "public/default/fresh", "crash-holes"
+TOPIC, CURSOR_LEDGER = "a/b/topic", 11
+T = CREATED_MS - 8_000
+
+
+@contextmanager
+def opened(store: Path, topic: str) -> Iterator[tuple[EntryReader, Topic]]:
+    with open_store(store) as one, open_reader(one) as reader:
+        yield reader, read_topic(reader.txn, parse_topic(topic))
+
+
+def acknowledged(topic: Topic, state: CursorState) -> set[tuple[int, int]]:
+    """Every entry of TOPIC that STATE has as acknowledged, one by one."""
+    return {
+        (entry.ledger_id, entry.entry_id)
+        for entry in topic.iter_positions(topic.first_position)
+        if entry <= state.mark_delete or any(lower < entry <= upper for lower, upper in state.ranges)
+    }
+
+
+# -- recorded: what the consumer sent -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("world", "states"), [("small", 10), ("nometa", 46), ("cluster", 20)])
+def test_every_state_is_what_a_consumer_had_acknowledged_by_then(world: str, states: int) -> None:
+    sent = [(ledger, entry) for ledger, entry, _ in oracle(world)["crash"]["acks_sent"][f"{FRESH} {HOLES}"]]
+    with opened(imported(world, "crashed"), FRESH) as (reader, topic):
+        found = list(iter_ack_states(reader, topic, imported_versions(reader.txn, topic, HOLES)))
+        last = read_cursor(reader.txn, reader, topic, HOLES).state
+    assert len(found) == states
+    assert found[-1].state == last
+    before = 0
+    for state in found:
+        assert state.state is not None
+        done = acknowledged(topic, state.state)
+        prefix = sent[: len(done)]
+        assert done == set(prefix)
+        assert state.acknowledged == (len(done) - before if before else 0)
+        assert (state.backlog, state.reopened) == (topic.number_of_entries - len(done), 0)
+        highest = max(done)
+        holes = [one for one in topic.iter_positions(topic.first_position) if (one.ledger_id, one.entry_id) < highest]
+        assert state.holes == len(holes) + 1 - len(done)
+        before = len(done)
+
+
+def test_no_state_is_older_than_what_it_acknowledges() -> None:
+    """The broker's time of each entry, as a reader was given it, bounds every state; none is later than the kill."""
+    world = oracle("cluster")
+    with opened(imported("cluster", "crashed"), FRESH) as (reader, topic):
+        found = list(iter_ack_states(reader, topic, imported_versions(reader.txn, topic, HOLES)))
+    times = [state.not_before.time_ms for state in found if state.not_before is not None]
+    assert len(times) == len(found)
+    assert times == sorted(times)
+    assert times[0] >= max(row["at_ms"] for row in world["mutations"])
+    assert [state.not_after is None for state in found] == [False, *[True] * 19]
+
+
+# -- made: encodings, versions, reopened entries ------------------------------------------------------------------------
+
+
+def position_info(mark: int, acked: Sequence[int] = (), *, form: str = "ranges", ledger: int = 10) -> bytes:
+    message = PositionInfo(ledgerId=ledger, entryId=mark)
+    if form == "ranges":
+        for entry in acked:
+            item = message.individualDeletedMessages.add()
+            item.lowerEndpoint.ledgerId = item.upperEndpoint.ledgerId = ledger
+            item.lowerEndpoint.entryId, item.upperEndpoint.entryId = entry - 1, entry
+    else:
+        words = message.individualDeletedMessageRanges.add(key=ledger).values
+        bits = sum(1 << entry for entry in acked)
+        words.extend([bits & (1 << 63) - 1])
+    return message.SerializeToString()
+
+
+def open_ledger(txn: Txn) -> None:
+    """Make the cursor's ledger an open one that is older than the topic's entries."""
+    node = read_node(txn, ledger_path(CURSOR_LEDGER))
+    metadata = decode_ledger_metadata(node.value, node.path)
+    value = encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1, length=0))
+    put_nodes(txn, [Node(node.path, NodeStat(0, 1, T - 9, T - 9, False), value)])
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:  # Any: a function of payloads
+    def made(*payloads: bytes) -> Path:
+        """a/b/topic: ledger 10 with 8 entries a second apart from T on; ledger 11 is the cursor's, open, with PAYLOADS."""
+        cursors = {"sub": CursorInfo(CURSOR_LEDGER, Position(10, -1))}
+        topic = MadeTopic([[Made(T + 1000 * number) for number in range(8)]], cursors=cursors)
+        raw = MadeTopic([[Made(0, raw=payload) for payload in payloads]])
+        store = make_store(tmp_path / "made", {TOPIC: topic, "a/b/cursor-ledger": raw})
+        with open_store(store, writable=True) as one:
+            one.write(open_ledger)
+        return store
+
+    return made
+
+
+def states_of(store: Path, versions: Sequence[CursorVersion] | None = None) -> list[AckState]:
+    with opened(store, TOPIC) as (reader, topic):
+        return list(iter_ack_states(reader, topic, versions or imported_versions(reader.txn, topic, "sub")))
+
+
+@pytest.mark.parametrize("form", ["ranges", "bits"])
+def test_both_encodings_say_the_same(make: Any, form: str) -> None:
+    found = states_of(
+        make(position_info(-1, [2, 5], form=form), position_info(0, [2, 3, 5], form=form), position_info(1))
+    )
+    assert [(one.name, one.backlog, one.holes, one.acknowledged, one.reopened) for one in found] == [
+        ("11:0", 6, 4, 0, 0),
+        ("11:1", 4, 2, 2, 0),
+        ("11:2", 6, 0, 1, 3),
+    ]
+    assert [one.not_before and one.not_before.time_ms - T for one in found] == [5000, 5000, 5000]
+
+
+def test_a_reset_of_the_broker_shows_as_reopened_entries(make: Any) -> None:
+    found = states_of(make(position_info(6), position_info(1)))
+    assert [(one.backlog, one.reopened) for one in found] == [(1, 0), (6, 5)]
+
+
+def test_states_in_parts_count_by_their_footer(make: Any) -> None:
+    """PIP-381: parts, then a JSON footer; the parts are no states of their own."""
+    whole = position_info(3, [5])
+    footer = b'{"numParts":2,"length":%d}' % len(whole)
+    found = states_of(make(position_info(2), whole[:3], whole[3:], footer, b"\xff damaged"))
+    assert [(one.name, one.backlog, bool(one.problem)) for one in found] == [
+        ("11:0", 5, False),
+        ("11:3", 3, False),
+        ("11:4", 0, True),
+    ]
+
+
+def test_versions_of_the_metadata_bracket_the_ledgers_they_name(make: Any) -> None:
+    """Made with the present state, then named; all other entries come later, and before the metadata names no ledger."""
+    store = make(position_info(-1, [1]), position_info(0, [1, 2]), position_info(2, [4]))
+    versions = [
+        CursorVersion(T + 100, CursorInfo(-1, Position(10, -1)), 1),
+        CursorVersion(T + 5_000, CursorInfo(CURSOR_LEDGER, Position(10, -1)), 2),
+        CursorVersion(T + 6_000, CursorInfo(CURSOR_LEDGER, Position(10, -1)), 3),
+        CursorVersion(T + 9_000, CursorInfo(-1, Position(10, 2)), 4),
+        CursorVersion(T + 9_500, None, 5),
+    ]
+    found = states_of(store, versions)
+    bounds = [
+        (one.name, *[None if bound is None else bound.time_ms - T for bound in (one.not_before, one.not_after)])
+        for one in found
+    ]
+    assert bounds == [
+        ("0x1", 100, 100),
+        ("11:0", 1_000, 5_000),
+        ("11:1", 5_000, 9_000),
+        ("11:2", 5_000, 9_000),
+        ("0x4", 9_000, 9_000),
+        ("0x5", 9_500, 9_500),
+    ]
+    assert found[-1].state is None
+
+
+def test_a_producers_clock_that_contradicts_the_metadata_proves_nothing(make: Any) -> None:
+    store = make(position_info(6))  # published at 6 s, acknowledged before 2 s by the metadata
+    versions = [CursorVersion(T + 1_000, CursorInfo(CURSOR_LEDGER, Position(10, -1))), CursorVersion(T + 2_000, None)]
+    assert states_of(store, versions)[0].not_before is None
+
+
+# -- back to one --------------------------------------------------------------------------------------------------------
+
+
+def ranges_of(store: Path) -> CursorState:
+    with opened(store, FRESH) as (reader, topic):
+        return read_cursor(reader.txn, reader, topic, HOLES).state
+
+
+def test_a_reset_to_a_state_brings_back_its_holes(cli: Cli, tmp_path: Path) -> None:
+    store = copied("cluster", "crashed", tmp_path)
+    before = rows_of(store)
+    with opened(store, FRESH) as (reader, topic):
+        wanted = {one.name: one for one in iter_ack_states(reader, topic, imported_versions(reader.txn, topic, HOLES))}
+    words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES, "--as-of")
+    done = cli(*words, "269:12", "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert ranges_of(store) == wanted["269:12"].state
+    assert done.json["replayed"]["entries"] == wanted["269:12"].backlog - wanted["269:19"].backlog
+    # The history is that of what was imported: back and forth.
+    assert cli(*words, "269:19").exit_code == 0
+    assert ranges_of(store) == wanted["269:19"].state
+    assert cli("--store", store, "store", "undo", "2").exit_code == 0
+    check_undo(cli, store, 1, before)
+
+
+def test_a_time_that_may_mean_several_states_is_refused_unless_one_is_chosen(cli: Cli, tmp_path: Path) -> None:
+    store = copied("cluster", "crashed", tmp_path)
+    words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES, "--as-of")
+    refused = cli(*words, "@1795253616300")
+    assert refused.exit_code == 3
+    assert "269:0 to 269:15" in refused.stderr
+    assert "--as-of 269:0 gives more again, --as-of 269:15 less" in refused.stderr
+    for choice, state in (("oldest", "269:0"), ("newest", "269:15")):
+        done = cli(*words, "@1795253616300", "--if-unsure", choice, "--dry-run", "-o", "json")
+        assert done.exit_code == 0, done.stderr
+        assert done.json["rule"] == f"as-of {state}"
+        assert "may have stood at 16 states" in done.json["warnings"][0]
+
+
+def test_what_names_no_state_is_said(cli: Cli, tmp_path: Path) -> None:
+    store = copied("cluster", "crashed", tmp_path)
+    words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES)
+    for more, text in (
+        (("--as-of", "269:99"), "crash-holes has no state 269:99"),
+        (("--as-of", "2020-01-01T00:00:00Z"), "the earliest state that is left, 269:0, is not before"),
+        (("--as-of", "nonsense"), "nonsense"),
+        (("--as-of", "269:1", "-t", "3h"), "--as-of says where to"),
+    ):
+        failed = cli(*words, *more)
+        assert failed.exit_code not in (0, 70)
+        assert text in failed.stderr
+
+
+def test_the_history_is_called_by_two_words_too(cli: Cli) -> None:
+    store = imported("cluster", "crashed")
+    one = cli("--store", store, "topics", "subscription-history", FRESH, "-s", HOLES, "-o", "json").json
+    two = cli("--store", store, "topics", "subscriptions", "history", FRESH, "-s", HOLES, "-o", "json").json
+    assert one == two
+    assert len(one) == 20
+    assert [
+        row["state"]
+        for row in cli(
+            "--store", store, "topics", "subscription-history", FRESH, "-s", HOLES, "--last", "2", "-o", "json"
+        ).json
+    ] == ["269:18", "269:19"]
