@@ -99,7 +99,6 @@ ARROWS = {
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "check": {"index", "nacks", "changes", "codec", "db", "model"},
-    "recovery": {"changes", "codec", "db", "model"},
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
 
