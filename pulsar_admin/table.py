@@ -98,6 +98,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
+        "recover": Row(
+            "commands.store.recover:recover", "Make lost metadata again from what bookies and ledgers still say."
+        ),
     },
     "store import": {
         "standalone": Row(

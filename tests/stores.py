@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from store.db.environment import Txn, open_store
+from store.model.references import index_owners
 from store.sources.rocksdb import apply_changes, lock_database
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.worlds import world
@@ -51,6 +53,20 @@ def imported(name: str, state: str) -> Path:
 def copied(name: str, state: str, tmp_path: Path) -> Path:
     """Return a copy of a store for a test that changes it."""
     return Path(shutil.copytree(imported(name, state), tmp_path / "pulsar-store"))
+
+
+def lose_nodes(path: Path, *prefixes: str) -> int:
+    """Take the metadata nodes below PREFIXES out of a store, as if its source never had them; return how many."""
+
+    def work(txn: Txn) -> int:
+        keys = [key for prefix in prefixes for key in txn.keys("tree", prefix.encode())]
+        for key in keys:
+            txn.delete("tree", key)
+        index_owners(store, txn)
+        return len(keys)
+
+    with open_store(path, writable=True) as store:
+        return store.write(work)
 
 
 def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None:

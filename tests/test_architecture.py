@@ -94,7 +94,7 @@ ARROWS = {
         "db",
         "model",
     },
-    "recovery": {"changes", "scan", "kernels", "codec", "db", "model", "proto"},
+    "recovery": {"changes", "compaction", "scan", "kernels", "codec", "db", "model", "proto"},
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},

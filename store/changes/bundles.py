@@ -49,10 +49,15 @@ def plan_create(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], bun
     even = bundles_of(bundles or DEFAULT_BUNDLES)
     allowed = [own] if replicated and own is not None and own not in replicated else []
     new = {"replication_clusters": replicated, "allowed_clusters": allowed, "bundles": even}
-    policies = with_deleter({**_NEW, **new})
+    policies = new_policies(new)
     shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
     step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
     return Plan("namespaces create", txn.id, (step,), (ChangePart(namespace=str(namespace), after=shown),))
+
+
+def new_policies(given: JsonObject) -> JsonObject:
+    """Return the policies of a namespace of which only GIVEN is known, as a broker makes them."""
+    return with_deleter({**_NEW, **given})
 
 
 _NEW: JsonObject = {

@@ -69,7 +69,7 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
         return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata")
-    state, skipped = _read_cursor_ledger(txn, reader, info.cursors_ledger_id)
+    state, skipped = read_cursor_ledger(txn, reader, info.cursors_ledger_id)
     # Upstream ManagedCursorImpl.recoverFromLedger rewinds when the ledger cannot be opened, whatever the bookies still hold.
     unseen = state if state is not None and find_metadata(txn, info.cursors_ledger_id) is None else None
     if state is None or unseen is not None:
@@ -83,7 +83,7 @@ def read_cursors(txn: Txn, reader: EntryReader, topic: Topic) -> dict[str, Curso
     return {name: read_cursor(txn, reader, topic, name) for name in sorted(iter_cursor_names(txn, topic.name))}
 
 
-def _read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[CursorState | None, int]:
+def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[CursorState | None, int]:
     """Return the newest readable state in a cursor ledger and how many newer entries were skipped as unreadable."""
     try:
         last = read_ledger(txn, ledger_id).last_entry_id

@@ -128,6 +128,8 @@ class Bench:
             copy_tree(world("small") / scenario.state, self.source)
         if scenario.damaged_index:
             self.server.call("lose_rows", self.store)
+        if scenario.lost:
+            self.server.call("lose_nodes", self.store, *scenario.lost)
         copy_tree(self.work, self.prepared)
 
     def _import(self) -> None:

@@ -33,6 +33,8 @@ class Scenario:
     """Of two that make it at once, one is done."""
     no_store: bool = False
     damaged_index: bool = False
+    lost: tuple[str, ...] = ()
+    """Prefixes of metadata nodes that are gone."""
 
 
 SKIP = f"topics skip {PLAIN} -s half -n 3"
@@ -114,6 +116,7 @@ SCENARIOS = (
         before=(f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", "ledgers delete 9", "store undo 1"),
         repeats=True,
     ),
+    Scenario("recover", "store recover --cluster standalone", lost=("/managed-ledgers", "/schemas", "/admin")),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
     Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),

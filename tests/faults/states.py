@@ -112,3 +112,10 @@ def lose_rows(path: str) -> None:
                     txn.delete(name, key)
 
         store.write(lose)
+
+
+def lose_nodes(path: str, *prefixes: str) -> None:
+    """Take metadata nodes out of the store at PATH."""
+    from tests import stores  # imports what this process must not, before a fork
+
+    stores.lose_nodes(Path(path), *prefixes)

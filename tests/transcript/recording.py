@@ -21,7 +21,7 @@ from unittest.mock import patch
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
 from store.codec.ledgermetadata import ledger_path
-from tests.stores import apply_values
+from tests.stores import apply_values, lose_nodes
 from tests.worlds import scratch_copy
 
 FOLDER = Path(__file__).resolve().parent
@@ -258,6 +258,12 @@ def _lose(arguments: Sequence[str], held: ExitStack) -> int:
     return 0
 
 
+def _lose_nodes(arguments: Sequence[str], held: ExitStack) -> int:
+    """``lose-nodes STORE PREFIX…``: take the metadata nodes below PREFIXES out of a store."""
+    lose_nodes(Path(arguments[0]), *arguments[1:])
+    return 0
+
+
 def _flip(arguments: Sequence[str], held: ExitStack) -> int:
     """``flip FILE OFFSET``: turn every bit of one byte over; the file's time stays."""
     path, offset = Path(arguments[0]), int(arguments[1])
@@ -295,6 +301,7 @@ STEPS: dict[str, Callable[[Sequence[str], ExitStack], int]] = {
     "rm": _remove,
     "truncate": _truncate,
     "lose": _lose,
+    "lose-nodes": _lose_nodes,
     "flip": _flip,
     "lock": _lock,
     "unlock": _unlock,

@@ -1,0 +1,53 @@
+"""``store recover``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import MetadataCorrupt, Refused, StalePlan, StoreNotFound, Unsupported
+
+_LEVELS = ("A", "B", "C")
+
+
+@command(
+    "recover",
+    changes=True,
+    examples=["pulsar-admin store recover --dry-run"],
+    elsewhere=[
+        "pulsar-admin store recover --level A --cluster prod --earlier backup-store",
+        "pulsar-admin store recover --level B --plan recover.json",
+    ],
+    output="The change: each topic with its ledgers, each subscription with its position, schemas, namespaces, and their witnesses.",
+    errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
+)
+@click.option("--level", type=click.Choice(_LEVELS), help="What is left; default: what the store shows.")
+@click.option("--cluster", metavar="NAME", help="The cluster's name, where that is lost, too.")
+@click.option(
+    "--earlier",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="STORE",
+    help="A store of an earlier state of this metadata, for what no ledger says.",
+)
+@pass_app
+def recover(app: App, level: str | None, cluster: str | None, earlier: Path | None) -> None:
+    """Make lost metadata again from what bookies and ledgers still say.
+
+    A: ledgers are listed (/ledgers), their topics, schemas or policies are gone. B: the metadata is older than the bookies, as a backup
+    that was put back. C: bookies are all there is. Only what two witnesses say alike is joined; nothing that exists is changed at A.
+    Needs a store of all bookies.
+    """
+    from store.db.environment import open_store
+    from store.model.ledgers import open_reader
+    from store.recovery.from_ledgers import Sources
+    from store.recovery.recover import plan_recovery
+
+    with ExitStack() as stack:
+        reader = stack.enter_context(open_reader(app.store))
+        before = None if earlier is None else stack.enter_context(open_reader(stack.enter_context(open_store(earlier))))
+        plan = plan_recovery(Sources(reader, app.now_ms, before, cluster), level)
+    app.change(plan)

@@ -1,0 +1,429 @@
+"""Level A: ``/ledgers`` is alive, and ``/managed-ledgers``, ``/schemas`` or ``/admin`` are made again from what ledgers say of themselves.
+
+Upstream: ``ManagedLedgerImpl.initialize``, ``ManagedCursorImpl.recover``, ``BookkeeperSchemaStorage`` (Pulsar 4.0.8) read what is written
+here. Whatever exists stays as it is. An earlier state of the same metadata, where there is one, gives what no ledger says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.changes.bundles import new_policies
+from store.changes.cursors import info_of_state, state_json
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.message import decode_message_entry
+from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_nodes, read_node
+from store.errors import Refused, StoreError
+from store.model.bundles import DEFAULT_BUNDLES, bundles_of
+from store.model.cursors import (
+    COMPACTION_CURSOR,
+    iter_cursor_names,
+    read_cursor,
+    read_cursor_ledger,
+)
+from store.model.ledgers import EntryReader, read_ledger
+from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
+from store.model.topics import Topic, TopicLedger, partition_count, read_topic
+from store.names import NamespaceName, TopicName
+from store.recovery.schemas import Version, made_locator
+from store.recovery.survey import Survey
+from store.wording import counted, plural
+
+COMMAND = "store recover"
+_INDEX = "index"
+_PARTITIONED = "/admin/partitioned-topics/"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What metadata is made again from: the store itself and, where there is one, an EARLIER state of it; CLUSTER: its name."""
+
+    reader: EntryReader
+    now_ms: int
+    earlier: EntryReader | None = None
+    cluster: str | None = None
+
+    def earlier_value(self, path: str) -> bytes | None:
+        """Return the value of a node as it was earlier."""
+        node = None if self.earlier is None else find_node(self.earlier.txn, path)
+        return None if node is None else node.value
+
+
+@dataclass(slots=True)
+class Made:
+    """What is made again so far. ``bare``: topics that have no subscription."""
+
+    steps: list[Step] = field(default_factory=list)
+    parts: list[ChangePart] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    topics: dict[TopicName, Topic] = field(default_factory=dict)
+    bare: int = 0
+    cursors: int = 0
+
+    def put(self, sources: Sources, path: str, value: bytes) -> None:
+        """Write VALUE to the node at PATH."""
+        self.steps.append(put_value_step(sources.reader.txn, path, value, sources.now_ms))
+
+
+def plan_from_ledgers(sources: Sources, survey: Survey) -> Plan:
+    """Plan what is missing of topics, cursors, schemas, partitions, namespaces and tenants; raises Refused, MetadataCorrupt."""
+    made = Made()
+    txn = sources.reader.txn
+    for name in sorted(survey.data):
+        if find_node(txn, name.path) is None:
+            _make_topic(sources, survey, made, name)
+    _make_partitioned(sources, survey, made)
+    for name in sorted(survey.schemas):
+        if find_node(txn, name.schema_path) is None:
+            _make_schema(sources, survey, made, name)
+    _make_namespaces(sources, survey, made)
+    return Plan(COMMAND, txn.id, tuple(made.steps), tuple(made.parts), warnings=tuple(_warnings(sources, survey, made)))
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def _make_topic(sources: Sources, survey: Survey, made: Made, name: TopicName) -> None:
+    txn = sources.reader.txn
+    ledgers = list(_ledgers(txn, survey.data[name]))
+    before = sources.earlier_value(name.path)
+    managed, lost = _managed(sources, name, ledgers)
+    topic = Topic(name, NodeStat(0, 0, sources.now_ms, sources.now_ms, False), managed, tuple(ledgers))
+    made.topics[name] = topic
+    made.put(sources, name.path, encode_managed_ledger(managed, before or b""))
+    for ledger in ledgers[:-1]:
+        _close(sources, made, ledger)
+    after: dict[str, Any] = {  # Any: JSON
+        "ledgers": topic.ids,
+        "entries": topic.number_of_entries,
+        "witness": f"custom metadata of {counted(len(survey.data[name]), 'ledger')}",
+    }
+    made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(lost)))
+    cursors = _cursors(sources, survey, topic)
+    made.bare += not cursors
+    for cursor in cursors:
+        made.cursors += 1
+        made.put(sources, name.cursor_path(cursor.name), cursor.value)
+        shown = {**state_json(topic, cursor.state), "witness": cursor.witness}
+        made.parts.append(ChangePart(topic=str(name), subscription=cursor.name, after=shown))
+
+
+def _ledgers(txn: Txn, ids: Sequence[int]) -> Iterator[TopicLedger]:
+    """Yield the ledgers of a topic as its list names them: those that are empty only at the end, where a broker writes."""
+    for ledger_id in ids:
+        ledger = read_ledger(txn, ledger_id)
+        is_last = ledger_id == ids[-1]
+        if is_last:
+            yield TopicLedger(LedgerInfo(ledger_id), ledger.entries, ledger.size_bytes, True)
+        elif ledger.entries:
+            closed_ms = read_node(txn, ledger_path(ledger_id)).stat.modified_ms
+            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, closed_ms)
+            yield TopicLedger(info, ledger.entries, ledger.size_bytes, False)
+
+
+def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> tuple[ManagedLedger, list[str]]:
+    """Return the topic's ManagedLedgerInfo, and what of it could not be found."""
+    infos = tuple(ledger.info for ledger in ledgers)
+    if sources.earlier is not None and find_node(sources.earlier.txn, name.path) is not None:
+        was = read_topic(sources.earlier.txn, name).managed
+        known = {info.ledger_id: info for info in was.ledgers}
+        ids = {info.ledger_id for info in infos}
+        offloaded = [info for info in was.ledgers if info.bookkeeper_deleted and info.ledger_id not in ids]
+        kept = [_with_context(info, known.get(info.ledger_id)) for info in infos]
+        index = _last_index(sources.reader, ledgers[:-1])
+        properties = {**was.properties, **_newer_index(was.properties.get(_INDEX, ""), index)}
+        listed = tuple(sorted([*offloaded, *kept]))
+        return ManagedLedger(listed, was.terminated, properties), []
+    index = _last_index(sources.reader, ledgers[:-1])
+    if index is not None:
+        return ManagedLedger(infos, None, {_INDEX: str(index)}), []
+    lost = []
+    if len(ledgers) == 1 and not ledgers[0].entries and not name.is_system:
+        lost.append("the last index of its messages is in no ledger: a broker that writes indexes begins again at 0")
+    return ManagedLedger(infos), lost
+
+
+def _newer_index(was: str, index: int | None) -> dict[str, str]:
+    """Return the broker's index: what was stored may be ahead of the last entry, of messages on their way."""
+    ahead = int(was) if was.lstrip("-").isdigit() else -1
+    return {} if index is None or ahead > index else {_INDEX: str(index)}
+
+
+def _with_context(info: LedgerInfo, was: LedgerInfo | None) -> LedgerInfo:
+    """Return INFO with what only the earlier list says of the ledger."""
+    if was is None:
+        return info
+    return info._replace(
+        offloaded=was.offloaded,
+        offload_uuid=was.offload_uuid,
+        properties=was.properties,
+        bookkeeper_deleted=was.bookkeeper_deleted,
+        timestamp_ms=info.timestamp_ms and (was.timestamp_ms or info.timestamp_ms),
+    )
+
+
+def _last_index(reader: EntryReader, closed: Iterable[TopicLedger]) -> int | None:
+    """Return the broker's index of the last entry of CLOSED ledgers, None where entries carry none."""
+    for ledger in reversed(list(closed)):
+        if ledger.entries:
+            return index_of(reader, ledger.ledger_id, ledger.entries - 1)
+    return None
+
+
+def index_of(reader: EntryReader, ledger_id: int, entry_id: int) -> int | None:
+    """Return the broker's index of an entry, None where it has none or cannot be read."""
+    try:
+        header = decode_message_entry(reader.read(ledger_id, entry_id).payload, f"{ledger_id}:{entry_id}")
+    except StoreError:
+        return None
+    return None if header.broker is None else header.broker.index
+
+
+def _close(sources: Sources, made: Made, ledger: TopicLedger) -> None:
+    """Close a ledger that is not the last one and that no broker closed: it ends where a client's recovery would find it."""
+    txn = sources.reader.txn
+    found = read_ledger(txn, ledger.ledger_id)
+    if found.metadata is None or found.metadata.state is LedgerState.CLOSED:
+        return
+    path = ledger_path(ledger.ledger_id)
+    closed = replace(
+        found.metadata, state=LedgerState.CLOSED, last_entry_id=found.last_entry_id, length=found.size_bytes
+    )
+    made.put(sources, path, encode_ledger_metadata(closed, read_node(txn, path).value))
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    name: str
+    state: CursorState
+    value: bytes
+    witness: str
+
+
+def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
+    """Return the cursors of TOPIC: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
+    ledgers = survey.cursors.get(topic.name, {})
+    names = {*ledgers, *_earlier_names(sources, topic.name)}
+    if topic.name in survey.compacted:
+        names.add(COMPACTION_CURSOR)
+    found = (_cursor(sources, survey, topic, name) for name in sorted(names))
+    return [one for one in found if one is not None]
+
+
+def _earlier_names(sources: Sources, name: TopicName) -> list[str]:
+    return [] if sources.earlier is None else list(iter_cursor_names(sources.earlier.txn, name))
+
+
+def _cursor(sources: Sources, survey: Survey, topic: Topic, name: str) -> _Cursor | None:
+    ids = survey.cursors.get(topic.name, {}).get(name, [])
+    earlier = _earlier_cursor(sources, topic.name, name)
+    for ledger_id in reversed(ids):
+        if earlier is not None and earlier.info.cursors_ledger_id < 0 and _knows(sources, ledger_id):
+            break  # left over: what was written into the cursor's node since says more
+        state, _ = read_cursor_ledger(sources.reader.txn, sources.reader, ledger_id)
+        if state is not None:
+            properties = _cursor_properties(survey, topic.name, name, earlier)
+            info = replace(info_of_state(state, properties), cursors_ledger_id=ledger_id)
+            value = encode_cursor_info(info, earlier.value if earlier else b"")
+            return _Cursor(name, state, value, f"cursor ledger {ledger_id}")
+    if earlier is not None:
+        return _Cursor(name, earlier.state, earlier.value, "the earlier state")
+    if name == COMPACTION_CURSOR and topic.name in survey.compacted:
+        claim = survey.compacted[topic.name][-1]
+        state = CursorState(claim.horizon, properties={COMPACTED_LEDGER: claim.ledger_id})
+        value = encode_cursor_info(info_of_state(state, {}))
+        return _Cursor(name, state, value, f"compacted ledger {claim.ledger_id}")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    info: CursorInfo
+    state: CursorState
+    value: bytes
+
+
+def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier | None:
+    """Return a cursor as it was earlier; its state in a cursor ledger is read from the entries that are here now."""
+    if sources.earlier is None or find_node(sources.earlier.txn, topic.cursor_path(name)) is None:
+        return None
+    txn = sources.earlier.txn
+    found = read_cursor(txn, sources.earlier, read_topic(txn, topic), name)
+    state = found.state
+    if found.info.cursors_ledger_id >= 0:
+        here, _ = read_cursor_ledger(sources.reader.txn, sources.reader, found.info.cursors_ledger_id)
+        state = here or state
+    node = read_node(txn, topic.cursor_path(name))
+    value = encode_cursor_info(
+        info_of_state(state, found.info.cursor_properties, found.info.last_active_ms), node.value
+    )
+    return _Earlier(found.info, state, value)
+
+
+def _knows(sources: Sources, ledger_id: int) -> bool:
+    return sources.earlier is not None and find_node(sources.earlier.txn, ledger_path(ledger_id)) is not None
+
+
+def _cursor_properties(survey: Survey, topic: TopicName, name: str, earlier: _Earlier | None) -> dict[str, str]:
+    """Return the cursor's properties: the buckets of delayed messages that say they are its own, and what there was earlier."""
+    buckets = {claim.key: str(claim.ledger_id) for claim in survey.buckets.get(topic, {}).get(name, ())}
+    kept = {} if earlier is None else dict(earlier.info.cursor_properties)
+    return {**{key: value for key, value in kept.items() if not key.startswith(BUCKET_PREFIX)}, **buckets}
+
+
+# -- partitions, schemas ----------------------------------------------------------------------------------------------
+
+
+def _make_partitioned(sources: Sources, survey: Survey, made: Made) -> None:
+    """Make the records of partitioned topics where all of them are gone, and the partitions that never had a ledger."""
+    txn = sources.reader.txn
+    gone = not any(node.value for node in iter_nodes(txn, _PARTITIONED))
+    counts: dict[TopicName, int] = {}
+    for name in survey.data:
+        if name.partition_index >= 0:
+            counts[name.base] = max(counts.get(name.base, 0), name.partition_index + 1)
+    for base, count in sorted(counts.items()):
+        stored = partition_count(txn, base)
+        if not stored and gone:
+            _make_record(sources, made, base, count)
+        for part in map(base.partition, range(max(stored, count) if stored or gone else 0)):
+            if part not in made.topics and find_node(txn, part.path) is None:
+                made.put(sources, part.path, b"")
+                made.parts.append(
+                    ChangePart(topic=str(part), after={"ledgers": [], "witness": f"partitions of {base}"})
+                )
+
+
+def _make_record(sources: Sources, made: Made, base: TopicName, count: int) -> None:
+    before = sources.earlier_value(base.partitioned_path)
+    was = 0 if sources.earlier is None else partition_count(sources.earlier.txn, base)
+    record = PartitionedTopic(max(count, was))
+    value = before if before and was >= count else encode_partitioned_topic(record, before or b"")
+    made.put(sources, base.partitioned_path, value)
+    witness = "the earlier state" if was >= count else "names of partitions: there may have been more"
+    made.parts.append(ChangePart(topic=str(base), after={"partitions": record.partitions, "witness": witness}))
+
+
+def _make_schema(sources: Sources, survey: Survey, made: Made, name: TopicName) -> None:
+    txn = sources.reader.txn
+    there = find_node(txn, name.path) is not None or partition_count(txn, name) > 0
+    if not there and not any(one.base == name for one in survey.data):
+        return  # a leftover of a topic that was deleted
+    found = made_locator(sources.reader, survey.schemas[name], sources.earlier_value(name.schema_path))
+    if found is None:
+        made.warnings.append(f"no schema of {name} can be read from {_ledger_names(survey.schemas[name])}")
+        return
+    made.put(sources, name.schema_path, found.value)
+    after = {"schemaVersions": list(map(_shown_version, found.versions)), "witness": "schema ledgers"}
+    made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
+
+
+def _shown_version(version: Version) -> dict[str, object]:
+    return {"version": version.number, "ledger": version.ledger_id}
+
+
+def _ledger_names(ids: Sequence[int]) -> str:
+    return f"{plural(len(ids), 'ledger')} {', '.join(map(str, ids))}"
+
+
+# -- tenants and namespaces -------------------------------------------------------------------------------------------
+
+
+def _make_namespaces(sources: Sources, survey: Survey, made: Made) -> None:
+    txn = sources.reader.txn
+    if not any(node.value for node in iter_nodes(txn, TENANTS_PATH + "/")):
+        _copy_earlier(sources, made)
+    copied = {step.key for step in made.steps}
+    spaces = sorted({name.namespace for name in survey.data if not name.namespace.cluster}, key=str)
+    bare = [one for one in spaces if _is_missing(txn, one.policies_path, copied)]
+    tenants = dict.fromkeys(one.tenant for one in spaces)
+    poor = [one for one in tenants if _is_missing(txn, tenant_path(one), copied)]
+    if not bare and not poor:
+        return
+    cluster = _cluster(sources)
+    for tenant in poor:
+        value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+        _make_json(sources, made, f"tenant {tenant}", tenant_path(tenant), value)
+    for namespace in bare:
+        _make_policies(sources, made, namespace, cluster)
+
+
+def _is_missing(txn: Txn, path: str, copied: set[bytes]) -> bool:
+    node = find_node(txn, path)
+    return (node is None or not node.value) and path.encode() not in copied
+
+
+def _copy_earlier(sources: Sources, made: Made) -> None:
+    """Bring back all of ``/admin`` as it was earlier, but for partitioned topics, which ledgers know better."""
+    if sources.earlier is None:
+        return
+    known = {step.key for step in made.steps}
+    nodes = [node for node in iter_nodes(sources.earlier.txn, "/admin/") if node.path.encode() not in known]
+    for node in nodes:
+        if find_node(sources.reader.txn, node.path) is None:
+            made.put(sources, node.path, node.value)
+    if nodes:
+        after = {"nodes": len(nodes), "witness": "the earlier state"}
+        made.parts.append(ChangePart(resource="/admin", after=after))
+
+
+def _cluster(sources: Sources) -> str:
+    txn = sources.reader.txn
+    clusters = list_clusters(txn)
+    found = sources.cluster or current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)
+    if found is None:
+        raise Refused(
+            "the name of the cluster is gone with /admin, and the policies of namespaces need it",
+            hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
+        )
+    return found
+
+
+def _make_policies(sources: Sources, made: Made, namespace: NamespaceName, cluster: str) -> None:
+    before = sources.earlier_value(namespace.policies_path)
+    if before:
+        made.put(sources, namespace.policies_path, before)
+        made.parts.append(ChangePart(namespace=str(namespace), after={"witness": "the earlier state"}))
+        return
+    given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES)}
+    made.put(sources, namespace.policies_path, encode_json_object(new_policies(given)))
+    after = {"replication_clusters": [cluster], "numBundles": DEFAULT_BUNDLES, "witness": "defaults"}
+    made.parts.append(ChangePart(namespace=str(namespace), after=after))
+
+
+def _make_json(sources: Sources, made: Made, resource: str, path: str, value: dict[str, Any]) -> None:  # Any: JSON
+    before = sources.earlier_value(path)
+    made.put(sources, path, before or encode_json_object(value))
+    after = {**value, "witness": "defaults"} if not before else {"witness": "the earlier state"}
+    made.parts.append(ChangePart(resource=resource, after=after))
+
+
+# -- what does not come back ------------------------------------------------------------------------------------------
+
+
+def _warnings(sources: Sources, survey: Survey, made: Made) -> Iterator[str]:
+    yield from made.warnings
+    if made.bare and sources.earlier is None:
+        yield (
+            f"{counted(made.bare, 'topic')} of {len(made.topics):,} {plural(made.bare, 'has', 'have')} no subscription: one that never"
+            " acknowledged, or that was closed in order, is in no ledger. An earlier state of the metadata knows them: --earlier STORE"
+        )
+    if made.topics and sources.earlier is None:
+        yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
+    if any(part.namespace and (part.after or {}).get("witness") == "defaults" for part in made.parts):
+        yield "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults, set them again"
+    if survey.silent:
+        yield f"{counted(len(survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"

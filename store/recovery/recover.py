@@ -1,0 +1,62 @@
+"""``store recover``: which level a store is at, and the plan for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from store.changes.plan import Plan
+from store.changes.report import ChangePart
+from store.db.environment import Txn
+from store.errors import Refused
+from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
+from store.recovery.survey import Condition, check_layout, read_condition, read_survey
+from store.wording import counted
+
+
+def plan_recovery(sources: Sources, level: str | None) -> Plan:
+    """Plan the recovery at LEVEL, by default at the one that the store shows; raises Refused, Unsupported, MetadataCorrupt."""
+    txn = sources.reader.txn
+    check_layout(txn)
+    survey = read_survey(txn)
+    condition = read_condition(txn, survey)
+    wanted = level or condition.level
+    if wanted is None or (level is None and wanted == "B"):
+        return _nothing(txn, condition)
+    if wanted == "A":
+        plan = plan_from_ledgers(sources, survey)
+        return _summed(plan, "A", condition) if plan.steps else _nothing(txn, condition)
+    raise Refused(f"level {wanted} is not made by this version")
+
+
+def _nothing(txn: Txn, condition: Condition) -> Plan:
+    part = ChangePart(resource=_METADATA, after={"level": None, "listedLedgers": condition.listed})
+    text = f"nothing to make again: {counted(condition.listed, 'ledger')} listed, and all that they name is there"
+    return Plan(COMMAND, txn.id, (), (replace(part, before=part.after),), warnings=(text,))
+
+
+def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
+    """Return PLAN with a first part that counts the others, and what to do next."""
+    of = Counter(_kind(part) for part in plan.parts)
+    found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
+    made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}}
+    parts = (ChangePart(resource=_METADATA, after={**found, **made}), *plan.parts)
+    return replace(plan, parts=parts, warnings=(*plan.warnings, NEXT))
+
+
+def _kind(part: ChangePart) -> str:
+    after = part.after or {}
+    if part.subscription:
+        return "subscriptions"
+    if part.namespace:
+        return "namespaces"
+    return next((kind for key, kind in _BY_KEY if key in after), "others")
+
+
+_METADATA = "the metadata"
+_BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
+_KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
+NEXT = (
+    "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"
+    " zookeeper-snapshot DIR, where brokers and bookies start last"
+)

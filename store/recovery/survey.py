@@ -1,0 +1,159 @@
+"""What ledgers say of themselves in BookKeeper's metadata, and at which level a store's metadata can be made again.
+
+Upstream: ``LedgerMetadataUtils`` writes the custom metadata, ``LedgerLayout`` the node ``/ledgers/LAYOUT`` (Pulsar 4.0.8, BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from store.codec.ledgermetadata import LEDGERS_ROOT, LedgerMetadata
+from store.compaction.view import COMPACTED_COMPONENT, COMPACTED_TO, COMPACTED_TOPIC, COMPONENT
+from store.db.blocks import ledger_of_key
+from store.db.environment import Txn
+from store.db.own_ledgers import find_own_ledgers
+from store.db.tree import find_node
+from store.errors import InvalidValue, Unsupported
+from store.model.ledgers import find_metadata, sorted_ledger_ids
+from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from store.proto.pulsar_api_pb2 import MessageIdData
+
+_LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
+_KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+_MANAGED_LEDGER, _CURSOR, _SCHEMA = "pulsar/managed-ledger", "pulsar/cursor", "pulsar/schemaId"
+_BUCKET_TOPIC, _BUCKET_CURSOR, _BUCKET_KEY = (
+    "pulsar/delayedIndexTopic",
+    "pulsar/delayedIndexCursor",
+    "pulsar/delayedIndexBucketKey",
+)
+
+
+class CompactedClaim(NamedTuple):
+    """A compacted ledger, and the last position of its topic that it stands for."""
+
+    ledger_id: int
+    horizon: Position
+
+
+class BucketClaim(NamedTuple):
+    """A bucket of delayed messages: its ledger, and the cursor's property that names it."""
+
+    ledger_id: int
+    key: str
+
+
+@dataclass(slots=True)
+class Survey:
+    """The ledgers that metadata lists by what they say they are, ids ascending. ``silent``: say nothing that we know."""
+
+    data: dict[TopicName, list[int]] = field(default_factory=dict)
+    cursors: dict[TopicName, dict[str, list[int]]] = field(default_factory=dict)
+    schemas: dict[TopicName, list[int]] = field(default_factory=dict)
+    compacted: dict[TopicName, list[CompactedClaim]] = field(default_factory=dict)
+    buckets: dict[TopicName, dict[str, list[BucketClaim]]] = field(default_factory=dict)
+    silent: list[int] = field(default_factory=list)
+
+    def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
+        """Note what a ledger says it is."""
+        try:
+            told = self._add(ledger_id, metadata.custom)
+        except (InvalidValue, ValueError):  # a name that is none
+            told = False
+        if not told:
+            self.silent.append(ledger_id)
+
+    def _add(self, ledger_id: int, claims: Mapping[str, bytes]) -> bool:
+        if claims.get(COMPONENT) == COMPACTED_COMPONENT:
+            to = MessageIdData.FromString(claims.get(COMPACTED_TO, b""))
+            claim = CompactedClaim(ledger_id, Position(to.ledgerId, to.entryId))
+            self.compacted.setdefault(_topic(claims, COMPACTED_TOPIC), []).append(claim)
+        elif _BUCKET_KEY in claims:
+            buckets = self.buckets.setdefault(_topic(claims, _BUCKET_TOPIC), {})
+            claim_of = BucketClaim(ledger_id, claims[_BUCKET_KEY].decode())
+            buckets.setdefault(claims[_BUCKET_CURSOR].decode(), []).append(claim_of)
+        elif _SCHEMA in claims:
+            name = parse_topic(f"persistent://{claims[_SCHEMA].decode()}")
+            self.schemas.setdefault(name, []).append(ledger_id)
+        elif _MANAGED_LEDGER in claims:
+            name = topic_of_path(f"{MANAGED_LEDGERS}/{claims[_MANAGED_LEDGER].decode()}") or parse_topic("")
+            if _CURSOR in claims:
+                self.cursors.setdefault(name, {}).setdefault(claims[_CURSOR].decode(), []).append(ledger_id)
+            else:
+                self.data.setdefault(name, []).append(ledger_id)
+        else:
+            return False
+        return True
+
+
+def _topic(claims: Mapping[str, bytes], key: str) -> TopicName:
+    return parse_topic(claims.get(key, b"").decode())
+
+
+def read_survey(txn: Txn) -> Survey:
+    """Return what every ledger of the metadata says that it is; raises MetadataCorrupt for one that cannot be read."""
+    found = Survey()
+    for ledger_id in sorted_ledger_ids(txn):
+        metadata = find_metadata(txn, ledger_id)
+        if metadata is not None:
+            found.add(ledger_id, metadata)
+    return found
+
+
+def check_layout(txn: Txn) -> None:
+    """Raise Unsupported where ledgers lie otherwise than we write them: their paths would be made wrong."""
+    node = find_node(txn, _LAYOUT)
+    if node is not None and node.value.decode("utf-8", "replace") not in (_KNOWN_LAYOUT, f"{_KNOWN_LAYOUT}\n"):
+        found = " ".join(node.value.decode("utf-8", "replace").split())
+        raise Unsupported(
+            f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {found!r}",
+            hint="metadata of another layout is not made again: bring back ZooKeeper's files, or ask its makers",
+            path=_LAYOUT,
+        )
+
+
+# -- the level --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is there of a store's metadata: how many ledgers it lists, how many entries lie of ledgers above all of them, and topics
+    that ledgers name and that have no node."""
+
+    listed: int
+    newest: int
+    younger: tuple[int, ...]
+    lost_topics: tuple[TopicName, ...]
+    lost_schemas: tuple[TopicName, ...]
+    namespaces_without_policies: tuple[str, ...]
+
+    @property
+    def level(self) -> str | None:
+        """A: ledgers are listed, what names them is gone. B: ledgers are listed, younger ones are not. C: none is listed. None: whole."""
+        if not self.listed:
+            return "C"
+        if self.lost_topics or self.lost_schemas or self.namespaces_without_policies:
+            return "A"
+        return "B" if self.younger else None
+
+
+def indexed_ledgers(txn: Txn) -> Iterable[int]:
+    """Yield the ids of ledgers with entries in any file, ascending."""
+    for key in txn.keys("times", b""):
+        yield ledger_of_key(key)
+
+
+def read_condition(txn: Txn, survey: Survey) -> Condition:
+    """Return what is there of the store's metadata."""
+    listed = sorted_ledger_ids(txn)
+    newest = listed[-1] if len(listed) else -1
+    own = find_own_ledgers(txn)
+    ours = range(0) if own is None else range(own.first_id, own.next_id)
+    younger = tuple(one for one in indexed_ledgers(txn) if one > newest and one not in ours)
+    topics = {name for name in survey.data if find_node(txn, name.path) is None}
+    bases = {name.base for name in survey.data}
+    schemas = tuple(one for one in survey.schemas if one in bases and find_node(txn, one.schema_path) is None)
+    spaces = {name.namespace for name in survey.data if not name.namespace.cluster}
+    bare = sorted(str(one) for one in spaces if find_node(txn, one.policies_path) is None)
+    return Condition(len(listed), newest, younger, tuple(sorted(topics)), schemas, tuple(bare))

@@ -1,0 +1,175 @@
+"""``store recover`` at level A: what real Pulsars wrote of topics, taken away and made again from their ledgers, is what it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorState
+from store.codec.managedledger import decode_managed_ledger
+from store.codec.schema import decode_schema_locator
+from store.db.environment import open_store
+from store.db.tree import find_node, iter_nodes
+from store.model.cursors import Cursor, read_cursors
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic, iter_topics, read_topic
+from store.names import parse_topic
+from tests.conftest import Cli
+from tests.stores import copied, imported, lose_nodes
+from tests.worlds import CLUSTER, asked_topics
+
+LOST = ("/managed-ledgers", "/schemas", "/admin")
+
+
+def topics_of(reader: EntryReader) -> dict[str, Topic]:
+    return {str(name): read_topic(reader.txn, name) for name in iter_topics(reader.txn)}
+
+
+def recovered(name: str, state: str, tmp_path: Path, cli: Cli, *options: Any) -> Path:
+    store = copied(name, state, tmp_path)
+    assert lose_nodes(store, *LOST)
+    assert cli("--store", store, "store", "recover", "--cluster", "standalone", *options).exit_code == 0
+    return store
+
+
+def values(reader: EntryReader, prefix: str) -> dict[str, bytes]:
+    return {node.path: node.value for node in iter_nodes(reader.txn, prefix) if node.value}
+
+
+def versions(reader: EntryReader) -> dict[str, list[tuple[int, bytes]]]:
+    """Of two ledgers that registrations at once left either may be named: they say the same."""
+    found = {path: decode_schema_locator(value, path) for path, value in values(reader, "/schemas/").items()}
+    return {
+        path: [(one.version, one.hash) for one in (*locator.index, locator.newest)] for path, locator in found.items()
+    }
+
+
+def shape(topic: Topic) -> list[tuple[int, int, int]]:
+    return [(one.ledger_id, one.entries, one.size_bytes) for one in topic.ledgers]
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [("small", "mutated"), ("small", "crashed"), ("nometa", "clean"), (CLUSTER, "clean"), (CLUSTER, "crashed")],
+)
+def test_topics_ledgers_and_schemas_are_what_they_were(name: str, state: str, tmp_path: Path, cli: Cli) -> None:
+    store = recovered(name, state, tmp_path, cli)
+    with (
+        open_store(imported(name, state)) as original,
+        open_reader(original) as was,
+        open_store(store) as again,
+        open_reader(again) as now,
+    ):
+        before, after = topics_of(was), topics_of(now)
+        assert before.keys() == after.keys()
+        for topic, there in before.items():
+            assert shape(after[topic]) == shape(there), topic
+            for old, new in zip(there.ledgers, after[topic].ledgers, strict=True):
+                # when a broker saw the ledger closed: when its metadata says so, a reload may be much later
+                assert bool(old.info.timestamp_ms) == bool(new.info.timestamp_ms)
+                assert (new.info.timestamp_ms or 0) <= (old.info.timestamp_ms or 0)
+        assert versions(now) == versions(was)
+        parts = "/admin/partitioned-topics/acme"
+        assert values(now, parts) == values(was, parts) != {}
+        check_cursors(was, now, before, after)
+
+
+def check_cursors(was: EntryReader, now: EntryReader, before: dict[str, Topic], after: dict[str, Topic]) -> None:
+    """Those that cursor ledgers or compacted ledgers tell of; one whose node was written since stands further back."""
+    told = 0
+    for topic, there in before.items():
+        old, new = read_cursors(was.txn, was, there), read_cursors(now.txn, now, after[topic])
+        assert new.keys() <= old.keys()
+        for name, cursor in new.items():
+            told += 1
+            assert cursor.state == old[name].state or is_behind(after[topic], cursor.state, old[name]), (topic, name)
+            if cursor.state == old[name].state:
+                assert cursor.info.cursor_properties == old[name].info.cursor_properties
+    assert told >= 8
+
+
+def is_behind(topic: Topic, state: CursorState, cursor: Cursor) -> bool:
+    left_over = cursor.info.cursors_ledger_id < 0
+    return left_over and topic.place(state.mark_delete) < topic.place(cursor.state.mark_delete)
+
+
+@pytest.mark.parametrize("name", ["small", CLUSTER])
+def test_with_an_earlier_state_everything_comes_back(name: str, tmp_path: Path, cli: Cli) -> None:
+    """Of then, as here nothing happened since: every node but sizes of lists is the same, byte by byte."""
+    earlier = Path(shutil.copytree(imported(name, "crashed"), tmp_path / "earlier"))
+    store = recovered(name, "crashed", tmp_path, cli, "--earlier", earlier)
+    with (
+        open_store(imported(name, "crashed")) as original,
+        open_reader(original) as was,
+        open_store(store) as again,
+        open_reader(again) as now,
+    ):
+        for prefix in ("/schemas/", "/admin/"):
+            assert values(now, prefix) == values(was, prefix)
+        before, after = topics_of(was), topics_of(now)
+        for topic, there in before.items():
+            assert shape(after[topic]) == shape(there)
+            assert after[topic].managed.properties == there.managed.properties
+            old, new = read_cursors(was.txn, was, there), read_cursors(now.txn, now, after[topic])
+            assert {name: (one.state, one.info.cursor_properties) for name, one in old.items()} == {
+                name: (one.state, one.info.cursor_properties) for name, one in new.items()
+            }
+
+
+def test_the_broker_listed_the_same_ledgers(tmp_path: Path, cli: Cli) -> None:
+    """Of each topic what the live broker answered to internal-stats."""
+    store = recovered("small", "clean", tmp_path, cli)
+    for topic, answers in asked_topics("small").items():
+        said = answers["internal_stats"]
+        with open_store(store) as again, open_reader(again) as now:
+            found = read_topic(now.txn, parse_topic(topic))
+            assert found.number_of_entries == said["numberOfEntries"]
+            assert found.total_size_bytes == said["totalSize"]
+            theirs = [(one["ledgerId"], one["entries"]) for one in said["ledgers"] if one["entries"]]
+            ours = [(one.ledger_id, one.entries) for one in found.ledgers if one.entries]
+            assert ours[: len(theirs) - 1] == theirs[:-1]
+
+
+def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
+    """One topic is lost: it alone is written, and undo takes it away again."""
+    store = copied("small", "clean", tmp_path)
+    assert lose_nodes(store, "/managed-ledgers/public/default/persistent/plain")
+    lines = cli("--store", store, "store", "recover", "-o", "jsonl").stdout.splitlines()
+    assert {json.loads(line).get("topic") for line in lines} == {None, "persistent://public/default/plain"}
+    with open_store(store) as again, open_reader(again) as now:
+        path = parse_topic("public/default/plain").path
+        node = find_node(now.txn, path)
+        assert node is not None
+        assert decode_managed_ledger(node.value, path).properties == {"index": "299"}
+    assert cli("--store", store, "store", "recover", "-o", "json").json["change"] is None
+    assert cli("--store", store, "store", "undo", "1").exit_code == 0
+    with open_store(store) as again, again.read() as txn:
+        assert find_node(txn, path) is None
+
+
+def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
+    store = copied(CLUSTER, "clean", tmp_path)
+    with open_store(store, writable=True) as again:
+
+        def work(txn: Any) -> None:
+            node = find_node(txn, "/ledgers/LAYOUT")
+            from store.db.tree import row_of
+
+            txn.put("tree", *row_of(node._replace(value=node.value.replace(b":1", b":2"))))
+
+        again.write(work)
+    result = cli("--store", store, "store", "recover")
+    assert result.exit_code != 0
+    assert "HierarchicalLedgerManagerFactory:1, found" in result.stderr
+
+
+def test_without_the_name_of_the_cluster_it_asks(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    lose_nodes(store, *LOST)
+    result = cli("--store", store, "store", "recover")
+    assert "the name of the cluster is gone" in result.stderr
+    assert "--cluster NAME" in result.stderr
