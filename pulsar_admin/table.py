@@ -95,6 +95,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.usage:usage",
             "Show who fills the disk, what is dead there, and what garbage collection would free.",
         ),
+        "preflight": Row(
+            "commands.store.preflight:preflight", "Show what bookies would delete if they started on this metadata."
+        ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),

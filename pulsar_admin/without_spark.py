@@ -63,6 +63,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "ledgers missing",
         "ledgers underreplicated",
     ),
+    "it reads metadata and bookies' index files, no entries": ("store preflight",),
     "it reads an entry, or a block's worth of heads": (
         "topics last-message-id",
         "topics get-message-by-id",

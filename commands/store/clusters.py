@@ -52,7 +52,7 @@ _ERRORS = [
 _PATH = click.Path(path_type=Path)
 
 
-def _conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
+def conf_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: a command's body
     """Add to FUNCTION the options for bookies by their configuration."""
     for option in (
         click.option(
@@ -89,13 +89,13 @@ def _files_options(function: Callable[..., Any]) -> Callable[..., Any]:  # Any: 
             metavar="DIR",
             help="Where files of a --bookie in an object store (s3://…) or a tar archive are brought and kept.",
         ),
-        _conf_options,
+        conf_options,
     ):
         function = option(function)
     return function
 
 
-_zookeeper_client = click.option(
+zookeeper_client = click.option(
     "--zookeeper-client", "client", type=_PATH, metavar="FILE", help="TOML file that says how to log in to HOST:PORT."
 )
 
@@ -115,7 +115,7 @@ _zookeeper_client = click.option(
 @click.option(
     "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
 )
-@_zookeeper_client
+@zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @_files_options
@@ -140,11 +140,11 @@ def cluster(
     """
     from store.sources.cluster import make_layout
 
-    given = _given(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
+    given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     place = zookeeper if metadata is None else str(metadata)
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    import_parts(app, make_layout(_metadata(place, client), given), _options(app, mode, no_checksums))
+    import_parts(app, make_layout(metadata_at(place, client), given), _options(app, mode, no_checksums))
 
 
 @command(
@@ -175,7 +175,7 @@ def add_bookie(
     """
     from store.sources.cluster import make_layout
 
-    given = _given(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
+    given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
     if not given:
         raise click.UsageError("name the bookie's directories: [ID=]DIR,DIR, or --bookie-conf FILE")
     _add(app, make_layout(None, given), _options(app, mode, no_checksums))
@@ -190,7 +190,7 @@ def add_bookie(
     uses=["dry_run"],
 )
 @click.argument("place")
-@_zookeeper_client
+@zookeeper_client
 @pass_app
 def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     """Bring the cluster's metadata into a store that has bookies only.
@@ -199,7 +199,7 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     """
     from store.sources.cluster import make_layout
 
-    _add(app, make_layout(_metadata(place, client), ()), _options(app, None, False))
+    _add(app, make_layout(metadata_at(place, client), ()), _options(app, None, False))
 
 
 @command(
@@ -215,7 +215,7 @@ def add_zookeeper(app: App, place: str, client: Path | None) -> None:
     errors=[InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan],
 )
 @click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]...")
-@_conf_options
+@conf_options
 @pass_app
 def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> None:
     """Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.
@@ -227,7 +227,7 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
     from store.sources.given import check_apart, find_bookie
     from store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
-    found = [find_bookie(one) for one in _given(bookies, confs, roots)]
+    found = [find_bookie(one) for one in bookies_of(bookies, confs, roots)]
     if not found:
         raise click.UsageError("name the bookies' directories: ID=DIR[,DIR…], or --bookie-conf FILE")
     check_apart(found)
@@ -237,7 +237,8 @@ def export_bookie(app: App, bookies: tuple[str, ...], confs: tuple[Path, ...], r
         app.emit(apply_bookie_export(store, plan, app.now_ms))
 
 
-def _metadata(place: str | None, client: Path | None) -> Any:  # Any: a Source
+def metadata_at(place: str | None, client: Path | None) -> Any:  # Any: a Source
+    """Return the metadata store at PLACE, None for none."""
     from store.sources.cluster import open_metadata
 
     return None if place is None else open_metadata(place, client)
@@ -249,7 +250,8 @@ def _options(app: App, mode: str | None, no_checksums: bool) -> ImportOptions:
     return ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
 
 
-def _given(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[GivenBookie]:
+def bookies_of(bookies: tuple[str, ...], confs: tuple[Path, ...], roots: tuple[Path, ...]) -> list[GivenBookie]:
+    """Return the bookies that a command line names; raises InvalidValue, SourceNotFound."""
     from store.sources.bookieconf import read_bookie_conf
     from store.sources.given import parse_bookie
 

@@ -266,10 +266,7 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
 
     Believes the ledgers map of a sealed log; a log without a good one is scanned, and damaged records are not in it.
     """
-    header = _read_head(path)
-    if not header:
-        return {}
-    sizes = _read_map(path, header)
+    sizes = read_ledgers_map(path)
     if sizes is None:
         sizes = {}
         for batch in _scan(path, False).batches():
@@ -277,8 +274,11 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
     return sizes
 
 
-def _read_map(path: Path, head: bytes) -> dict[int, int] | None:
-    """Return what the ledgers map of a log says, None where there is none to believe."""
+def read_ledgers_map(path: Path) -> dict[int, int] | None:
+    """Return what the ledgers map of a log says, nothing for an empty file; None where there is none to believe."""
+    head = _read_head(path)
+    if not head:
+        return {}
     try:
         header: EntryLogHeader = decode_header(head, str(path))
         if not header.has_map:

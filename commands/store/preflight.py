@@ -1,0 +1,188 @@
+"""``store preflight``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
+from pulsar_admin.columns import Column, size_text
+from pulsar_admin.context import App
+from pulsar_admin.options import ParsedType, command, pass_app
+from store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    MissingComponent,
+    Refused,
+    SourceNotFound,
+    StoreNotFound,
+    Unsupported,
+)
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.recovery.parts import Parts
+    from store.recovery.preflight import Preflight
+
+_PATH = click.Path(path_type=Path)
+_TOPICS_SHOWN = 10
+_BOOKIES = (
+    Column("BOOKIE", lambda row: row.bookie),
+    Column("LEDGERS", lambda row: row.holds.ledgers, "number"),
+    Column("GO", lambda row: row.loses.ledgers, "number"),
+    Column("ENTRIES", lambda row: row.loses.entries, "number", drop=1),
+    Column("BYTES", lambda row: row.loses.bytes, "number"),
+    Column("PERCENT", lambda row: f"{row.percent:.1f}"),
+    Column("LOGS AT ONCE", lambda row: row.at_once.logs, "number", drop=2),
+)
+_LEDGERS = (
+    Column("BOOKIE", lambda row: row.bookie),
+    Column("LEDGER", lambda row: row.ledger_id),
+    Column("WHY", lambda row: row.reason),
+    Column("TOPIC", lambda row: row.topic),
+)
+
+
+def _percent(text: str) -> object:
+    from store.recovery.preflight import parse_percent
+
+    return parse_percent(text)
+
+
+@command(
+    "preflight",
+    examples=["pulsar-admin store preflight", "pulsar-admin store preflight --max-loss 5 -o json"],
+    elsewhere=[
+        "pulsar-admin store preflight --zookeeper zk1:2181 --bookie-conf conf/bookkeeper.conf --max-loss 5",
+        "pulsar-admin store preflight --zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
+        "pulsar-admin store preflight --no-metadata --bookie-conf conf/bookkeeper.conf",
+    ],
+    output="What goes: of each bookie ledgers, entries, bytes, why, and which entry logs; topics; ids that would be given twice. Exit code "
+    "3 when a bookie loses more than --max-loss.",
+    errors=[
+        InvalidValue,
+        Refused,
+        SourceNotFound,
+        StoreNotFound,
+        Unsupported,
+        MetadataCorrupt,
+        MissingComponent,
+    ],
+)
+@click.option(
+    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
+)
+@zookeeper_client
+@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper.")
+@click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
+@conf_options
+@click.option(
+    "--max-loss",
+    "limit",
+    type=ParsedType("percent", _percent, "PERCENT"),
+    help="Exit with 3 when a bookie loses more of its bytes.",
+)
+@pass_app
+def preflight(app: App, limit: float | None, **parts: Any) -> None:  # Any: the options above
+    """Show what bookies would delete if they started on this metadata.
+
+    A bookie that has run for `gcWaitTime` (15 minutes) deletes every ledger that the metadata does not list, whatever the reason. This is
+    that first garbage collection, made with index files and metadata alone; nothing is changed. Without options the metadata is the
+    store's, its changes included, and the bookies are those it was imported from, as their disks are now.
+    """
+    from store.recovery.preflight import check_loss, read_preflight
+
+    found = _parts(app, **parts)
+    forecast = read_preflight(found.known, found.bookies)
+    for text in (*found.known.problems, *(text for one in forecast.bookies for text in one.problems)):
+        app.warn(text)
+    app.emit(forecast, plain=render_preflight)
+    check_loss(forecast, limit)
+
+
+def _parts(
+    app: App,
+    zookeeper: str | None,
+    client: Path | None,
+    metadata: Path | None,
+    no_metadata: bool,
+    bookies: tuple[str, ...],
+    **confs: Any,  # Any: of ``conf_options``
+) -> Parts:
+    from store.recovery.parts import read_parts, read_store_parts
+
+    given = bookies_of(bookies, **confs)
+    places = [place for place in (zookeeper, metadata and str(metadata)) if place]
+    if len(places) + no_metadata > 1 or (given and not (places or no_metadata)) or (no_metadata and not given):
+        raise click.UsageError(
+            "name --zookeeper, --metadata or --no-metadata, and the bookies with --bookie or --bookie-conf"
+        )
+    if not places and not given:
+        with app.store.read() as txn:
+            return read_store_parts(app.store, txn)
+    return read_parts(metadata_at(places[0], client) if places else None, given)
+
+
+def render_preflight(found: Preflight) -> str:
+    """Return FOUND as a screen of text."""
+    from pulsar_admin.output import render_table
+
+    lines = [f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}", ""]
+    if found.bookies:
+        lines += [render_table(found.bookies, _BOOKIES).rstrip("\n"), ""]
+    lines += [line for one in found.bookies if one.refuses for line in (f"{one.bookie} does not start: {one.refuses}",)]
+    lines += _reason_lines(found) + _log_lines(found) + _topic_lines(found) + _id_lines(found)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _reason_lines(found: Preflight) -> list[str]:
+    from store.recovery.preflight import REASONS
+
+    lines = []
+    for reason, text in REASONS.items():
+        shares = [one.reasons[reason] for one in found.bookies if reason in one.reasons]
+        if shares:
+            copies, size = sum(share.ledgers for share in shares), sum(share.bytes for share in shares)
+            lines.append(f"{counted(copies, 'copy of a ledger', 'copies of ledgers')}, {size_text(size)}: {text}")
+    if not lines and found.bookies:
+        lines = ["nothing goes"]
+    return lines
+
+
+def _log_lines(found: Preflight) -> list[str]:
+    lines = []
+    for name, text in (
+        ("at_once", "entry logs that go at once, whole"),
+        ("minor", "entry logs that wait for minor compaction (every hour)"),
+        ("major", "entry logs that wait for major compaction (every day)"),
+        ("kept", "entry logs that are more than half alive, which no compaction reaches"),
+    ):
+        rows = [getattr(one, name) for one in found.bookies]
+        count, size = sum(row.logs for row in rows), sum(row.bytes for row in rows)
+        if count:
+            lines.append(f"{text}: {count:,}, {size_text(size)}")
+    return lines
+
+
+def _topic_lines(found: Preflight) -> list[str]:
+    if not found.topics:
+        return []
+    shown = found.topics[:_TOPICS_SHOWN]
+    lines = [
+        "",
+        f"the metadata names what goes in {counted(found.topic_count, 'topic or cursor', 'topics or cursors')}:",
+    ]
+    lines += [f"  {row.topic}: {counted(row.ledgers, 'ledger')}, {size_text(row.bytes)}" for row in shown]
+    return lines + (["  …"] if found.topic_count > len(shown) else [])
+
+
+def _id_lines(found: Preflight) -> list[str]:
+    ids = found.ids
+    largest = f"the largest is {max(ids.largest_on_disk, ids.largest_in_metadata)}"
+    if ids.next_id is None:
+        return [f"the next ledger id is not known; {largest}"]
+    text = f"the next ledger id is {ids.next_id}; {largest}"
+    return [text if not ids.twice else f"{text}: {counted(ids.twice, 'id')} in use would be given twice"]

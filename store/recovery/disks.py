@@ -1,0 +1,141 @@
+"""What a bookie has on its disks, by its index files and the ledgers maps of its entry logs; no entry is read.
+
+Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``IndexPersistenceMgr`` (every ``.idx`` file is one),
+``DefaultEntryLogger.getEntryLogMetadata`` (the map, or a walk over the log's records where there is none); BookKeeper 4.17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from store.codec.dbledger import ledger_key
+from store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
+from store.db.bookies import Bookie
+from store.errors import StoreError
+from store.files import read_file
+from store.frozen import frozen
+from store.index.idx_files import iter_index_files
+from store.names import LONG_MAX
+from store.recovery.known import Array
+from store.reports.log_files import read_ledger_sizes, read_ledgers_map
+from store.sources.bookies import read_bookie_directory
+from store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
+
+DB, FILES, NONE = "DbLedgerStorage", "SortedLedgerStorage or InterleavedLedgerStorage", "none"
+_KEY_BYTES = 8
+
+
+@frozen
+class Disk:
+    """Entry logs with an index of their own: a ledger directory of DbLedgerStorage, or all of a bookie's other directories.
+
+    ``storage``: ``NONE`` where there is no index, which a bookie then makes, empty. ``ledgers``: those that the index has.
+    """
+
+    storage: str
+    directories: tuple[Path, ...]
+    indexes: tuple[Path, ...]
+    ledgers: Array
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return ", ".join(map(str, self.directories))
+
+    def logs(self) -> Iterator[Path]:
+        """Yield the entry logs in the order of their numbers."""
+        found = chain.from_iterable(read_bookie_directory(path).logs for path in self.directories)
+        yield from (file for _, file in sorted(found))
+
+
+class LogLedgers(NamedTuple):
+    """The ledgers in an entry log, ascending, and the bytes of each; ``walked``: it has no ledgers map, its records were counted."""
+
+    path: Path
+    size_bytes: int
+    ledgers: Array
+    bytes: Array
+    walked: bool
+
+
+def read_disks(bookie: Bookie) -> list[Disk]:
+    """Return what the index files of BOOKIE say; raises MetadataCorrupt for a database that cannot be read."""
+    pairs = [*zip(bookie.ledger_dirs, bookie.index_dirs or bookie.ledger_dirs, strict=False)]
+    rest = bookie.ledger_dirs[len(pairs) :]
+    if any(is_rocksdb(index / "ledgers") for _, index in pairs):
+        return [_read_database((directory,), index) for directory, index in pairs] + [
+            Disk(NONE, (directory,), (), np.zeros(0, np.int64)) for directory in rest
+        ]
+    indexes = bookie.index_dirs or bookie.ledger_dirs
+    found = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
+    ledgers = np.fromiter((ledger_id for ledger_id in found if ledger_id is not None), np.int64)
+    if not len(ledgers):
+        return [Disk(NONE, (directory,), (), ledgers) for directory in bookie.ledger_dirs]
+    return [Disk(FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]
+
+
+def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
+    database = index / "ledgers"
+    if not is_rocksdb(database):
+        return Disk(NONE, directories, (), np.zeros(0, np.int64))
+    problems: list[str] = []
+    with open_for_reading(database, problems) as rows:
+        # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
+        keys = (int.from_bytes(key[:_KEY_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _KEY_BYTES)
+        ledgers = np.fromiter((key for key in keys if key >= 0), np.int64)
+    return Disk(DB, directories, (index,), np.unique(ledgers), tuple(problems))
+
+
+def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
+    """Yield what is in each entry log of DISK; one that cannot be read is told in PROBLEMS."""
+    for path in disk.logs():
+        try:
+            sizes = read_ledgers_map(path)
+            walked = sizes is None
+            sizes = read_ledger_sizes(path) if sizes is None else sizes
+            size_bytes = path.stat().st_size
+        except (OSError, StoreError) as error:
+            problems.append(f"{path} cannot be read: {error}")
+            continue
+        ledgers = np.fromiter(sizes, np.int64, len(sizes))
+        counts = np.fromiter(sizes.values(), np.int64, len(sizes))
+        order = np.argsort(ledgers)
+        yield LogLedgers(path, size_bytes, ledgers[order], counts[order], walked)
+
+
+def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
+    """Return how many entries of the CHOSEN ones of its ledgers the index of DISK has; None where it is not there."""
+    if disk.storage == FILES:
+        wanted = {*disk.ledgers[chosen].tolist()}
+        return sum(_count_slots(path) for path in iter_index_files(disk.indexes) if _ledger_of(path) in wanted)
+    if not disk.indexes or not is_rocksdb(disk.indexes[0] / "locations"):
+        return None
+    count = 0
+    with open_ranges(disk.indexes[0] / "locations", problems) as rows_between:
+        for first, last in _runs(disk.ledgers, chosen):
+            end = ledger_key(last + 1) if last < LONG_MAX else b"\xff"
+            count += sum(1 for _ in rows_between(ledger_key(first), end))
+    return count
+
+
+def _runs(ledgers: Array, chosen: Array) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of each run of the CHOSEN ones of LEDGERS that no other one of them interrupts."""
+    edges = np.flatnonzero(np.diff(chosen.astype(np.int8), prepend=0, append=0))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield int(ledgers[start]), int(ledgers[end - 1])
+
+
+def _ledger_of(path: Path) -> int | None:
+    return ledger_id_of_index(path.name)
+
+
+def _count_slots(path: Path) -> int:
+    """Return how many entries the ``.idx`` file PATH has a place of."""
+    slots = read_file(path)[HEADER_BYTES:]
+    return int(np.count_nonzero(np.frombuffer(slots[: len(slots) // 8 * 8], ">i8")))

@@ -1,0 +1,160 @@
+"""What a metadata store knows of ledgers: which there are, who names them, and which id it would give next.
+
+Upstream ``HierarchicalLedgerManager``: a ledger exists when its node does, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from store.codec.bookie import Cookie, decode_cookie
+from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
+from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.codec.managedledger import decode_ledger_ids
+from store.codec.schema import decode_schema_locator
+from store.errors import MetadataCorrupt, StoreError, Unsupported
+from store.frozen import frozen
+from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
+
+Array = np.ndarray[Any, Any]  # int64, ascending, unless something else is said
+
+_COOKIES = f"{LEDGERS_ROOT}/cookies/"
+_LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
+
+
+class Names:
+    """Who names a ledger, packed: there may be millions."""
+
+    def __init__(self) -> None:
+        self._ledgers, self._owners = array("q"), array("I")
+        self._texts = bytearray()
+        self._ends = array("Q", [0])
+
+    def add(self, ledger_ids: Iterable[int], text: str) -> None:
+        """Note that TEXT, a topic or what else of it, names LEDGER_IDS."""
+        before = len(self._ledgers)
+        self._ledgers.extend(ledger_ids)
+        count = len(self._ledgers) - before
+        if count:
+            self._owners.extend((len(self._ends) - 1,) * count)
+            self._texts += text.encode("utf-8", "surrogateescape")
+            self._ends.append(len(self._texts))
+
+    @property
+    def ledgers(self) -> Array:
+        """The ledgers that anybody names, in no order."""
+        return np.frombuffer(self._ledgers, np.int64)
+
+    def of(self, ledgers: Array) -> Iterator[tuple[str, Array]]:
+        """Yield (who names them, the indexes of some of LEDGERS); of what several name the first of them."""
+        named = self.ledgers
+        if not len(named) or not len(ledgers):
+            return
+        at = np.searchsorted(ledgers, named)
+        found = np.flatnonzero(ledgers[np.minimum(at, len(ledgers) - 1)] == named)
+        owners = np.frombuffer(self._owners, np.uint32)[found]
+        places, first = np.unique(at[found], return_index=True)
+        owners = owners[first]
+        order = np.argsort(owners, kind="stable")
+        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+        for part in np.split(order, starts[1:]):
+            if len(part):
+                owner = int(owners[part[0]])
+                text = bytes(self._texts[self._ends[owner] : self._ends[owner + 1]])
+                yield text.decode("utf-8", "replace"), places[part]
+
+
+@frozen
+class Known:
+    """What metadata says. ``next_id``: the ledger id that it gives next, None where not known; ``problems``: why it is not whole."""
+
+    name: str
+    ledgers: Array
+    names: Names
+    next_id: int | None
+    instance_id: str
+    cookies: Mapping[str, Cookie | None]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def largest(self) -> int:
+        """The largest ledger id in it, named ones too; -1 without any."""
+        named = self.names.ledgers
+        return max((int(found.max()) for found in (self.ledgers, named) if len(found)), default=-1)
+
+    def has(self, ledgers: Array) -> Array:
+        """Return which of LEDGERS have a node."""
+        if not len(self.ledgers):
+            return np.zeros(len(ledgers), np.bool_)
+        at = np.minimum(np.searchsorted(self.ledgers, ledgers), len(self.ledgers) - 1)
+        found: Array = self.ledgers[at] == ledgers
+        return found
+
+
+def no_metadata() -> Known:
+    """Return what an empty metadata store says."""
+    return Known("an empty metadata store", np.zeros(0, np.int64), Names(), 0, "", {})
+
+
+def read_known(name: str, nodes: Iterable[tuple[str, bytes]], next_id: int | None, problems: list[str]) -> Known:
+    """Return what the NODES (path, value) of the metadata store NAME say; raises Unsupported for another layout than Pulsar's."""
+    ledgers, names, cookies = array("q"), Names(), dict[str, Cookie | None]()
+    instance_id = ""
+    for path, value in nodes:
+        if path.startswith(LEDGERS_ROOT + "/"):
+            ledger_id = ledger_id_of_path(path)
+            if ledger_id is not None:
+                ledgers.append(ledger_id)
+            elif path.startswith(_COOKIES):
+                cookies[path.removeprefix(_COOKIES)] = _cookie(value, path)
+            elif path == f"{LEDGERS_ROOT}/INSTANCEID":
+                instance_id = value.decode("utf-8", "replace").strip()
+            elif path == f"{LEDGERS_ROOT}/LAYOUT":
+                _check_layout(name, value)
+        elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
+            with suppress(StoreError):  # what cannot be read names nothing
+                _add_names(names, path, value)
+    found = np.unique(np.frombuffer(ledgers, np.int64)) if ledgers else np.zeros(0, np.int64)
+    return Known(name, found, names, next_id, instance_id, cookies, tuple(problems))
+
+
+def _cookie(value: bytes, path: str) -> Cookie | None:
+    try:
+        return decode_cookie(value, path)
+    except (MetadataCorrupt, Unsupported):
+        return None
+
+
+def _check_layout(name: str, value: bytes) -> None:
+    """Raise Unsupported for a LAYOUT that is not the hierarchical one: which ledgers there are would be read wrongly."""
+    version, _, layout = value.decode("utf-8", "replace").strip().partition("\n")
+    if version not in ("1", "2") or layout.strip() not in _LAYOUTS:
+        raise Unsupported(
+            f"{name}: {LEDGERS_ROOT}/LAYOUT says {layout.strip() or value[:60]!r}: ledgers are listed otherwise there",
+            hint="only the layout that Pulsar makes is known: HierarchicalLedgerManagerFactory:1",
+            layout=layout.strip(),
+        )
+
+
+def _add_names(names: Names, path: str, value: bytes) -> None:
+    """Add the ledgers that the node at PATH names."""
+    if path.startswith("/schemas/"):
+        ids = [entry.position.ledger_id for entry in decode_schema_locator(value, path).index]
+        names.add(ids, "persistent://" + path.removeprefix("/schemas/"))
+        return
+    topic = topic_of_path(path)
+    if topic is not None:
+        names.add(decode_ledger_ids(value, path), str(topic))
+        return
+    parent, _, cursor = path.rpartition("/")
+    topic = topic_of_path(parent)
+    if topic is not None:
+        ledger_id = decode_cursor_ledger_id(value, path)
+        if ledger_id is None:
+            ledger_id = decode_cursor_head(value, path).cursors_ledger_id
+        names.add([ledger_id] if ledger_id >= 0 else [], f"{topic} -s {decode_name(cursor)}")

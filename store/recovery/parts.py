@@ -1,0 +1,116 @@
+"""The parts of a cluster that a forecast is made on: given ones, or those of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
+from store.db.bookies import Bookie
+from store.db.environment import Store, Txn
+from store.db.files import METADATA_FILE_ID, Damage, iter_damage
+from store.db.tree import Node, decode_node, iter_values
+from store.errors import Refused, SourceNotFound
+from store.frozen import frozen
+from store.recovery.known import Known, no_metadata, read_known
+from store.sources.cluster import read_stored_layout
+from store.sources.given import GivenBookie, check_apart, find_bookie
+from store.sources.nodes import MetadataDirectory, Source
+from store.sources.rocksdb import is_rocksdb
+from store.sources.rocksopen import open_links
+
+_LOST_AND_FOUND = "lost+found"
+
+
+@frozen
+class Parts:
+    """What the metadata says and the bookies that would start on it; ``blank``: those that have nothing yet."""
+
+    known: Known
+    bookies: tuple[Bookie, ...]
+    blank: tuple[str, ...] = ()
+
+
+def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
+    """Return METADATA (None: an empty one) and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise.
+
+    A bookie of a configuration whose directories are empty or not there has nothing to lose: it starts for the first time. Raises
+    SourceNotFound when the metadata knows it already.
+    """
+    bookies, blank = [], []
+    for one in given:
+        if _is_blank(one):
+            blank.append(one)
+        else:
+            bookies.append(find_bookie(one))
+    check_apart(bookies)
+    known = no_metadata() if metadata is None else read_source(metadata)
+    for one in blank:
+        bookie_id = one.bookie_id or one.fallback_id
+        if bookie_id in known.cookies:
+            raise SourceNotFound(
+                f"{one.where}: the metadata knows bookie {bookie_id}, and its directories are empty or not there",
+                hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
+                bookie=bookie_id,
+            )
+    return Parts(known, tuple(bookies), tuple(one.where for one in blank))
+
+
+def _is_blank(given: GivenBookie) -> bool:
+    """Whether nothing was ever written to the directories of a bookie that a configuration names."""
+    paths = (*given.ledger_dirs, *given.journal_dirs, *given.index_dirs)
+    return (
+        bool(paths)
+        and not any(
+            entry for path in paths for entry in _entries(path) if entry.name not in (_LOST_AND_FOUND, "current")
+        )
+        and not any(entry for path in paths for entry in _entries(path / "current"))
+    )
+
+
+def _entries(path: Path) -> list[Path]:
+    return list(path.iterdir()) if path.is_dir() else []
+
+
+def read_source(metadata: Source) -> Known:
+    """Return what METADATA says of ledgers; raises StoreErrors of its kind, and Unsupported for another layout than Pulsar's."""
+    problems: list[str] = []
+    return read_known(metadata.name, _iter_values(metadata, problems), find_next_id(metadata), problems)
+
+
+def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, bytes]]:
+    for item in metadata.nodes(problems):
+        if isinstance(item, Damage):
+            problems.append(item.reason)
+        elif isinstance(item, Node):
+            yield item.path, item.value
+        else:
+            path, _, value = decode_node(*item)
+            yield path, value
+
+
+def find_next_id(metadata: Source) -> int | None:
+    """Return the ledger id that METADATA gives next, None where that is not known."""
+    if not isinstance(metadata, MetadataDirectory):
+        from store.sources.ensemble import LiveEnsemble, open_session
+        from store.sources.ensemble_writes import ledger_sequence
+
+        assert isinstance(metadata, LiveEnsemble)
+        with open_session(metadata.address, metadata.login) as session:
+            return ledger_sequence(session)
+    if not is_rocksdb(metadata.path):
+        return None
+    with open_links(metadata.path, []) as database:
+        raw = database.get(COUNTER_KEYS[1])
+    return None if raw is None else decode_counter(raw, str(metadata.path))
+
+
+def read_store_parts(store: Store, txn: Txn) -> Parts:
+    """Return the metadata of STORE as it is now, changes included, and the bookies that it was imported from; raises SourceNotFound."""
+    layout = read_stored_layout(store.info)
+    if not layout.bookies:
+        raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
+    problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
+    next_id = None if layout.metadata is None else find_next_id(layout.metadata)
+    known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems)
+    return Parts(known, layout.bookies)

@@ -1,0 +1,365 @@
+"""What the first garbage collection destroys when bookies start on some metadata.
+
+Upstream ``ScanAndCompareGarbageCollector.gc`` and ``GarbageCollectorThread`` (BookKeeper 4.17.2, in Pulsar 4.0.8): a ledger of the index
+without a node goes; then each entry log without a ledger of the index left, whole; compaction reaches logs of which less than
+``minorCompactionThreshold`` is left every hour, less than ``majorCompactionThreshold`` every day. Nothing asks whether that is much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
+
+import numpy as np
+
+from store.db.bookies import Bookie
+from store.errors import InvalidValue, Refused
+from store.frozen import frozen
+from store.recovery.disks import NONE, Disk, LogLedgers, count_entries, iter_log_ledgers, read_disks
+from store.recovery.known import Array, Known
+from store.sources.bookies import identity_of, read_cookie
+from store.wording import counted
+
+EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX = "empty", "otherInstance", "newer", "unlisted", "noIndex"
+REASONS = {
+    EMPTY: "the metadata lists no ledger at all",
+    OTHER: "the metadata is of another instance",
+    NEWER: "the metadata is older: it never gave their ids",
+    UNLISTED: "the metadata does not list them any more: deleted, or lost",
+    NO_INDEX: "the bookie's index is not there: it makes an empty one",
+}
+"""Why ledgers go."""
+TOPICS_MAX = 1_000
+
+
+@frozen
+class Thresholds:
+    """``minorCompactionThreshold`` and ``majorCompactionThreshold``, as Pulsar's ``bookkeeper.conf`` sets them."""
+
+    minor: float = 0.2
+    major: float = 0.5
+
+
+PULSAR = Thresholds()
+
+
+@frozen
+class Share:
+    """Ledgers, and the bytes of their records in entry logs."""
+
+    ledgers: int
+    bytes: int
+
+
+@frozen
+class Loss:
+    """Ledgers that go, their entries (None where no index has them) and the bytes of their records in entry logs."""
+
+    ledgers: int
+    entries: int | None
+    bytes: int
+
+
+@frozen
+class Logs:
+    """Entry logs, and the bytes in question of them."""
+
+    logs: int = 0
+    bytes: int = 0
+
+
+@frozen
+class BookieForecast:
+    """The first garbage collection of a bookie.
+
+    ``refuses``: why it does not start as things are, "" where it does; the rest is what happens were that "repaired". ``holds``: the
+    ledgers of its index. ``loses``: what goes, ``reasons`` the same by why. ``at_once``: logs that go whole, ``bytes`` of files; ``minor``,
+    ``major`` and ``kept``: logs that wait for minor, for major compaction, and for neither, ``bytes`` what is dead in them then.
+    """
+
+    bookie: str
+    storage: str
+    refuses: str
+    holds: Share
+    loses: Loss
+    reasons: dict[str, Share]
+    percent: float
+    at_once: Logs = field(metadata={"json": "logsAtOnce"})
+    minor: Logs = field(metadata={"json": "logsMinor"})
+    major: Logs = field(metadata={"json": "logsMajor"})
+    kept: Logs = field(metadata={"json": "logsKept"})
+    problems: tuple[str, ...]
+
+
+@frozen
+class TopicLoss:
+    """A topic (or cursor) that the metadata names with ledgers that go: how many, and bytes over all the bookies' copies."""
+
+    topic: str
+    ledgers: int
+    bytes: int
+
+
+@frozen
+class Ids:
+    """Ledger ids: the next that the metadata gives (None: not known), the largest in use; ``twice``: how many in use it gives again."""
+
+    next_id: int | None
+    largest_in_metadata: int
+    largest_on_disk: int
+    twice: int
+
+
+@frozen
+class Preflight:
+    """The forecast over all bookies. ``percent``: of the bookie that loses most; ``topics`` up to a limit, of ``topic_count``."""
+
+    metadata: str
+    metadata_ledgers: int
+    bookies: tuple[BookieForecast, ...]
+    loses: Loss
+    percent: float
+    topics: tuple[TopicLoss, ...]
+    topic_count: int
+    ids: Ids
+    problems: tuple[str, ...]
+
+
+def parse_percent(text: str) -> float:
+    """Return the percentage TEXT, "5" or "0.5%"; raises InvalidValue."""
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise InvalidValue(f"{text!r} is no percentage from 0 to 100", hint="write 5, or 0.5%", value=text)
+    return percent
+
+
+def read_preflight(known: Known, bookies: Sequence[Bookie], thresholds: Thresholds = PULSAR) -> Preflight:
+    """Return what BOOKIES lose when they start on what is KNOWN; raises MetadataCorrupt for an index that cannot be read."""
+    sums = _Sums(known)
+    forecasts = tuple(_Forecast(known, bookie, thresholds).run(sums) for bookie in bookies)
+    topics = sorted(sums.topics(), key=lambda row: (-row.bytes, row.topic))
+    loses = Loss(sums.count, _sum(one.loses.entries for one in forecasts), sum(one.loses.bytes for one in forecasts))
+    return Preflight(
+        known.name,
+        len(known.ledgers),
+        forecasts,
+        loses,
+        max((one.percent for one in forecasts), default=0.0),
+        tuple(topics[:TOPICS_MAX]),
+        len(topics),
+        _ids(known, sums),
+        known.problems,
+    )
+
+
+def check_loss(found: Preflight, limit: float | None) -> None:
+    """Raise Refused when a bookie of FOUND loses more than LIMIT percent of its bytes."""
+    over = [] if limit is None else [one for one in found.bookies if one.percent > limit]
+    if over:
+        worst = max(over, key=lambda one: one.percent)
+        raise Refused(
+            f"{worst.bookie} would lose {worst.percent:.1f} % of its bytes, more than {limit:g} %",
+            hint="do not start it: bring the right metadata, or a newer copy of it, first",
+            bookie=worst.bookie,
+            percent=worst.percent,
+        )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+class _Sums:
+    """What goes over all bookies: ledger ids, and the bytes of each over all copies."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._ledgers = np.zeros(0, np.int64)
+        self._bytes = np.zeros(0, np.int64)
+        self.largest = -1
+        self.in_use = np.zeros(0, np.int64)  # ids on disks that the metadata would give again
+
+    @property
+    def count(self) -> int:
+        return len(self._ledgers)
+
+    def add(self, ledgers: Array, sizes: Array) -> None:
+        """Add lost LEDGERS of a disk with the SIZES of their records."""
+        both = np.concatenate((self._ledgers, ledgers))
+        self._ledgers, places = np.unique(both, return_inverse=True)
+        sums = np.zeros(len(self._ledgers), np.int64)
+        np.add.at(sums, places, np.concatenate((self._bytes, sizes)))
+        self._bytes = sums
+
+    def see(self, ledgers: Array) -> None:
+        """Note LEDGERS that a disk has."""
+        if len(ledgers):
+            self.largest = max(self.largest, int(ledgers[-1]))
+            next_id = self._known.next_id
+            if next_id is not None:
+                self.in_use = np.union1d(self.in_use, ledgers[np.searchsorted(ledgers, next_id) :])
+
+    def topics(self) -> Iterator[TopicLoss]:
+        """Yield who names what goes."""
+        for text, places in self._known.names.of(self._ledgers):
+            yield TopicLoss(text, len(places), int(self._bytes[places].sum()))
+
+
+def _ids(known: Known, sums: _Sums) -> Ids:
+    twice = 0
+    if known.next_id is not None:
+        in_metadata = np.union1d(known.ledgers, known.names.ledgers)
+        above = in_metadata[np.searchsorted(in_metadata, known.next_id) :]
+        twice = len(np.union1d(sums.in_use, above))
+    return Ids(known.next_id, known.largest, sums.largest, twice)
+
+
+class _Forecast:
+    """Sums up one bookie, disk by disk and log by log."""
+
+    def __init__(self, known: Known, bookie: Bookie, thresholds: Thresholds) -> None:
+        self._known = known
+        self._bookie = bookie
+        self._thresholds = thresholds
+        self._problems: list[str] = []
+        self._held = self._lost = 0
+        self._held_bytes = self._lost_bytes = 0
+        self._entries: int | None = 0
+        self._reasons: dict[str, list[int]] = {}
+        self._logs = {name: [0, 0] for name in ("at_once", "minor", "major", "kept")}
+
+    def run(self, sums: _Sums) -> BookieForecast:
+        disks = read_disks(self._bookie)
+        for disk in disks:
+            self._problems += disk.problems
+            sums.see(disk.ledgers)
+            sums.add(*self._disk(disk))
+        lost = Loss(self._lost, self._entries, self._lost_bytes)
+        part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
+        return BookieForecast(
+            self._bookie.name,
+            ", ".join(dict.fromkeys(disk.storage for disk in disks)) or NONE,
+            refusal(self._known, self._bookie),
+            Share(self._held, self._held_bytes),
+            lost,
+            {reason: Share(count, size) for reason, (count, size) in self._reasons.items()},
+            100 * part / whole if whole else 0.0,
+            Logs(*self._logs["at_once"]),
+            Logs(*self._logs["minor"]),
+            Logs(*self._logs["major"]),
+            Logs(*self._logs["kept"]),
+            tuple(self._problems),
+        )
+
+    def _disk(self, disk: Disk) -> tuple[Array, Array]:
+        """Add DISK; return its ledgers that go, and their bytes."""
+        if disk.storage == NONE:
+            return self._disk_without_index(disk)
+        lost = ~self._known.has(disk.ledgers)
+        sizes = np.zeros(len(disk.ledgers), np.int64)
+        for log in iter_log_ledgers(disk, self._problems):
+            at = np.minimum(np.searchsorted(disk.ledgers, log.ledgers), max(len(disk.ledgers) - 1, 0))
+            indexed = disk.ledgers[at] == log.ledgers if len(disk.ledgers) else np.zeros(len(log.ledgers), np.bool_)
+            sizes[at[indexed]] += log.bytes[indexed]
+            live = int(log.bytes[indexed & ~lost[at]].sum()) if len(disk.ledgers) else 0
+            self._add_log(log, live)
+        gone, gone_bytes = disk.ledgers[lost], sizes[lost]
+        self._add(len(disk.ledgers), int(sizes.sum()), gone, gone_bytes)
+        for reason, chosen in _why(self._known, self._bookie, gone):
+            self._add_reason(reason, int(chosen.sum()), int(gone_bytes[chosen].sum()))
+        if len(gone):
+            entries = count_entries(disk, lost, self._problems)
+            self._entries = None if entries is None or self._entries is None else self._entries + entries
+        return gone, gone_bytes
+
+    def _disk_without_index(self, disk: Disk) -> tuple[Array, Array]:
+        ledgers, sizes = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for log in iter_log_ledgers(disk, self._problems):
+            both = np.concatenate((ledgers, log.ledgers))
+            ledgers, places = np.unique(both, return_inverse=True)
+            sums = np.zeros(len(ledgers), np.int64)
+            np.add.at(sums, places, np.concatenate((sizes, log.bytes)))
+            sizes = sums
+            self._add_log(log, 0)
+        if len(ledgers):
+            self._problems.append(
+                f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie that starts there"
+                " makes an empty one and deletes these logs, whatever the metadata says"
+            )
+            self._entries = None
+            self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)
+            self._add_reason(NO_INDEX, len(ledgers), int(sizes.sum()))
+        return ledgers, sizes
+
+    def _add(self, held: int, held_bytes: int, lost: Array, lost_bytes: Array) -> None:
+        self._held += held
+        self._held_bytes += held_bytes
+        self._lost += len(lost)
+        self._lost_bytes += int(lost_bytes.sum())
+
+    def _add_reason(self, reason: str, count: int, size: int) -> None:
+        if count:
+            row = self._reasons.setdefault(reason, [0, 0])
+            row[0] += count
+            row[1] += size
+
+    def _add_log(self, log: LogLedgers, live: int) -> None:
+        """Add what becomes of LOG when LIVE bytes of it stay (``EntryLogMetadata.getUsage``)."""
+        total = int(log.bytes.sum())
+        usage = live / total if total else 0.0
+        if not live:
+            self._count("at_once", log.size_bytes)
+        elif usage < 1:
+            minor, major = usage < self._thresholds.minor, usage < self._thresholds.major
+            self._count("minor" if minor else "major" if major else "kept", total - live)
+
+    def _count(self, name: str, size: int) -> None:
+        self._logs[name][0] += 1
+        self._logs[name][1] += size
+
+
+def _why(known: Known, bookie: Bookie, lost: Array) -> Iterator[tuple[str, Array]]:
+    """Yield (reason, which of LOST) for each reason there is."""
+    everything = np.ones(len(lost), np.bool_)
+    if not len(known.ledgers):
+        yield EMPTY, everything
+    elif _is_other_instance(known, bookie):
+        yield OTHER, everything
+    else:
+        first = known.largest + 1 if known.next_id is None else known.next_id
+        yield NEWER, lost >= first
+        yield UNLISTED, lost < first
+
+
+def _is_other_instance(known: Known, bookie: Bookie) -> bool:
+    cookies = (read_cookie(path) for path in bookie.directories)
+    ids = {cookie.instance_id for cookie in cookies if cookie is not None and cookie.instance_id}
+    return bool(ids) and bool(known.instance_id) and known.instance_id not in ids
+
+
+def refusal(known: Known, bookie: Bookie) -> str:
+    """Return why BOOKIE does not start on what is KNOWN (``LegacyCookieValidation.checkCookies``), "" where nothing speaks against it."""
+    cookies = {path: read_cookie(path) for path in bookie.directories}
+    there = next((cookie for cookie in cookies.values() if cookie is not None), None)
+    registered = known.cookies.get(bookie.bookie_id)
+    without = [str(path) for path, cookie in cookies.items() if cookie is None]
+    if there is None:
+        return "its directories are not empty and have no cookie (VERSION)"
+    if (there.instance_id or "") != known.instance_id:
+        ours, theirs = there.instance_id or "none", known.instance_id or "none"
+        return f"the instance id of its cookie is {ours}, of the metadata {theirs}"
+    if bookie.bookie_id not in known.cookies:
+        return f"the metadata has no cookie of {bookie.bookie_id}"
+    if registered is not None and identity_of(registered) != identity_of(there):
+        return f"its cookie is not the one that the metadata has of {bookie.bookie_id}"
+    if without:
+        return f"no cookie (VERSION) in {', '.join(without)}"
+    return ""

@@ -1,0 +1,124 @@
+"""What bookies would delete, against a count over their RocksDB and entry logs that shares no code with the forecast."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import rocksdict
+
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.errors import Unsupported
+from store.recovery.known import read_known
+from store.sources.zookeeper import read_zookeeper_nodes
+from tests.conftest import Cli
+from tests.worlds import scratch_copy, world
+
+BOOKIES = tuple(f"bookkeeper{number}" for number in range(3))
+
+
+def rows_of(directory: Path, scratch: Path) -> list[bytes]:
+    """The keys of a RocksDB, by rocksdict itself on a copy."""
+    copy = scratch / "-".join(directory.parts[-4:])
+    shutil.copytree(directory, copy, dirs_exist_ok=True)
+    database = rocksdict.Rdict(
+        str(copy), rocksdict.Options(raw_mode=True), access_type=rocksdict.AccessType.read_only()
+    )
+    keys = [*database.keys()]
+    database.close()
+    return keys
+
+
+def listed(zookeeper: Path) -> set[int]:
+    nodes = read_zookeeper_nodes(zookeeper, [])
+    return {ledger_id for node in nodes if (ledger_id := ledger_id_of_path(node.path)) is not None}
+
+
+def record_sizes(log: Path) -> dict[int, int]:
+    """Ledger → bytes of its records: a walk over the log as ``DefaultEntryLogger.scanEntryLog`` does it."""
+    data, found, pos = log.read_bytes(), dict[int, int](), 1024
+    while pos + 12 <= len(data):
+        size, ledger_id = struct.unpack_from(">iq", data, pos)
+        if size <= 0:
+            pos += 1
+            continue
+        if ledger_id >= 0:
+            found[ledger_id] = found.get(ledger_id, 0) + 4 + size
+        pos += 4 + size
+    return found
+
+
+def preflight(cli: Cli, root: Path, *words: object) -> dict:  # type: ignore[type-arg]
+    bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
+    result = cli("store", "preflight", *bookies, *words, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    return result.json  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "disks"), [("clean", "clean"), ("clean", "crashed"), ("crashed", "crashed"), (None, "mutated")]
+)
+def test_as_counted(cli: Cli, tmp_path: Path, metadata: str | None, disks: str) -> None:
+    root = world("cluster") / disks
+    zookeeper = None if metadata is None else world("cluster") / metadata / "zookeeper"
+    alive = set() if zookeeper is None else listed(zookeeper / "version-2")
+    words = ["--no-metadata"] if zookeeper is None else ["--zookeeper", zookeeper]
+    found = preflight(cli, root, *words)
+    every = set[int]()
+    for name, row in zip(BOOKIES, found["bookies"], strict=True):
+        current = root / name / "current"
+        held = {struct.unpack(">q", key[:8])[0] for key in rows_of(current / "ledgers", tmp_path)}
+        held = {ledger_id for ledger_id in held if ledger_id >= 0}
+        lost = held - alive
+        every |= lost
+        entries = sum(struct.unpack(">q", key[:8])[0] in lost for key in rows_of(current / "locations", tmp_path))
+        logs = {log: record_sizes(log) for log in sorted(current.glob("*.log")) if log.stat().st_size}
+        size = sum(sizes.get(ledger_id, 0) for sizes in logs.values() for ledger_id in lost)
+        assert row["holds"]["ledgers"] == len(held)
+        assert row["loses"] == {"ledgers": len(lost), "entries": entries, "bytes": size}
+        dead = [log for log, sizes in logs.items() if not sizes.keys() & (held - lost)]
+        assert row["logsAtOnce"] == {"logs": len(dead), "bytes": sum(log.stat().st_size for log in dead)}
+    assert every
+    assert found["loses"]["ledgers"] == len(every)
+    reasons = {reason for row in found["bookies"] for reason in row["reasons"]}
+    assert reasons <= {None: {"empty"}, "clean": {"unlisted", "newer"}, "crashed": {"unlisted"}}[metadata]
+    assert ("newer" in reasons) == (metadata == "clean" and disks == "crashed")
+
+
+def test_max_loss(cli: Cli) -> None:
+    root = world("cluster") / "clean"
+    words = ("store", "preflight", "--bookie", root / "bookkeeper0", "-o", "json")
+    result = cli(*words, "--no-metadata", "--max-loss", "99.9%")
+    assert result.exit_code == 3
+    assert result.json["percent"] == 100.0
+    assert "bk0test would lose 100.0 % of its bytes" in result.stderr
+    assert cli(*words, "--no-metadata", "--max-loss", "100").exit_code == 0
+    assert cli(*words, "--zookeeper", root / "zookeeper", "--max-loss", "50").exit_code == 0
+    assert cli(*words, "--no-metadata", "--max-loss", "101").exit_code == 2
+
+
+def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> None:
+    root = scratch_copy("cluster", "clean", tmp_path)
+    for name in ("ledgers", "locations"):
+        shutil.rmtree(root / "bookkeeper1" / "current" / name)
+    rows = {row["bookie"]: row for row in preflight(cli, root, "--zookeeper", root / "zookeeper")["bookies"]}
+    logs = [log for log in (root / "bookkeeper1" / "current").glob("*.log") if log.stat().st_size]
+    assert rows["bk1test"]["percent"] == 100.0
+    assert rows["bk1test"]["logsAtOnce"]["logs"] == len(logs)
+    assert rows["bk1test"]["reasons"].keys() == {"noIndex"}
+    assert rows["bk0test"]["reasons"].keys() == {"unlisted"}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "org.apache.bookkeeper.meta.FlatLedgerManagerFactory:1",
+        "org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:2",
+        "",
+    ],
+)
+def test_another_layout_is_refused(layout: str) -> None:
+    with pytest.raises(Unsupported, match="LAYOUT"):
+        read_known("zk", [("/ledgers/LAYOUT", f"2\n{layout}".encode())], None, [])
