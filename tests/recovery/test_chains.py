@@ -15,6 +15,7 @@ from store.engine.local import LocalEngine
 from store.model.ledgers import open_reader
 from store.recovery.chains import Chains, find_chains
 from store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
+from store.recovery.naming import find_names
 from tests.stores import imported
 
 
@@ -145,3 +146,20 @@ class TestContradictions:
     def test_topics_that_the_metadata_names(self) -> None:
         a, b = _messages(1, {"x-0-1": _run(0, 9)}), _messages(2, {"x-0-1": _run(10, 19)})
         assert _groups(a, b, known={1: "persistent://a/b/c", 2: "persistent://a/b/d"}) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("name", ["small", "nometa"])
+def test_names_are_those_of_the_world(name: str) -> None:
+    store = imported(name, "clean")
+    with open_store(store) as opened, open_reader(opened) as reader:
+        evidence = list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
+        chains = find_chains(evidence)
+        names = find_names(reader, evidence, chains)
+    topics = topics_of(store, evidence)
+    found = {str(naming.topic): {topics[one] for one in group.ledger_ids} for group, naming in names.items()}
+    assert found == {name: {name} for name in found}
+    assert {name.rpartition("/")[2] for name in found} == {
+        *("__transaction_log_0", "txn-out", "txn-in", "txn-in-perf__transaction_pending_ack"),
+        *("__transaction_buffer_snapshot", "avro", "json"),
+    }
+    assert all(len(naming.witnesses) >= 2 for naming in names.values())
