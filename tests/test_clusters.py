@@ -647,6 +647,9 @@ def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path,
     path, words = tmp_path / "s", [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
     with FakeZooKeeper(_served("/pulsar/one")) as server:
         place = f"{server.address}/pulsar/one"
+        login = tmp_path / "login.toml"
+        login.write_text("timeout-seconds = 1\n")
+        words += ["--zookeeper-client", login]
         assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place, *words).exit_code == 0
         assert content(path) == whole("clean")
         assert read_store_info(path).sources[0]["kind"] == "ensemble"

@@ -8,7 +8,6 @@ carries to the cluster. What a stopped export leaves belongs to no ledger: the n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from store.model.topics import read_topic
 from store.names import parse_topic
 from store.sources.rocksdb import check_unlocked, damaged_in_place, lock_database
 from store.sources.storage import Storage, cookie_of, storages_of
-from store.transfer.exports import is_own, iter_changed_nodes
+from store.transfer.exports import Previewed, is_own, iter_changed_nodes
 from store.transfer.ledger_export import not_held, write_to_storage
 from store.wording import counted
 
@@ -71,7 +70,7 @@ class StorageWrites:
 
 
 @dataclass(frozen=True, slots=True)
-class BookieExportPlan:
+class BookieExportPlan(Previewed):
     """What an export to BOOKIES would do: ``writes`` first, then ``change`` of the store."""
 
     bookies: tuple[Bookie, ...]
@@ -79,9 +78,6 @@ class BookieExportPlan:
     writes: tuple[StorageWrites, ...]
     change: Plan
     loses: str = ""
-
-    def preview(self) -> object:
-        return self.report(dry_run=True)
 
     def report(self, *, dry_run: bool, change: int | None = None) -> dict[str, Any]:  # Any: JSON
         return {
@@ -92,13 +88,6 @@ class BookieExportPlan:
             "change": change,
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "an export is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 def plan_bookie_export(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:

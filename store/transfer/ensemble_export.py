@@ -8,7 +8,6 @@ owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owner
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from store.model.bundles import Bundle, local_policies_path, topic_hash
 from store.names import NamespaceName, TopicName, parse_topic, topic_of_path
 from store.sources.ensemble import Address, Client, Session, open_session
 from store.sources.ensemble_writes import Conflict, Transaction, Write, ledger_sequence, raise_ledger_sequence
-from store.transfer.exports import ChangedNode, check_entries_are_there, iter_changed_nodes
+from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
 
 COMMAND = "store export zookeeper"
@@ -49,7 +48,7 @@ _HINT_MOVED = (
 
 
 @dataclass(frozen=True, slots=True)
-class EnsemblePlan:
+class EnsemblePlan(Previewed):
     """What an export into the ensemble at ``address`` would write. ``written``: nodes that an export wrote that was stopped."""
 
     address: Address
@@ -66,9 +65,6 @@ class EnsemblePlan:
     def loses(self) -> str:
         return f"{counted(len(self.nodes), 'metadata node')} of {self.address} will be written" if self.nodes else ""
 
-    def preview(self) -> object:
-        return self.report(dry_run=True)
-
     def report(self, *, dry_run: bool, zxid: int | None = None) -> dict[str, Any]:  # Any: JSON
         return {
             "target": str(self.address),
@@ -79,13 +75,6 @@ class EnsemblePlan:
             "zxid": None if zxid is None else f"{zxid:#x}",
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "an export is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 def plan_ensemble_export(store: Store, address: Address, login: Client, limit_bytes: int) -> EnsemblePlan:

@@ -59,8 +59,30 @@ class ChangedNode:
         return "create" if self.imported is None else "update"
 
 
+class Previewed:
+    """What the plans of all exports have in common: a report that a dry run shows, and no plan file, as it would not name every byte."""
+
+    __slots__ = ()
+
+    def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
+        """Return what the export does, or with DRY_RUN would do."""
+        raise NotImplementedError
+
+    def preview(self) -> object:
+        """Return what ``--dry-run`` shows."""
+        return self.report(dry_run=True)
+
+    def dump(self) -> bytes:
+        """Raise Refused, with the report."""
+        raise Refused(
+            "an export is not kept as a plan",
+            hint="use --dry-run to see it",
+            plan=json.dumps(self.report(dry_run=True)),
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class ExportPlan:
+class ExportPlan(Previewed):
     """What an export would do. ``source`` is copied to ``target`` first unless the export is in place."""
 
     source: Path
@@ -78,9 +100,6 @@ class ExportPlan:
             return ""
         return f"{counted(len(self.nodes), 'metadata node')} of {self.target} {plural(len(self.nodes), 'gets', 'get')} new values"
 
-    def preview(self) -> object:
-        return self.report(dry_run=True)
-
     def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
         return {
             "source": str(self.source),
@@ -91,13 +110,6 @@ class ExportPlan:
             "problems": list(self.problems),
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "an export is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 def iter_changed_nodes(txn: Txn) -> list[ChangedNode]:

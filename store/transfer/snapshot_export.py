@@ -7,7 +7,6 @@ Ephemeral nodes, sessions and ACLs are in no store. Sequential nodes go on above
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ from store.db.environment import Store, Txn
 from store.db.files import METADATA_FILE_ID, iter_damage
 from store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
 from store.db.tree import Node, decode_node, find_node
-from store.errors import AlreadyExists, MetadataCorrupt, Refused, Unsupported
+from store.errors import AlreadyExists, MetadataCorrupt, Unsupported
 from store.files import create_directory, create_file, new_directory
 from store.sources.zookeeper import newest_epoch
-from store.transfer.exports import ChangedNode, check_entries_are_there, iter_changed_nodes
+from store.transfer.exports import ChangedNode, Previewed, check_entries_are_there, iter_changed_nodes
 from store.wording import counted
 
 _IDGEN = f"{LEDGERS_ROOT}/idgen"
@@ -35,7 +34,7 @@ _EPOCH_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotPlan:
+class SnapshotPlan(Previewed):
     """What an export into TARGET would write: the tree as of the store's transaction ``txn_id``."""
 
     target: Path
@@ -52,9 +51,6 @@ class SnapshotPlan:
     def file(self) -> Path:
         return Path("version-2", f"snapshot.{self.zxid:x}")
 
-    def preview(self) -> object:
-        return self.report(dry_run=True)
-
     def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
         return {
             "target": str(self.target),
@@ -66,13 +62,6 @@ class SnapshotPlan:
             "problems": list(self.problems),
             "dryRun": dry_run,
         }
-
-    def dump(self) -> bytes:
-        raise Refused(
-            "an export is not kept as a plan",
-            hint="use --dry-run to see it",
-            plan=json.dumps(self.report(dry_run=True)),
-        )
 
 
 def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool = False) -> SnapshotPlan:

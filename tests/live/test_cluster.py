@@ -225,7 +225,8 @@ def test_what_is_lost_of_disks_is_counted(
         str(path) for path in (lost.path, covered.path, cut)
     }
     copies = [row for row in found if row["code"] in ("copies-missing", "copies-damaged")]
-    assert {row["where"] for row in copies} == {f"ledger {ledger_id}" for ledger_id in expected}
+    named = {int(row["where"].removeprefix("ledger ")) for row in copies}
+    assert named & closed.keys() == expected.keys()  # open ledgers, such as those of cursors, lost copies, too
     _check_rows(cli, store, clustered.world.said, lost.entry)
 
 

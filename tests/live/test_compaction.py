@@ -161,13 +161,18 @@ def test_broker_goes_on_from_our_ledger(exported: Exported) -> None:
 
 
 def test_reduced_batches(exported: Exported) -> None:
-    """Messages alone are the same bytes in every format and are read; batches without placeholders are not read by these clients.
+    """Messages alone are the same bytes in every format and are read; batches without placeholders are not read well by these clients.
 
-    The client dies over the missing messages; were it to learn the format, it would have to get the right messages.
+    The client expects as many messages as the batch had: it reads behind the last one, and dies there or does not. It counts those
+    it gets from 0, so that their batch indexes are wrong; the messages are the right ones.
     """
     for keyed in TOPICS:
         if keyed.form == "reduced":
             rows = read_apart(exported.broker.service_url, keyed.topic)
-            failed = rows and len(rows[-1]) <= 2
+            failed = bool(rows) and len(rows[-1]) <= 2
             print(f"reduced, {exported.version}, {keyed.name}: {rows[-1] if failed else 'read'}")
-            assert rows == exported.rows[keyed.name] or (keyed.batch and failed), keyed.name
+            expected = exported.rows[keyed.name]
+            if keyed.batch:
+                rows = [row[:2] + row[3:] for row in rows if len(row) > 2]
+                expected = [row[:2] + row[3:] for row in expected][: len(rows) if failed else None]
+            assert rows == expected, keyed.name

@@ -10,6 +10,7 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from kazoo.security import make_acl, make_digest_acl
@@ -195,8 +196,15 @@ CHANGES = (
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 
 
+class Changed(NamedTuple):
+    """A running ensemble, and a store of its files with changes."""
+
+    server: ZooKeeper
+    store: Path
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[ZooKeeper, Path]]:
+def cluster(tmp_path: Path) -> Iterator[Changed]:
     """The recorded cluster's ensemble, running, and a store of its files with changes."""
     source = scratch_copy("cluster", "clean", tmp_path)
     server = ZooKeeper(find_distribution(), tmp_path / "server")
@@ -206,7 +214,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[ZooKeeper, Path]]:
     for line in CHANGES:
         run_toolkit(store, *line.split())
     server.start()
-    yield server, store
+    yield Changed(server, store)
     server.stop()
 
 
@@ -222,7 +230,7 @@ def values_of(store: Path) -> dict[str, bytes]:
         return {node.path: node.value for node in iter_nodes(txn, "/")}
 
 
-def test_changes_reach_the_ensemble_in_one_transaction(cluster: tuple[ZooKeeper, Path]) -> None:
+def test_changes_reach_the_ensemble_in_one_transaction(cluster: Changed) -> None:
     server, store = cluster
     with server.client() as client:
         before = nodes_of(client)
@@ -242,7 +250,7 @@ def test_changes_reach_the_ensemble_in_one_transaction(cluster: tuple[ZooKeeper,
         assert nodes_of(client) == after
 
 
-def test_older_files_take_nothing_back(cluster: tuple[ZooKeeper, Path], tmp_path: Path) -> None:
+def test_older_files_take_nothing_back(cluster: Changed, tmp_path: Path) -> None:
     """The store's source is a copy made before the export: a refresh of it is refused, one of a new copy finds nothing."""
     server, store = cluster
     run_toolkit(store, "store", "export", "zookeeper", server.address, "--yes")
@@ -260,7 +268,7 @@ def test_older_files_take_nothing_back(cluster: tuple[ZooKeeper, Path], tmp_path
     assert values_of(store) == before
 
 
-def test_one_node_that_moved_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) -> None:
+def test_one_node_that_moved_refuses_the_whole(cluster: Changed) -> None:
     server, store = cluster
     with server.client() as client:
         value, _ = client.get(f"{PLAIN}/half")
@@ -272,7 +280,7 @@ def test_one_node_that_moved_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) 
         assert nodes_of(client) == before
 
 
-def test_a_bundle_with_an_owner_refuses_the_whole(cluster: tuple[ZooKeeper, Path]) -> None:
+def test_a_bundle_with_an_owner_refuses_the_whole(cluster: Changed) -> None:
     server, store = cluster
     with server.client() as client:
         bundle = "/namespace/public/default/0xc0000000_0xffffffff"  # CRC-32 of the topic's name: 0xdd337939
@@ -388,7 +396,7 @@ def test_there_and_back_with_a_live_ensemble(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_ledger_of_ours_reaches_bookies_and_the_ensemble(cluster: tuple[ZooKeeper, Path], tmp_path: Path) -> None:
+def test_a_ledger_of_ours_reaches_bookies_and_the_ensemble(cluster: Changed, tmp_path: Path) -> None:
     """Compacted offline: refused until bookies have the entries; then its metadata names them, and new ids go on behind it."""
     server, store = cluster
     export = ("store", "export", "zookeeper", server.address, "--yes")
