@@ -9,6 +9,7 @@ toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -59,14 +60,14 @@ class ChangedNode:
         return "create" if self.imported is None else "update"
 
 
-class Previewed:
+class Previewed(ABC):
     """What the plans of all exports have in common: a report that a dry run shows, and no plan file, as it would not name every byte."""
 
     __slots__ = ()
 
+    @abstractmethod
     def report(self, *, dry_run: bool) -> dict[str, Any]:  # Any: JSON
         """Return what the export does, or with DRY_RUN would do."""
-        raise NotImplementedError
 
     def preview(self) -> object:
         """Return what ``--dry-run`` shows."""
