@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
+from commands.mending import zookeeper_option
 from commands.topics.answers import TOPIC_COLUMN
 from commands.topics.moving import read_topics
 from pulsar_admin.columns import Column, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import TopicSelection, command, pass_app, subscription_option, topics_argument
-from store.errors import SubscriptionNotFound, TopicNotFound
+from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
+from store.db.storeinfo import read_store_info
+from store.errors import SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
 from store.model.ledgers import EntryReader, open_reader
-from store.recovery.acks import AckState, Bound, imported_versions, iter_ack_states
+from store.model.topics import Topic
+from store.recovery.acks import AckState, Bound
+from store.recovery.cursor_versions import CursorHistory, find_cursor_history
 
 Json = dict[str, Any]  # Any: JSON values
 
@@ -34,6 +40,15 @@ _COLUMNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """What to show of the states, and where else to look for them."""
+
+    last: int | None
+    plot: bool
+    directories: tuple[Path, ...]
+
+
 @command(
     "subscription-history",
     examples=[
@@ -42,35 +57,48 @@ _COLUMNS = (
         "pulsar-admin topics subscription-history public/default/plain -s half --plot",
     ],
     output="A row a state, the oldest first, with the times between which it was written; as json with all of its ranges.",
-    errors=[TopicNotFound, SubscriptionNotFound],
+    errors=[TopicNotFound, SubscriptionNotFound, SourceNotFound],
 )
 @topics_argument
 @subscription_option
 @click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
 @click.option("--plot", is_flag=True, help="Plot backlog and holes instead.")
+@zookeeper_option
+@gather(HistoryOptions)
 @pass_app
-def subscription_history(app: App, selection: TopicSelection, subscription: str, last: int | None, plot: bool) -> None:
+def subscription_history(app: App, selection: TopicSelection, subscription: str, options: HistoryOptions) -> None:
     """Show every state of a subscription's acknowledgements that is left.
 
     They are the entries of its cursor ledgers, and what the metadata says. No entry has a time of its own: it is not before
     the last entry acknowledged was published and not after the metadata went on. `reset-cursor --as-of` brings one back.
     """
     with open_reader(app.store) as reader:
-        rows = _iter_rows(reader, selection, subscription)
-        if plot:
-            app.emit_lines(_plot(list(_newest(rows, last))).splitlines(), "PLOT")
-            return
-        columns = _COLUMNS[1:] if selection.single is not None else _COLUMNS
-        app.emit_rows(_newest(rows, last), columns)
+        topics = list(read_topics(reader, selection))
+        past = read_past(app, topics, subscription, options.directories)
+        rows = _iter_rows(reader, topics, subscription, past)
+        if options.last is not None:
+            rows = iter(deque(rows, options.last))
+        if options.plot:
+            app.emit_lines(_plot(list(rows)).splitlines(), "PLOT")
+        else:
+            app.emit_rows(rows, _COLUMNS if selection.single is None else _COLUMNS[1:])
 
 
-def _newest(rows: Iterator[Json], last: int | None) -> Iterator[Json]:
-    return rows if last is None else iter(deque(rows, last))
+def read_past(app: App, topics: Iterable[Topic], subscription: str, directories: Iterable[Path]) -> CursorHistory:
+    """Return what ZooKeeper's files, where the store knows some, and those in DIRECTORIES have of SUBSCRIPTION of TOPICS.
+
+    Warns of what cannot be read there.
+    """
+    paths = [topic.name.cursor_path(subscription) for topic in topics]
+    past = find_cursor_history(read_store_info(app.store.path).sources, map(str, directories), paths)
+    for problem in past.problems:
+        app.warn(problem)
+    return past
 
 
-def _iter_rows(reader: EntryReader, selection: TopicSelection, subscription: str) -> Iterator[Json]:
-    for topic in read_topics(reader, selection):
-        for state in iter_ack_states(reader, topic, imported_versions(reader.txn, topic, subscription)):
+def _iter_rows(reader: EntryReader, topics: Iterable[Topic], subscription: str, past: CursorHistory) -> Iterator[Json]:
+    for topic in topics:
+        for state in past.states(reader, topic, subscription):
             yield {"topic": str(topic.name), "subscription": subscription, **_state_row(state)}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from commands.mending import zookeeper_option
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import check_entries, iter_cursors, read_lines, shown_path, topics_or_file
 from commands.topics.resets_file import iter_reset_rows
@@ -56,6 +57,7 @@ class ResetOptions:
     to_subscription: str | None
     as_of: str | None
     if_unsure: IfUnsure
+    directories: tuple[Path, ...]
     exclude: bool
     rule: ResetRule
     broker_version: BrokerVersion
@@ -121,6 +123,7 @@ class ResetOptions:
     show_default=True,
     help="Of several states that --as-of may mean: which.",
 )
+@zookeeper_option
 @click.option("-e", "--exclude-reset-position", "exclude", is_flag=True, help="Start behind the position, not at it.")
 @click.option(
     "--rule",
@@ -152,8 +155,8 @@ def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, 
 
 
 def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> Plan:
-    from store.recovery.acks import imported_versions
-    from store.recovery.as_of import AsOf, Earlier, is_state_name, plan_as_of
+    from commands.topics.ack_history import read_past
+    from store.recovery.as_of import AsOf, is_state_name, plan_as_of
 
     assert options.as_of is not None
     if options.has_place or options.exclude or options.from_file is not None:
@@ -162,13 +165,11 @@ def _plan_as_of(app: App, selection: TopicSelection, subscription: str | None, o
         raise click.UsageError("Missing option '-s' / '--subscription'.", click.get_current_context())
     named = is_state_name(options.as_of)
     time_ms = None if named else _parse_time(options.as_of)
-    as_of = AsOf(time_ms, options.as_of if named else "", options.if_unsure)
     with open_reader(app.store) as reader:
-        cursors = [
-            Earlier(topic, cursor, tuple(imported_versions(reader.txn, topic, cursor.name)))
-            for topic, cursor in iter_cursors(reader, selection, subscription)
-        ]
-        return plan_as_of(reader, "topics reset-cursor", cursors, as_of, force=options.force, now_ms=app.now_ms)
+        cursors = list(iter_cursors(reader, selection, subscription))
+        past = read_past(app, (topic for topic, _ in cursors), subscription, options.directories)
+        as_of = AsOf(time_ms, options.as_of if named else "", options.if_unsure, past, options.force)
+        return plan_as_of(reader, "topics reset-cursor", cursors, as_of, app.now_ms)
 
 
 def _resets(

@@ -9,7 +9,7 @@ they cannot be after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from store.codec.cursor import CursorInfo, CursorState, decode_cursor_info, decode_cursor_ledger
@@ -17,7 +17,7 @@ from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, ledg
 from store.codec.message import decode_entry_times
 from store.db.environment import Txn
 from store.db.tree import Node, decode_node, find_node, tree_key
-from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, SubscriptionNotFound, Unsupported
+from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Unsupported
 from store.frozen import frozen
 from store.model.cursors import backlog_entries, normal_ranges
 from store.model.extent import Intervals, pending_intervals, subtract
@@ -57,6 +57,9 @@ class LedgerLife:
     ended_ms: int | None = None
 
 
+_UNKNOWN: Mapping[int, LedgerLife] = {}
+
+
 @frozen
 class AckState:
     """One state of a subscription. ``entry``: of a cursor ledger; else it is of the metadata, by ``zxid`` where one is known.
@@ -90,15 +93,11 @@ class AckState:
 
 
 def imported_versions(txn: Txn, topic: Topic, subscription: str) -> list[CursorVersion]:
-    """Return what the imported metadata says of a cursor, whatever was changed here since; raises SubscriptionNotFound."""
+    """Return what the imported metadata says of a cursor, whatever was changed here since; nothing where it was not there."""
     path = topic.name.cursor_path(subscription)
     node = _imported_node(txn, path)
     if node is None:
-        raise SubscriptionNotFound(
-            f"topic {topic.name} had no subscription {subscription!r} when it was imported",
-            topic=str(topic.name),
-            subscription=subscription,
-        )
+        return []
     return [CursorVersion(node.stat.modified_ms, decode_cursor_info(node.value, path), since_known=False)]
 
 
@@ -109,9 +108,14 @@ def _imported_node(txn: Txn, path: str) -> Node | None:
     return decode_node(tree_key(path), row) if row else None
 
 
-def iter_ack_states(reader: EntryReader, topic: Topic, versions: Sequence[CursorVersion]) -> Iterator[AckState]:
-    """Yield every state that VERSIONS of a cursor and the ledgers they name hold, the oldest first."""
-    reading = _Reading(reader, topic)
+def iter_ack_states(
+    reader: EntryReader, topic: Topic, versions: Sequence[CursorVersion], lives: Mapping[int, LedgerLife] = _UNKNOWN
+) -> Iterator[AckState]:
+    """Yield every state that VERSIONS of a cursor and the ledgers they name hold, the oldest first.
+
+    LIVES: what is known of these ledgers beyond the imported metadata, by their ids.
+    """
+    reading = _Reading(reader, topic, lives)
     named: int | None = None
     for index, version in enumerate(versions):
         info = version.info
@@ -132,9 +136,10 @@ def _ledger_of(version: CursorVersion) -> int:
 class _Reading:
     """Makes states in their order: what one proves not to be before a time, holds for all later ones."""
 
-    def __init__(self, reader: EntryReader, topic: Topic) -> None:
+    def __init__(self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife]) -> None:
         self._reader = reader
         self._topic = topic
+        self._lives = lives
         self._floor: Bound | None = None
         self._pending: Intervals | None = None
         self._times: dict[Position, Bound | None] = {}
@@ -152,7 +157,7 @@ class _Reading:
 
     def ledger(self, ledger_id: int, version: CursorVersion, next_ms: int | None) -> Iterator[AckState]:
         """Yield the states in a cursor ledger that VERSION is the first to name; the metadata named no other before NEXT_MS."""
-        life = _life(self._reader.txn, ledger_id)
+        life = self._lives.get(ledger_id) or _life(self._reader.txn, ledger_id)
         ends = [Bound(next_ms, "the next version of the metadata")] if next_ms is not None else []
         ends += [Bound(life.ended_ms, f"ledger {ledger_id} was closed")] if life.ended_ms is not None else []
         end = min(ends, key=lambda bound: bound.time_ms, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 from store.changes.cursors import CursorMove, check_movable, plan_moves
@@ -16,7 +16,8 @@ from store.model.cursors import Cursor
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position, shell_word
-from store.recovery.acks import METADATA, AckState, Bound, CursorVersion, iter_ack_states
+from store.recovery.acks import METADATA, AckState, Bound
+from store.recovery.cursor_versions import CursorHistory
 from store.timespec import format_time_ms
 from store.wording import counted
 
@@ -26,20 +27,16 @@ _NAME = re.compile(r"[0-9]+:[0-9]+|0x[0-9a-f]+|" + METADATA)
 
 @frozen
 class AsOf:
-    """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid)."""
+    """The state meant: the one in force at ``time_ms``, or the one called ``name`` (an entry of a cursor ledger, or a zxid).
+
+    ``past``: what is known beyond the imported metadata. ``force``: also cursors of the broker's own.
+    """
 
     time_ms: int | None = None
     name: str = ""
     if_unsure: IfUnsure = "refuse"
-
-
-@frozen
-class Earlier:
-    """A cursor that is to go back, and what the metadata said of it."""
-
-    topic: Topic
-    cursor: Cursor
-    versions: tuple[CursorVersion, ...]
+    past: CursorHistory = field(default_factory=CursorHistory)
+    force: bool = False
 
 
 def is_state_name(text: str) -> bool:
@@ -48,26 +45,26 @@ def is_state_name(text: str) -> bool:
 
 
 def plan_as_of(
-    reader: EntryReader, command: str, cursors: Iterable[Earlier], as_of: AsOf, *, force: bool, now_ms: int
+    reader: EntryReader, command: str, cursors: Iterable[tuple[Topic, Cursor]], as_of: AsOf, now_ms: int
 ) -> Plan:
     """Return one plan that brings CURSORS back to where they stood, all of them or none.
 
     Raises EntryNotFound (no such state), NothingMatches (nothing is known of that time), and Refused where several states may have
     been in force, and for a cursor of the broker's own.
     """
-    moves = [_move(reader, earlier, as_of, force=force) for earlier in cursors]
-    if as_of.name and len(moves) > 1:
+    listed = list(cursors)
+    if as_of.name and len(listed) > 1:
         raise InvalidValue(
-            f"--as-of {as_of.name} is a state of one subscription, {len(moves)} are meant",
+            f"--as-of {as_of.name} is a state of one subscription, {len(listed)} are meant",
             hint="name its topic, or a time",
         )
+    moves = [_move(reader, topic, cursor, as_of) for topic, cursor in listed]
     return plan_moves(reader, command, moves, now_ms)
 
 
-def _move(reader: EntryReader, earlier: Earlier, as_of: AsOf, *, force: bool) -> CursorMove:
-    topic, cursor = earlier.topic, earlier.cursor
-    check_movable(cursor, force=force)
-    states = iter_ack_states(reader, topic, earlier.versions)
+def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> CursorMove:
+    check_movable(cursor, force=as_of.force)
+    states = as_of.past.states(reader, topic, cursor.name)
     found, warnings = (
         (_named(states, cursor, as_of.name), ()) if as_of.time_ms is None else _in_force(states, cursor, as_of)
     )
