@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -14,18 +15,21 @@ from store.codec.cursor import CursorInfo, CursorState
 from store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
+from store.db.storeinfo import read_store_info
 from store.db.tree import Node, put_nodes, read_node
-from store.model.cursors import read_cursor
+from store.model.cursors import range_text, read_cursor
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import Position, parse_topic
 from store.proto.managed_ledger_pb2 import PositionInfo
 from store.recovery.acks import AckState, CursorVersion, imported_versions, iter_ack_states
+from store.recovery.as_of import AsOf, plan_as_of
+from store.recovery.cursor_versions import find_cursor_history
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import oracle
+from tests.worlds import TRIMMED, oracle
 
 FRESH, HOLES = "public/default/fresh", "crash-holes"
 TOPIC, CURSOR_LEDGER = "a/b/topic", 11
@@ -82,6 +86,60 @@ def test_no_state_is_older_than_what_it_acknowledges() -> None:
     assert times == sorted(times)
     assert times[0] >= max(row["at_ms"] for row in world["mutations"])
     assert [state.not_after is None for state in found] == [False, *[True] * 19]
+
+
+def asked_cursors() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every (topic, subscription, internal stats) that the cluster's broker was asked of, before the mutations and after each."""
+    world = oracle("cluster")
+    for topic, answers in world["topics"].items():
+        if topic != TRIMMED:
+            for name, cursor in answers["internal_stats"]["cursors"].items():
+                yield topic, unquote_plus(name), cursor
+    for mutation in world["mutations"]:
+        yield mutation["topic"], mutation["subscription"], mutation["after"]
+
+
+def test_zookeepers_history_has_every_state_that_the_broker_told() -> None:
+    """Their cursor ledgers were deleted since: versions of the metadata name them, and their entries are still on the bookies."""
+    compared = 0
+    store = imported("cluster", "crashed")
+    with open_store(store) as one, open_reader(one) as reader:
+        asked = list(asked_cursors())
+        paths = {parse_topic(topic).cursor_path(name) for topic, name, _ in asked}
+        past = find_cursor_history(read_store_info(store).sources, (), paths)
+        assert not past.problems
+        for name, cursor, told in asked:
+            if told["cursorLedger"] < 0:
+                continue
+            states = past.states(reader, read_topic(reader.txn, parse_topic(name)), cursor)
+            wanted = f"{told['cursorLedger']}:{told['cursorLedgerLastEntry']}"
+            (found,) = [state for state in states if state.name == wanted]
+            assert found.state is not None
+            assert str(found.state.mark_delete) == told["markDeletePosition"]
+            assert range_text(found.state.ranges) == told["individuallyDeletedMessages"]
+            compared += 1
+    assert compared == 35
+
+
+def test_a_state_of_a_time_is_the_one_that_the_broker_told_then() -> None:
+    """Of every mutation: what stood before it, when the one before was done, by ZooKeeper's history alone."""
+    store, certain = imported("cluster", "crashed"), 0
+    with open_store(store) as one, open_reader(one) as reader:
+        mutations = oracle("cluster")["mutations"]
+        paths = {parse_topic(row["topic"]).cursor_path(row["subscription"]) for row in mutations}
+        past = find_cursor_history(read_store_info(store).sources, (), paths)
+        done_ms = mutations[0]["at_ms"] - 1_500
+        for row in mutations:
+            topic = read_topic(reader.txn, parse_topic(row["topic"]))
+            cursor = read_cursor(reader.txn, reader, topic, row["subscription"])
+            as_of = AsOf(done_ms, past=past)
+            plan = plan_as_of(reader, "reset", [(topic, cursor)], as_of, CREATED_MS)
+            after = plan.parts[0].after
+            assert after["markDeletePosition"] == row["before"]["markDeletePosition"], row
+            assert after["individuallyDeletedMessages"] == row["before"]["individuallyDeletedMessages"], row
+            done_ms = row["at_ms"]
+            certain += not any("may have stood" in text for text in plan.parts[0].warnings)
+    assert certain == len(mutations)
 
 
 # -- made: encodings, versions, reopened entries ------------------------------------------------------------------------
@@ -235,7 +293,7 @@ def test_what_names_no_state_is_said(cli: Cli, tmp_path: Path) -> None:
     words = ("--store", store, "topics", "reset-cursor", FRESH, "-s", HOLES)
     for more, text in (
         (("--as-of", "269:99"), "crash-holes has no state 269:99"),
-        (("--as-of", "2020-01-01T00:00:00Z"), "the earliest state that is left, 269:0, is not before"),
+        (("--as-of", "2020-01-01T00:00:00Z"), "the earliest state that is left, 0x4b5, is not before"),
         (("--as-of", "nonsense"), "nonsense"),
         (("--as-of", "269:1", "-t", "3h"), "--as-of says where to"),
     ):
@@ -249,7 +307,7 @@ def test_the_history_is_called_by_two_words_too(cli: Cli) -> None:
     one = cli("--store", store, "topics", "subscription-history", FRESH, "-s", HOLES, "-o", "json").json
     two = cli("--store", store, "topics", "subscriptions", "history", FRESH, "-s", HOLES, "-o", "json").json
     assert one == two
-    assert len(one) == 20
+    assert len(one) == 21
     assert [
         row["state"]
         for row in cli(
