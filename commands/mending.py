@@ -19,9 +19,8 @@ _LEDGER_ID = whole()
 zookeeper_option = click.option(
     "--zookeeper",
     "directories",
-    metavar="DIR",
+    metavar="DIR[,LOGDIR]",
     multiple=True,
-    type=click.Path(path_type=Path),
     help="Also the snapshots and logs of another server; repeatable.",
 )
 gaps_option = click.option(
@@ -65,7 +64,7 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
 @zookeeper_option
 @gaps_option
 @pass_app
-def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tuple[Path, ...], with_gaps: bool) -> None:
+def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tuple[str, ...], with_gaps: bool) -> None:
     """Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.
 
     Every entry must be here, the ensemble must be the one by which round robin puts each entry on the bookies that have it, and
@@ -78,10 +77,11 @@ def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tupl
         raise click.UsageError("Missing argument 'LEDGERS...', or --deleted for all that a broker deleted.")
     with open_reader(app.store) as reader:
         if deleted:
+            from store.history.servers import find_servers
             from store.recovery.ledgers import plan_restore_deleted
-            from store.recovery.past import history_of, is_ledger, read_past
+            from store.recovery.past import is_ledger, read_past
 
-            past = read_past(history_of(app.store.info, directories), lambda path, _: is_ledger(path))
+            past = read_past(find_servers(app.store.info.sources, directories), lambda path, _: is_ledger(path))
             plan = plan_restore_deleted(reader, ledgers, past, app.now_ms, with_gaps=with_gaps)
         else:
             from store.changes.restoring import plan_restore

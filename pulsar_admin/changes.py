@@ -54,6 +54,7 @@ _ACTIONS = {
     "topics update-partitioned-topic": "add partitions to {place}",
     "topics delete": "delete {place}",
     "topics delete-partitioned-topic": "delete partitioned topic {place}",
+    "topics undelete": "bring back {place}",
     "topics terminate": "terminate {place}",
     "topics partitioned-terminate": "terminate {place}",
     "topics truncate": "truncate {place}",
@@ -186,6 +187,8 @@ def _verb(command: str, part: ChangePart) -> str:
         return "drops"
     if part.compaction is not None:
         return "keeps"
+    if command == "topics undelete":
+        return "brings back"
     if part.before is None:
         return "starts with a backlog of"
     return "drops a backlog of" if part.after is None else "adds"

@@ -266,6 +266,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.ending:truncate",
             "Move every subscription of a topic to its end and delete its ledgers, whatever retention says; the last one stays.",
         ),
+        "undelete": Row(
+            "commands.topics.undelete:undelete",
+            "Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.",
+        ),
         "delete": Row(
             "commands.topics.ending:delete",
             "Delete a topic: its subscriptions, ledgers, schema and policies go, too.",

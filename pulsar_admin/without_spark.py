@@ -96,6 +96,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store add zookeeper",
         "store add offload",
         "ledgers restore",
+        "topics undelete",
         "ledgers delete",
         "topics set-*",
         "topics remove-*",

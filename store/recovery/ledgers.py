@@ -45,6 +45,7 @@ class Returning:
     gaps: tuple[tuple[int, int], ...]
     behind: int
     gone_ms: int | None
+    written_ms: int
 
     @property
     def entries(self) -> int:
@@ -85,8 +86,8 @@ def find_returning(reader: EntryReader, ledger_id: int, fate: Fate | None, *, wi
     if not is_closed or last < end:
         length = reader.read(ledger_id, last).length if last >= 0 else 0
         metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=last, length=length)
-    gone_ms = None if fate is None else fate.gone_ms
-    return Returning(ledger_id, metadata, value, gaps, behind, gone_ms)
+    gone_ms, written_ms = (None, 0) if fate is None else (fate.gone_ms, fate.written_ms)
+    return Returning(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
 
 
 def _check_seen(txn: Txn, ledger_id: int, metadata: LedgerMetadata, gaps: tuple[tuple[int, int], ...]) -> None:
@@ -111,7 +112,8 @@ def lost_text(found: Returning) -> str:
     """Say what of a ledger does not come back, entry range by entry range; "" when nothing."""
     if not found.gaps:
         return ""
-    text = f"ledger {found.ledger_id}: entries {ranges_text(found.gaps)} are in no file"
+    noun, verb = plural(found.lost, "entry", "entries"), plural(found.lost, "is", "are")
+    text = f"ledger {found.ledger_id}: {noun} {ranges_text(found.gaps)} {verb} in no file"
     if found.behind:
         text += f"; {counted(found.behind, 'entry')} behind them {plural(found.behind, 'is', 'are')} left out"
     return text
@@ -141,6 +143,7 @@ def plan_restore_deleted(
     unknown = [] if ledger_ids else [one for one in found if one not in fates]
     steps: list[Step] = []
     parts: list[ChangePart] = []
+    lost: list[str] = []
     for ledger_id in found:
         if ledger_id in unknown:
             continue
@@ -151,7 +154,8 @@ def plan_restore_deleted(
             continue
         steps.append(ledger_step(txn, returning, now_ms))
         parts.append(_part(returning))
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=tuple(_warnings(parts, unknown)))
+        lost += [text for text in (lost_text(returning),) if text]
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_warnings(parts, unknown)))
 
 
 def ledger_step(txn: Txn, found: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
@@ -199,7 +203,6 @@ COLLECTED = (
 
 def _part(found: Returning) -> ChangePart:
     metadata, claims = found.metadata, custom_text(found.metadata)
-    text = lost_text(found)
     return ChangePart(
         resource=f"ledger {found.ledger_id}",
         before={"state": "DELETED", "deleted": found.gone_ms},
@@ -212,5 +215,4 @@ def _part(found: Returning) -> ChangePart:
             "ensembles": {str(segment.first_entry_id): list(segment.members) for segment in metadata.segments},
             "customMetadata": claims,
         },
-        warnings=(text,) if text else (),
     )

@@ -1,0 +1,88 @@
+"""``topics undelete``: deleted topics, namespaces and trimmed ledgers come back from ZooKeeper's history and the bookies' disks."""
+
+from __future__ import annotations
+
+import click
+
+from commands.mending import gaps_option, zookeeper_option
+from pulsar_admin.context import App
+from pulsar_admin.options import NAMESPACE, TOPIC, command, pass_app
+from store.errors import (
+    AlreadyExists,
+    InvalidValue,
+    NamespaceNotFound,
+    Refused,
+    SourceNotFound,
+    StalePlan,
+    TopicNotFound,
+)
+from store.model.ledgers import open_reader
+from store.names import NamespaceName, TopicName
+
+_TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
+
+
+@command(
+    "undelete",
+    changes=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics undelete public/default/orders --dry-run",
+        "pulsar-admin topics undelete --namespace acme/orders --in-place --zookeeper /copy/zk2",
+    ],
+    output="The change: each topic with its ledgers, entries and what is lost of them range by range, and where each subscription stands.",
+    errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
+)
+@click.argument("topics", type=TOPIC, nargs=-1)
+@click.option(
+    "--namespace",
+    "namespaces",
+    type=NAMESPACE,
+    multiple=True,
+    help="Every deleted topic of it, its policies and its tenant; repeatable.",
+)
+@_TO
+@click.option("--in-place", is_flag=True, help="Under its own name; what is there keeps what it has.")
+@click.option("--trimmed", is_flag=True, help="Of a deleted topic also the ledgers that were trimmed before.")
+@gaps_option
+@click.option(
+    "--hold",
+    metavar="NAME",
+    default="restored",
+    show_default=True,
+    help="The subscription that keeps what no other one does; '' for none.",
+)
+@zookeeper_option
+@pass_app
+def undelete(
+    app: App,
+    topics: tuple[TopicName, ...],
+    namespaces: tuple[NamespaceName, ...],
+    to: TopicName | None,
+    in_place: bool,
+    trimmed: bool,
+    with_gaps: bool,
+    hold: str,
+    directories: tuple[str, ...],
+) -> None:
+    """Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.
+
+    What the topic was comes from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its subscriptions where
+    they stood, partitions, schema, properties, policies. It comes back as TOPIC-restored, because deleted data may be data that had to
+    go. Of a topic that is there, ledgers that were trimmed come back. A ledger ends in front of the first entry that is lost. One that
+    anything references is refused, because two topics would delete it for each other.
+    """
+    from store.history.servers import find_servers
+    from store.recovery.past import read_past
+    from store.recovery.undelete import Undelete, find_deleted, keep_of, plan_undelete
+
+    if to is not None and (in_place or namespaces or len(topics) != 1):
+        raise click.UsageError("--to names one topic that comes back, without --in-place.")
+    if not topics and not namespaces:
+        raise click.UsageError("Name topics, or --namespace.")
+    keep = keep_of((*(topic.namespace for topic in topics), *namespaces))
+    past = read_past(find_servers(app.store.info.sources, directories), keep)
+    asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold)
+    with open_reader(app.store) as reader:
+        plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
+    app.change(plan)
