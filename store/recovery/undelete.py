@@ -28,7 +28,7 @@ from store.model.extent import extent_of
 from store.model.ledgers import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import tenant_path
-from store.model.topics import Topic, TopicLedger, read_topic
+from store.model.topics import Topic, TopicLedger, check_namespace, read_topic
 from store.names import NamespaceName, Position, TopicName, shell_word
 from store.recovery.ledgers import COLLECTED, Returning, find_returning, ledger_step, lost_text
 from store.recovery.past import Keep, Past, is_ledger
@@ -118,6 +118,8 @@ def plan_undelete(
         comeback.add_topic(then, target_of(then.name, to, in_place=asked.in_place))
     for namespace in dict.fromkeys(name.namespace for name in names):
         comeback.add_namespace(namespace)
+    if to is not None:
+        check_namespace(reader.txn, to.namespace)
     for base in dict.fromkeys(name.base for name in names):
         comeback.add_base(base, target_of(base, to, in_place=asked.in_place))
     return comeback.plan(COMMAND)
