@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from commands.mending import gaps_option, zookeeper_option
@@ -59,11 +61,8 @@ def undelete(
     topics: tuple[TopicName, ...],
     namespaces: tuple[NamespaceName, ...],
     to: TopicName | None,
-    in_place: bool,
-    trimmed: bool,
-    with_gaps: bool,
-    hold: str,
     directories: tuple[str, ...],
+    **options: Any,  # Any: the fields of Undelete
 ) -> None:
     """Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.
 
@@ -76,13 +75,13 @@ def undelete(
     from store.recovery.past import read_past
     from store.recovery.undelete import Undelete, find_deleted, keep_of, plan_undelete
 
-    if to is not None and (in_place or namespaces or len(topics) != 1):
+    asked = Undelete(**options)
+    if to is not None and (asked.in_place or namespaces or len(topics) != 1):
         raise click.UsageError("--to names one topic that comes back, without --in-place.")
     if not topics and not namespaces:
         raise click.UsageError("Name topics, or --namespace.")
     keep = keep_of((*(topic.namespace for topic in topics), *namespaces))
     past = read_past(find_servers(app.store.info.sources, directories), keep)
-    asked = Undelete(in_place=in_place, trimmed=trimmed, with_gaps=with_gaps, hold=hold)
     with open_reader(app.store) as reader:
         plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
     app.change(plan)
