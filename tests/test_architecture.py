@@ -107,7 +107,6 @@ ARROWS = {
         "db",
         "model",
         "proto",
-        "history",
     },
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
