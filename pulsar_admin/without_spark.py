@@ -118,6 +118,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store export zookeeper",
         "store export zookeeper-snapshot",
         "store export bookie",
+        "store reclaim",
         "compaction upgrade",
     ),
     "it reads no data": ("completion",),

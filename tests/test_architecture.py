@@ -108,6 +108,7 @@ ARROWS = {
         "model",
         "proto",
     },
+    "disks": {"recovery", "reports", "scan", "sources", "codec", "db"},
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},

@@ -1,0 +1,167 @@
+"""``store reclaim``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
+from pulsar_admin.columns import Column, size_text
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import (
+    DiskFull,
+    IndexCorrupt,
+    InvalidValue,
+    MetadataCorrupt,
+    NotFound,
+    NotWritable,
+    Refused,
+    SourceBusy,
+    SourceNotFound,
+    StalePlan,
+    Unsupported,
+)
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.disks.reclaim import ReclaimPlan, ReclaimResult
+    from store.recovery.known import Known
+
+_PATH = click.Path(path_type=Path)
+_LOGS = (
+    Column("LOG", lambda row: str(row.path)),
+    Column("ON DISK", lambda row: row.size_bytes, "number"),
+    Column("LIVE", lambda row: row.live_bytes, "number"),
+    Column("DEAD", lambda row: row.dead_bytes, "number"),
+    Column("ENTRIES", lambda row: row.entries, "number", drop=1),
+    Column("IS TO", lambda row: row.action),
+    Column("FREES", lambda row: row.frees_bytes, "number"),
+    Column("WHY", lambda row: row.reason),
+)
+
+
+@command(
+    "reclaim",
+    changes=True,
+    no_plan="what it deletes is not kept as a plan",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store reclaim --bookie-conf bookkeeper.conf --zookeeper zk1:2181 --dry-run",
+        "pulsar-admin store reclaim /disks/bk1/ledgers0,/disks/bk1/journal0 --scratch /mnt/other --yes",
+    ],
+    output="With --dry-run each entry log: what of it lives, what is done with it, what that frees. Else what was freed, how many entries "
+    "moved, which logs were passed over or left; exit code 1 when there are any.",
+    errors=[
+        InvalidValue,
+        Refused,
+        SourceNotFound,
+        SourceBusy,
+        NotFound,
+        Unsupported,
+        StalePlan,
+        MetadataCorrupt,
+        IndexCorrupt,
+        NotWritable,
+        DiskFull,
+    ],
+)
+@click.argument("bookies", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
+@conf_options
+@click.option(
+    "--zookeeper", metavar="PLACE", help="ZooKeeper's dataDir[,dataLogDir], or HOST:PORT[,HOST:PORT][/CHROOT]."
+)
+@zookeeper_client
+@click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
+@click.option(
+    "--below",
+    "below_percent",
+    type=click.FloatRange(0, 100),
+    default=50,
+    show_default=True,
+    metavar="PERCENT",
+    help="Compact logs of which less is alive.",
+)
+@click.option(
+    "--scratch", type=_PATH, metavar="DIR", help="A directory of another disk: logs wait there where there is no room."
+)
+@click.option("--force", is_flag=True, help="Believe metadata that may be older than the bookie's disks.")
+@pass_app
+def reclaim(
+    app: App,
+    bookies: tuple[str, ...],
+    zookeeper: str | None,
+    client: Path | None,
+    metadata: Path | None,
+    below_percent: float,
+    scratch: Path | None,
+    force: bool,
+    **confs: Any,  # Any: of ``conf_options``
+) -> None:
+    """Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.
+
+    What the metadata does not list is deleted, as the bookie itself would delete it; the metadata is the store's unless --zookeeper or
+    --metadata names another. Entry logs without anything alive go first, then those with least are written anew in the room that is
+    there. A run that was stopped, even by kill -9, leaves a bookie that starts; the same command goes on. Damaged logs are named and
+    left as they are.
+    """
+    from store.disks.reclaim import apply_reclaim, check_scratch, plan_reclaim
+    from store.sources.given import find_bookie
+
+    given = bookies_of(bookies, **confs)
+    if len(given) != 1 or (zookeeper and metadata):
+        raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
+    bookie, known = find_bookie(given[0]), _known(app, str(metadata) if metadata else zookeeper, client)
+    check_scratch(scratch, bookie)
+    plan = plan_reclaim(bookie, known, below_percent, lambda _: None, force=force)
+    if app.settings.dry_run:
+        app.emit(plan.report(), plain=lambda _: render_forecast(plan))
+        return
+    app.confirm(plan)
+    with app.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as progress:
+        result = apply_reclaim(plan, scratch, progress.advance, app.warn)
+    app.problems(len(result.passed_over) + len(result.left))
+    app.emit(result, plain=render_result)
+
+
+def _known(app: App, place: str | None, client: Path | None) -> Known:
+    from store.disks.trust import read_stored
+    from store.recovery.parts import read_source
+
+    return read_source(metadata_at(place, client)) if place else read_stored(app.store)
+
+
+def render_forecast(plan: ReclaimPlan) -> str:
+    """Return what would be done as a table of logs, and the sums."""
+    from pulsar_admin.output import render_table
+
+    lines = [render_table(plan.logs, _LOGS).rstrip("\n"), ""] if plan.logs else []
+    for found in plan.storages:
+        frees = f"{size_text(found.frees_bytes)} of {counted(len(found.logs), 'entry log')} would be freed"
+        lines.append(f"{found.storage.logs}: {frees} ({found.frees_bytes:,} bytes)")
+    lines += [f"doubtful: {doubt}" for doubt in plan.doubts]
+    return "\n".join([*lines, "nothing was written"])
+
+
+def render_result(result: ReclaimResult) -> str:
+    """Return what was done as lines of text."""
+    from commands.store.importing import text_rows
+
+    rows = [
+        ("bookie", result.bookie),
+        (
+            "freed",
+            f"{size_text(result.freed_bytes)} ({result.freed_bytes:,} bytes; forecast {result.forecast_bytes:,})",
+        ),
+        ("logs deleted", f"{result.deleted_logs:,}"),
+        ("logs compacted", f"{result.compacted_logs:,} into {result.new_logs:,}"),
+        (
+            "entries moved",
+            f"{result.moved_entries:,} ({result.moved_bytes:,} bytes), digests verified before and after",
+        ),
+    ]
+    rows += [("passed over", f"{row['log']}: {row['reason']}") for row in result.passed_over]
+    rows += [("left", path) for path in result.left]
+    return text_rows(rows)

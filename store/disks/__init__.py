@@ -1,0 +1,3 @@
+"""Rewriting the disks of bookies that are stopped."""
+
+OWNER = "pulsar-admin"

@@ -1,0 +1,235 @@
+"""What garbage collection and compaction would free in a ledger directory of a bookie, log by log.
+
+Source: ``GarbageCollectorThread`` (BookKeeper 4.17): a ledger is alive when the metadata lists it and the bookie has it in its index. A
+log without one goes at once; one that they fill less than a share of (``majorCompactionThreshold``) is written anew without the rest.
+Answers from the index and the logs' ledgers maps; a log without a map is read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from store.codec.entrylog import log_id_of
+from store.disks.compacting import COMPACTING, bytes_of_logs
+from store.disks.ledgers import Ledgers, read_held
+from store.disks.live import LiveRecords, read_live
+from store.disks.placed import Find, Places, join_places, open_index
+from store.errors import StoreError
+from store.frozen import frozen
+from store.recovery.known import Array, Known
+from store.reports.log_files import read_ledgers_map
+from store.sources.bookies import read_bookie_directory
+from store.sources.storage import Storage
+
+DELETE, COMPACT, KEEP, PASS_OVER = "delete", "compact", "keep", "pass over"
+_COMPACTED = re.compile(r"([0-9a-f]+)\.log\.([0-9a-f]+)\.compacted")  # TransactionalEntryLogCompactor
+_BLOCK_BYTES = 4096
+_ROW_BYTES = 24  # of a row of ``locations`` in a table of its own
+
+
+@frozen
+class LogForecast:
+    """A log: what is in it and what is done with it. ``size_bytes``: what it takes on the disk; ``entries``: that the index names there.
+
+    ``frees_bytes``: what it gives back, less what is written anew. ``reason``: why it is passed over, or not kept.
+    """
+
+    directory: str
+    log: str
+    size_bytes: int
+    entries: int
+    live_bytes: int = field(metadata={"json": "liveBytes"})
+    dead_bytes: int = field(metadata={"json": "deadBytes"})
+    live_ledgers: int
+    dead_ledgers: int
+    action: str
+    frees_bytes: int = field(metadata={"json": "freesBytes"})
+    reason: str = ""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.directory, self.log)
+
+    @property
+    def log_id(self) -> int:
+        return log_id_of(self.log) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class StorageForecast:
+    """A ledger directory. ``leftovers``: unfinished copies of a compaction.
+
+    Of the ledgers that the bookie knows, ``alive`` are those that are listed, ``garbage``, ascending, the others.
+    """
+
+    storage: Storage
+    logs: tuple[LogForecast, ...]
+    leftovers: tuple[Path, ...]
+    garbage: Array
+    alive: Ledgers
+    index_bytes: int
+    """By how much its index grows, until RocksDB compacts it."""
+
+    def chosen(self, action: str) -> tuple[LogForecast, ...]:
+        """Return the logs that ACTION is done with."""
+        return tuple(log for log in self.logs if log.action == action)
+
+    @property
+    def frees_bytes(self) -> int:
+        """Return what is free afterwards that is not free now."""
+        left = sum(map(allocated_bytes, self.leftovers))
+        gone = sum(log.size_bytes for log in self.logs if log.action in (DELETE, COMPACT))
+        return gone + left - written_bytes(self.chosen(COMPACT)) - self.index_bytes
+
+
+def written_bytes(logs: Sequence[LogForecast]) -> int:
+    """Return about what the new logs of LOGS take on a disk."""
+    size = bytes_of_logs([log.live_bytes for log in logs], sum(log.live_ledgers for log in logs))
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+
+
+def allocated_bytes(path: Path) -> int:
+    """Return what the file PATH takes on its disk; what lies behind a symbolic link takes nothing here."""
+    status = os.lstat(path)
+    return status.st_blocks * 512
+
+
+def index_growth(storage: Storage, entries: int) -> int:
+    """Return about how much is written to the index for ENTRIES that moved: their rows, what its write-ahead logs hold, a MANIFEST."""
+    if not entries:
+        return 0
+    files = [*(storage.index / "locations").iterdir()]
+    logs = sum(file.stat().st_size for file in files if file.suffix == ".log")
+    manifest = max((file.stat().st_size for file in files if file.name.startswith("MANIFEST-")), default=0)
+    return logs + manifest + _BLOCK_BYTES + _ROW_BYTES * entries
+
+
+def read_forecast(
+    storage: Storage, known: Known, below_percent: float, advance: Callable[[int], None]
+) -> StorageForecast:
+    """Return what would be done with the logs of STORAGE; those less than BELOW_PERCENT alive are worth compacting.
+
+    ADVANCE is told the bytes of logs that had to be read. Raises MetadataCorrupt, Refused for an index that is damaged.
+    """
+    logs = read_bookie_directory(storage.logs).logs
+    maps = {log_id: _map_of(path) for log_id, path in logs}
+    unfinished = {
+        int(part, 16)
+        for file in storage.logs.iterdir()
+        if (name := _COMPACTED.fullmatch(file.name)) is not None
+        for part in name.groups()
+    }
+    read = np.array([log_id for log_id, found in maps.items() if found is None], np.int64)
+    held = [read_held(storage)]
+    with open_index(storage) as index:
+        counts: dict[int, int] = {}
+        parts: list[Places] = []
+        for rows in index.iter_places():
+            listed = known.has(rows.ledger_ids)
+            held.append(np.unique(rows.ledger_ids))
+            ids, found = np.unique(rows.log_ids[listed], return_counts=True)
+            for log_id, count in zip(ids.tolist(), found.tolist(), strict=True):
+                counts[log_id] = counts.get(log_id, 0) + count
+            parts.append(rows.where(listed & np.isin(rows.log_ids, read)))
+        here = join_places(parts)
+        on_disk = np.unique(np.concatenate(held))
+        alive = Ledgers(on_disk[known.has(on_disk)])
+        found_logs = []
+        for log_id, path in logs:
+            placed = here.where(here.log_ids == log_id)
+            reader = _Reader(path, alive, placed, index.find, advance, below_percent)
+            reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
+            found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
+    moved = sum(log.entries for log in found_logs if log.action == COMPACT)
+    return StorageForecast(
+        storage,
+        tuple(found_logs),
+        tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}"))),
+        on_disk[~known.has(on_disk)],
+        alive,
+        index_growth(storage, moved),
+    )
+
+
+def _map_of(path: Path) -> dict[int, int] | None:
+    try:
+        return read_ledgers_map(path)
+    except (OSError, StoreError):
+        return None  # reading the log tells why
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes the forecast of the log at ``path``."""
+
+    path: Path
+    alive: Ledgers
+    here: Places
+    find: Find
+    advance: Callable[[int], None]
+    below_percent: float
+
+    def forecast(self, sizes: Mapping[int, int] | None, entries: int, reason: str) -> LogForecast:
+        """Return it; SIZES: the log's ledgers map, None where it has none; ENTRIES: that the index names here; REASON: to leave it."""
+        if reason:
+            return self._row(PASS_OVER, entries, reason=reason)
+        listed = {} if sizes is None else self._listed(sizes)
+        if sizes is None or (listed and not entries):
+            # Only its records tell what is in it, or that all of them lie in other logs, too.
+            return self._from_records(read_live(self.path, self.alive, self.here, self.find, self.advance), entries)
+        live, dead = sum(listed.values()), sum(sizes.values()) - sum(listed.values())
+        return self._chosen(entries, (live, dead), (len(listed), len(sizes) - len(listed)))
+
+    def _listed(self, sizes: Mapping[int, int]) -> dict[int, int]:
+        ids = np.fromiter(sizes, np.int64, len(sizes))
+        return {ledger_id: sizes[ledger_id] for ledger_id in ids[self.alive.has(ids)].tolist()}
+
+    def _from_records(self, live: LiveRecords, entries: int) -> LogForecast:
+        if live.damage:
+            return self._row(PASS_OVER, entries, reason=live.damage)
+        ledgers = len(np.unique(live.ledger_ids))
+        rest = max(self.path.stat().st_size - live.bytes, 0)
+        reason = "its entries lie in other logs, too" if live.copies and not len(live.sizes) else ""
+        return self._chosen(len(live.sizes), (live.bytes, rest), (ledgers, 0), reason)
+
+    def _chosen(
+        self, entries: int, size_bytes: tuple[int, int], ledgers: tuple[int, int], reason: str = ""
+    ) -> LogForecast:
+        live, dead = size_bytes
+        size = allocated_bytes(self.path)
+        if not live and not entries:
+            action, frees = DELETE, size
+        elif live * 100 < self.below_percent * (live + dead) and size > live + 2 * _BLOCK_BYTES:
+            action, frees = COMPACT, size - live
+        else:
+            action, frees = KEEP, 0
+        return self._row(action, entries, size_bytes, ledgers, frees, reason)
+
+    def _row(
+        self,
+        action: str,
+        entries: int,
+        size_bytes: tuple[int, int] = (0, 0),
+        ledgers: tuple[int, int] = (0, 0),
+        frees: int = 0,
+        reason: str = "",
+    ) -> LogForecast:
+        return LogForecast(
+            str(self.path.parent),
+            self.path.name,
+            allocated_bytes(self.path),
+            entries,
+            size_bytes[0],
+            size_bytes[1],
+            ledgers[0],
+            ledgers[1],
+            action,
+            frees,
+            reason,
+        )

@@ -1,0 +1,138 @@
+"""What of an entry log must stay: the records of live ledgers that the index names there, or names nowhere.
+
+BookKeeper's compaction takes every record of a live ledger (``EntryLogCompactor``, 4.17) and lets the index name the copy. Here one
+that the index finds in another log, good and whole, is not taken: it is a second copy, left by a replay of the journal or a compaction
+that was stopped. A log with a damaged place is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from store.codec.entry import RECORD_MAX_BYTES, find_digest_type
+from store.codec.entrylog import log_file_name
+from store.disks.ledgers import Ledgers
+from store.disks.placed import SIZE_BYTES, Find, Places
+from store.errors import StoreError
+from store.files import open_file
+from store.recovery.known import Array
+from store.scan.files import FileScan, LedgerDigests, Slice
+
+_NAMES = ("ledger_id", "entry_id", "offset", "size")
+_KEPT = np.dtype([(name, np.int64) for name in _NAMES])
+_HEAD_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecords:
+    """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
+
+    ``copies``: how many others there are of entries that lie elsewhere. ``damage``: why nothing may be taken from the log, "" where it
+    is sound.
+    """
+
+    path: Path
+    ledger_ids: Array
+    entry_ids: Array
+    offsets: Array
+    sizes: Array
+    copies: int = 0
+    damage: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes, size fields included."""
+        return int(self.sizes.sum())
+
+
+def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Callable[[int], None]) -> LiveRecords:
+    """Return what must stay of the log at PATH, every digest verified; HERE: rows of the index that name a place in it.
+
+    ADVANCE is told the bytes read.
+    """
+    try:
+        records, damage = _scan(path, alive, advance)
+    except StoreError as error:
+        return _damaged(path, error.message)
+    if damage:
+        return _damaged(path, damage)
+    wanted = here.where(alive.has(here.ledger_ids))
+    at = np.minimum(np.searchsorted(records["offset"], wanted.offsets), max(len(records) - 1, 0))
+    is_there = (
+        (records["offset"][at] == wanted.offsets)
+        & (records["ledger_id"][at] == wanted.ledger_ids)
+        & (records["entry_id"][at] == wanted.entry_ids)
+        if len(records)
+        else np.zeros(len(wanted.offsets), bool)
+    )
+    if not is_there.all():
+        row = int(np.flatnonzero(~is_there)[0])
+        return _damaged(
+            path,
+            f"the index names entry {wanted.ledger_ids[row]}:{wanted.entry_ids[row]} at {int(wanted.offsets[row]):#x}, which is not there",
+        )
+    keep = np.zeros(len(records), bool)
+    keep[at] = True
+    copies = 0
+    newest: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(~keep).tolist():
+        ledger_id, entry_id = int(records["ledger_id"][row]), int(records["entry_id"][row])
+        place = find(ledger_id, entry_id)
+        if place is None:
+            newest[ledger_id, entry_id] = row
+            continue
+        if not _is_good(path, place, (ledger_id, entry_id)):
+            return _damaged(
+                path, f"entry {ledger_id}:{entry_id} is here, too, and cannot be read where the index names it"
+            )
+        copies += 1
+    keep[list(newest.values())] = True
+    kept = records[keep]
+    return LiveRecords(path, kept["ledger_id"], kept["entry_id"], kept["offset"], kept["size"] + SIZE_BYTES, copies)
+
+
+def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[Any, str]:
+    """Return the records of live ledgers in the log at PATH, and what is wrong with it."""
+    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    size = path.stat().st_size
+    scan = FileScan(Slice(str(path), "entry-log", 0, size), nothing_known, verify=True)
+    parts, before = [], 0
+    for batch in scan.batches():
+        live = batch[alive.has(batch["ledger_id"])]
+        kept = np.empty(len(live), _KEPT)
+        for name in _NAMES:
+            kept[name] = live[name]
+        parts.append(kept)
+        advance(scan.next_offset - before)
+        before = scan.next_offset
+    advance(max(size - before, 0))
+    # The end of a log that a crash cut is in the journal, which is replayed.
+    wrong = next((one for one in scan.problems if not (scan.torn and one.offset + one.length_bytes >= size)), None)
+    records = np.concatenate(parts) if parts else np.zeros(0, _KEPT)
+    return records, "" if wrong is None else f"{wrong.reason} @ {wrong.offset:#x}"
+
+
+def _is_good(path: Path, place: tuple[int, int], entry: tuple[int, int]) -> bool:
+    """Whether the log that PLACE names, beside the one at PATH, has ENTRY there, with a good digest."""
+    log_id, offset = place
+    try:
+        with open_file(path.with_name(log_file_name(log_id))) as file:
+            size = int.from_bytes(os.pread(file.fileno(), SIZE_BYTES, offset), "big")
+            if not _HEAD_BYTES <= size <= RECORD_MAX_BYTES:
+                return False
+            body = os.pread(file.fileno(), size, offset + SIZE_BYTES)
+    except OSError:
+        return False
+    ids = (int.from_bytes(body[:8], "big"), int.from_bytes(body[8:16], "big"))
+    return len(body) == size and ids == entry and find_digest_type(body) is not None
+
+
+def _damaged(path: Path, reason: str) -> LiveRecords:
+    nothing = np.zeros(0, np.int64)
+    return LiveRecords(path, nothing, nothing, nothing, nothing, damage=reason)

@@ -1,0 +1,462 @@
+"""``store reclaim``: garbage collection and compaction of entry logs on the disks of a bookie that is stopped.
+
+Order in each ledger directory: unfinished copies and logs without a listed ledger are deleted; then the logs with the fewest live bytes,
+as many as there is room for, are copied into new ones, these are read back, the index names them in one step, and the old ones are
+deleted; and so on in the room that this gave. Where there is no room at all, a log is moved to a directory of another disk first, and a
+symbolic link takes its place. At every step each live entry is where the index says. A run that was stopped leaves at most copies, which
+the next one knows by their records: what is good and whole elsewhere, where the index names it, is deleted.
+
+Journals are not touched: what is in them alone is replayed when the bookie starts. Rows of deleted ledgers stay in the index; the
+bookie's next garbage collection deletes them (``EntryLocationIndex.removeOffsetFromDeletedLedgers``, BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
+from store.codec.entrylog import log_id_of
+from store.db.bookies import Bookie
+from store.disks.compacting import COMPACTING, Compactor, NewLog
+from store.disks.forecast import (
+    COMPACT,
+    DELETE,
+    PASS_OVER,
+    LogForecast,
+    StorageForecast,
+    allocated_bytes,
+    index_growth,
+    read_forecast,
+    written_bytes,
+)
+from store.disks.live import LiveRecords, read_live
+from store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
+from store.disks.trust import check_is_of, check_trusted, find_doubts
+from store.errors import IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, Unsupported
+from store.files import (
+    check_may_write_for,
+    copy_file,
+    create_file,
+    link_by_name,
+    read_file,
+    remove_file,
+    remove_tree,
+    rename,
+    replace_like,
+    sync_directory,
+)
+from store.recovery.known import Known
+from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
+from store.sources.storage import Storage, storages_of
+from store.wording import counted
+
+_LENT = "pulsar-admin-lent-"
+_LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
+_GROUP_BYTES = 8 << 30
+_GROUP_ENTRIES = 1 << 23
+_SLACK_BYTES = 1 << 16
+_LAST_LOG_ID = (1 << 31) - 1
+
+Advance = Callable[[int], None]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimPlan:
+    """What would be done on the disks of ``bookie``."""
+
+    bookie: Bookie
+    known: Known
+    storages: tuple[StorageForecast, ...]
+    below_percent: float
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def logs(self) -> tuple[LogForecast, ...]:
+        """All logs of the bookie."""
+        return tuple(log for storage in self.storages for log in storage.logs)
+
+    @property
+    def frees_bytes(self) -> int:
+        """What is free afterwards that is not free now."""
+        return sum(storage.frees_bytes for storage in self.storages)
+
+    @property
+    def reads_bytes(self) -> int:
+        """The bytes of the logs that are read."""
+        return sum(log.size_bytes for log in self.logs if log.action == COMPACT)
+
+    @property
+    def loses(self) -> str:
+        """What is deleted for good."""
+        logs = [log for log in self.logs if log.action in (DELETE, COMPACT)]
+        if not logs and not any(storage.leftovers for storage in self.storages):
+            return ""
+        ledgers = len({ledger for storage in self.storages for ledger in storage.garbage.tolist()})
+        dead = sum(log.dead_bytes for log in logs)
+        where = f"{counted(ledgers, 'ledger')} that {self.known.name} does not list"
+        return f"up to {dead:,} bytes of {where}, in {counted(len(logs), 'entry log')}"
+
+    def preview(self) -> object:
+        return self.report()
+
+    def report(self) -> dict[str, Any]:  # Any: JSON
+        """Return the forecast as JSON."""
+        return {
+            "bookie": self.bookie.name,
+            "metadata": self.known.name,
+            "deletedLedgers": sum(len(storage.garbage) for storage in self.storages),
+            "freesBytes": self.frees_bytes,
+            "doubts": list(self.doubts),
+            "directories": [
+                {
+                    "directory": str(storage.storage.logs),
+                    "freeBytes": free_bytes(storage.storage.logs),
+                    "freesBytes": storage.frees_bytes,
+                    "indexBytes": storage.index_bytes,
+                    "leftovers": [path.name for path in storage.leftovers],
+                }
+                for storage in self.storages
+            ],
+            "logs": list(self.logs),
+            "dryRun": True,
+        }
+
+    def dump(self) -> bytes:
+        raise Refused("this is not kept as a plan", hint="use --dry-run to see it")
+
+
+@dataclass(slots=True)
+class ReclaimResult:
+    """What was done. ``moved_entries``: live entries copied, the digest of each verified before and after."""
+
+    bookie: str
+    freed_bytes: int = field(default=0, metadata={"json": "freedBytes"})
+    forecast_bytes: int = field(default=0, metadata={"json": "forecastBytes"})
+    deleted_logs: int = 0
+    compacted_logs: int = 0
+    new_logs: int = 0
+    moved_entries: int = 0
+    moved_bytes: int = field(default=0, metadata={"json": "movedBytes"})
+    passed_over: list[dict[str, str]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """Logs that there was no room for, or that wait on another disk, and why."""
+
+
+def free_bytes(directory: Path) -> int:
+    """Return what is free on the disk of DIRECTORY."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
+    """Raise NotFound, InvalidValue for a SCRATCH that is no directory, or is on a disk of BOOKIE's logs."""
+    if scratch is None:
+        return
+    if not scratch.is_dir():
+        raise NotFound(f"{scratch} is no directory", hint="make it first, on a disk with room", path=str(scratch))
+    for directory in bookie.ledger_dirs:
+        if os.stat(directory).st_dev == os.stat(scratch).st_dev:
+            raise InvalidValue(
+                f"{scratch} is on the disk of {directory}: a log that is moved there frees nothing",
+                hint="name a directory of another disk",
+            )
+
+
+def plan_reclaim(
+    bookie: Bookie, known: Known, below_percent: float, advance: Advance, *, force: bool = False
+) -> ReclaimPlan:
+    """Plan it; raises SourceBusy for a bookie that runs, Unsupported for one without DbLedgerStorage, Refused for metadata that is not
+    its cluster's, and, unless FORCE, for metadata that may be older than its disks."""
+    storages = storages_of(bookie)
+    check_is_of(known, bookie)
+    for storage in storages:
+        _check_storage(storage)
+        for database in storage.databases:
+            check_unlocked(database)
+    plan = _plan(bookie, known, storages, below_percent, advance)
+    check_trusted(plan.doubts, force=force)
+    return plan
+
+
+def _check_storage(storage: Storage) -> None:
+    if is_rocksdb(storage.index / "locations"):
+        return
+    if next(storage.index.glob("*/*/*.idx"), None) is not None:
+        raise Unsupported(
+            f"{storage.index} has index files (.idx): the bookie runs with SortedLedgerStorage or InterleavedLedgerStorage",
+            hint="only DbLedgerStorage is known here; bookkeeper shell convert-to-db-storage makes it of the others",
+        )
+    raise NotFound(
+        f"{storage.index} has no index: expected the database locations",
+        hint="name the index directories, too (indexDirectories of its bookkeeper.conf)",
+    )
+
+
+def _plan(
+    bookie: Bookie, known: Known, storages: Sequence[Storage], below_percent: float, advance: Advance
+) -> ReclaimPlan:
+    found = tuple(read_forecast(storage, known, below_percent, advance) for storage in storages)
+    garbage = np.unique(np.concatenate([one.garbage for one in found]))
+    return ReclaimPlan(bookie, known, found, below_percent, tuple(find_doubts(known, bookie, garbage)))
+
+
+def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tell: Tell) -> ReclaimResult:
+    """Do what PLAN says; SCRATCH: a directory of another disk that logs are moved to where there is no room.
+
+    Raises StalePlan when the disks changed since, SourceBusy, and what writing raises: every live entry stays where the index says, and
+    the next run goes on.
+    """
+    result = ReclaimResult(plan.bookie.name, forecast_bytes=plan.frees_bytes)
+    with ExitStack() as locks:
+        storages = [found.storage for found in plan.storages]
+        for storage in storages:
+            check_may_write_for(storage.logs / COOKIE_FILE)
+            for database in storage.databases:
+                locks.enter_context(lock_database(database))
+        now = _plan(plan.bookie, plan.known, storages, plan.below_percent, lambda _: None)
+        if now.logs != plan.logs:
+            raise StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
+        before = sum(map(_taken_bytes, storages))
+        for found in now.storages:
+            _Reclaim(found, scratch, advance, tell, result).run()
+        result.freed_bytes = before - sum(map(_taken_bytes, storages))
+    return result
+
+
+def _taken_bytes(storage: Storage) -> int:
+    """Return what the logs and the index of STORAGE take on their disks."""
+    logs = [file for file in storage.logs.iterdir() if not file.is_dir()]
+    index = [file for database in storage.databases for file in database.iterdir()]
+    return sum(map(allocated_bytes, (*logs, *index)))
+
+
+class _Reclaim:
+    """The work in one ledger directory."""
+
+    def __init__(
+        self,
+        forecast: StorageForecast,
+        scratch: Path | None,
+        advance: Advance,
+        tell: Tell,
+        result: ReclaimResult,
+    ) -> None:
+        self._forecast = forecast
+        self._storage = forecast.storage
+        self._current = forecast.storage.logs
+        self._scratch = scratch
+        self._advance = advance
+        self._tell = tell
+        self._result = result
+
+    def run(self) -> None:
+        for path in self._forecast.leftovers:
+            remove_file(path)
+        for log in self._forecast.chosen(DELETE):
+            self._delete(log.path)
+        self._result.deleted_logs += len(self._forecast.chosen(DELETE))
+        for log in self._forecast.chosen(PASS_OVER):
+            self._pass_over(log.path, log.reason)
+        todo = sorted(self._forecast.chosen(COMPACT), key=lambda log: (log.live_bytes, log.log_id))
+        while todo:
+            group = self._fitting(todo)
+            if not group and not self._lend(todo):
+                self._leave(todo)
+                break
+            todo = todo[len(group) :]
+            if group:
+                self._compact(group)
+        self._bring_back()
+        if (self._current / "metadata-cache").is_dir():
+            remove_tree(self._current / "metadata-cache")  # of logs that are gone; the bookie makes it anew
+
+    def _pass_over(self, path: Path, reason: str) -> None:
+        self._result.passed_over.append({"log": str(path), "reason": reason})
+        self._tell(f"{path} is passed over: {reason}")
+
+    # -- room ---------------------------------------------------------------------------------------------------------
+
+    def _fitting(self, todo: Sequence[LogForecast]) -> list[LogForecast]:
+        """Return the first of TODO that there is room for."""
+        group: list[LogForecast] = []
+        for log in todo:
+            more = [*group, log]
+            entries = sum(one.entries for one in more)
+            is_small = entries <= _GROUP_ENTRIES and sum(one.live_bytes for one in more) <= _GROUP_BYTES
+            if self._lacking(more) > 0 or (group and not is_small):
+                break
+            group = more
+        return group
+
+    def _lacking(self, group: Sequence[LogForecast]) -> int:
+        """Return how many bytes of room lack for GROUP; 0 or less: none."""
+        written = written_bytes(group) + _SLACK_BYTES
+        index = index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
+        if os.stat(self._current).st_dev == os.stat(self._storage.index).st_dev:
+            return written + index - free_bytes(self._current)
+        return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
+
+    def _lend(self, todo: Sequence[LogForecast]) -> bool:
+        """Move the largest of TODO to the other disk, where its link leads; whether there was one."""
+        here = [log for log in todo if not log.path.is_symlink()]
+        if self._scratch is None or not here:
+            return False
+        log = max(here, key=lambda log: log.size_bytes)
+        place = f"{os.stat(log.path).st_dev:x}-{os.stat(log.path).st_ino:x}"
+        lent = self._scratch.resolve() / f"{_LENT}{place}-{log.log}"
+        remove_file(lent)  # of a run that was stopped before the link was made
+        copy_file(log.path, lent, like=log.path.stat())
+        link = log.path.with_name(f"{log.log}{COMPACTING}")
+        remove_file(link)
+        link_by_name(lent, link)
+        rename(link, log.path)
+        return True
+
+    def _leave(self, todo: Sequence[LogForecast]) -> None:
+        lacking = self._lacking(todo[:1])
+        self._result.left += [str(log.path) for log in todo]
+        self._tell(
+            f"{self._current}: no room to compact {counted(len(todo), 'more log')}: {lacking:,} bytes lack for the next one; free them,"
+            " or name a directory of another disk with --scratch DIR, and run the command again"
+        )
+
+    def _bring_back(self) -> None:
+        """Put logs that were lent, and stay, back into their place, as far as there is room."""
+        for path in sorted(self._current.iterdir()):
+            lent = _lent_to(path)
+            if lent is None:
+                continue
+            if free_bytes(self._current) < lent.stat().st_size + _SLACK_BYTES:
+                self._result.left.append(str(path))
+                self._tell(f"{path} is a link to {lent}: there is no room to bring it back; the bookie reads it there")
+                continue
+            copy = path.with_name(f"{path.name}{COMPACTING}")
+            remove_file(copy)
+            copy_file(lent, copy, like=lent.stat())
+            rename(copy, path)
+            remove_file(lent)
+
+    # -- one group ----------------------------------------------------------------------------------------------------
+
+    def _compact(self, group: Sequence[LogForecast]) -> None:
+        """Copy what lives in the logs of GROUP into new ones, let the index name these, delete the old ones."""
+        lives = self._read(group)
+        if not lives:
+            return
+        made = self._write([live for live in lives if len(live.sizes)])
+        if made:
+            try:
+                for log in made:
+                    rename(log.unfinished, log.path)
+                apply_places(self._storage, join_places([log.places for log in made]))
+            except BaseException:
+                self._forget(made)
+                raise
+        old_ids = [log_id_of(live.path.name) or 0 for live in lives]
+        self._check_named([*old_ids, *(log.log_id for log in made)], join_places([log.places for log in made]))
+        for live in lives:
+            self._delete(live.path)
+        self._result.compacted_logs += len(lives)
+        self._result.new_logs += len(made)
+        self._result.moved_entries += sum(len(live.sizes) for live in lives)
+        self._result.moved_bytes += sum(live.bytes for live in lives)
+
+    def _read(self, group: Sequence[LogForecast]) -> list[LiveRecords]:
+        ids = np.array([log.log_id for log in group], np.int64)
+        found = []
+        with open_index(self._storage) as index:
+            here = join_places([rows.where(np.isin(rows.log_ids, ids)) for rows in index.iter_places()])
+            for log in group:
+                rows = here.where(here.log_ids == log.log_id)
+                live = read_live(log.path, self._forecast.alive, _by_offset(rows), index.find, self._advance)
+                if live.damage:
+                    self._pass_over(log.path, live.damage)
+                else:
+                    found.append(live)
+        return found
+
+    def _write(self, lives: Sequence[LiveRecords]) -> list[NewLog]:
+        if not lives:
+            return []
+        first_id = next_log_id(self._current)
+        like = lives[0].path.stat()
+        with Compactor(self._current, first_id, like) as compactor:
+            for live in lives:
+                compactor.add(live)
+            compactor.finish()
+            raise_last_id(self._current, compactor.logs[-1].log_id)
+        return compactor.logs
+
+    def _forget(self, made: Sequence[NewLog]) -> None:
+        """Remove logs that the index does not name; where that cannot be told they stay: the next run looks again."""
+        with suppress(Exception):
+            self._check_named([log.log_id for log in made], NOWHERE)
+            for log in made:
+                remove_file(log.unfinished)
+                remove_file(log.path)
+
+    def _check_named(self, log_ids: Sequence[int], expected: Places) -> None:
+        """Raise IndexCorrupt unless the index names just the EXPECTED places of live ledgers in the logs LOG_IDS."""
+        with open_index(self._storage) as index:
+            chosen = (rows.where(np.isin(rows.log_ids, log_ids)) for rows in index.iter_places())
+            found = join_places([rows.where(self._forecast.alive.has(rows.ledger_ids)) for rows in chosen])
+        if not same_places(found, expected):
+            raise IndexCorrupt(
+                f"{self._storage.index}: the index names {len(found.log_ids):,} entries in {', '.join(f'{one:x}.log' for one in log_ids)},"
+                f" expected {len(expected.log_ids):,}: no log was deleted",
+                hint="run the command again; please report it",
+            )
+
+    def _delete(self, path: Path) -> None:
+        lent = _lent_to(path)
+        remove_file(path)
+        sync_directory(self._current)
+        if lent is not None:
+            remove_file(lent)
+
+
+def _by_offset(rows: Places) -> Places:
+    order = np.argsort(rows.offsets, kind="stable")
+    return rows.where(order)
+
+
+def _lent_to(path: Path) -> Path | None:
+    """Return the file on another disk that the log at PATH was moved to, None for any other file."""
+    if not path.is_symlink():
+        return None
+    target = Path(os.readlink(path))
+    return target if target.name.startswith(_LENT) else None
+
+
+def next_log_id(current: Path) -> int:
+    """Return the id behind those of all logs in CURRENT and all that its bookie gave; raises Unsupported at the last one."""
+    names = (_LOG_ID.fullmatch(file.name) for file in current.iterdir())
+    found = max([*(int(name[1], 16) for name in names if name is not None), _last_id(current)]) + 1
+    if found >= _LAST_LOG_ID:
+        raise Unsupported(f"{current}: ids of entry logs are used up, at {found - 1:#x}: the bookie begins again at 0")
+    return found
+
+
+def _last_id(current: Path) -> int:
+    path = current / LAST_ID_FILE
+    return decode_last_id(read_file(path), str(path)) if path.exists() else -1
+
+
+def raise_last_id(current: Path, log_id: int) -> None:
+    """Let the bookie of CURRENT give ids above LOG_ID."""
+    path = current / LAST_ID_FILE
+    if log_id <= _last_id(current):
+        return
+    if not path.exists():
+        with create_file(path, like=(current / COOKIE_FILE).stat()):
+            pass
+    replace_like(path, encode_last_id(log_id), f"{LAST_ID_FILE}.new")

@@ -1,0 +1,95 @@
+"""Whether metadata may decide what a bookie deletes: it may be empty, older than the disks, or of another cluster.
+
+A bookie itself asks nothing (``ScanAndCompareGarbageCollector``, BookKeeper 4.17): what is not listed is garbage to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.db.bookies import Bookie
+from store.db.environment import Store
+from store.db.files import METADATA_FILE_ID, iter_damage
+from store.db.tree import decode_node, iter_values
+from store.errors import Refused
+from store.recovery.known import Array, Known, read_known
+from store.sources.bookies import identity_of
+from store.sources.storage import cookie_of
+from store.wording import counted, plural
+
+
+def read_stored(store: Store) -> Known:
+    """Return what STORE lists, or listed when it was imported: a deletion that was not exported must delete nothing on a disk.
+
+    The id that its source would give next is not asked for: it may be of today, and the store of yesterday.
+    """
+    with store.read() as txn:
+        problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
+        known = read_known(f"the store {store.path}", iter_values(txn, "/"), None, problems)
+        rows = txn.items("base", f"{LEDGERS_ROOT}/".encode())
+        ids = (ledger_id_of_path(decode_node(key, row).path) for key, row in rows if row)
+        before = np.array([ledger_id for ledger_id in ids if ledger_id is not None], np.int64)
+    return replace(known, ledgers=np.union1d(known.ledgers, before))
+
+
+def check_is_of(known: Known, bookie: Bookie) -> None:
+    """Raise Refused when BOOKIE is proven to be none of the metadata's."""
+    cookie = cookie_of(bookie)
+    if known.instance_id and cookie.instance_id not in (None, known.instance_id):
+        raise Refused(
+            f"bookie {cookie.bookie_id} is of another cluster: the instance id of its cookie is {cookie.instance_id}, that of"
+            f" {known.name} is {known.instance_id}; all that it holds would be deleted",
+            hint="name the metadata of the bookie's own cluster: --zookeeper PLACE",
+            expected=known.instance_id,
+            found=cookie.instance_id,
+        )
+    registered = known.cookies.get(cookie.bookie_id)
+    if registered is not None and identity_of(registered) != identity_of(cookie):
+        raise Refused(
+            f"the cookie (VERSION) in {bookie.directories[0]} is not the one that {known.name} has of bookie {cookie.bookie_id}",
+            hint="name all directories of that bookie, or the metadata of its own cluster",
+            bookie=cookie.bookie_id,
+        )
+
+
+def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
+    """Return why KNOWN may not be all that BOOKIE should keep; GARBAGE: the ledgers on its disks that are not listed, ascending."""
+    bookie_id = cookie_of(bookie).bookie_id
+    doubts = []
+    if known.problems:
+        doubts.append(f"{known.name} could not be read whole ({known.problems[0]}): ledgers may be missing from it")
+    if known.cookies.get(bookie_id) is None:
+        doubts.append(f"{known.name} has no cookie of bookie {bookie_id}: it may have been made anew")
+    if not len(garbage):
+        return doubts
+    if not len(known.ledgers):
+        return [*doubts, f"{known.name} lists no ledger at all, the bookie holds {counted(len(garbage), 'ledger')}"]
+    named = np.intersect1d(known.names.ledgers, garbage)
+    if len(named):
+        doubts.append(
+            f"{counted(len(named), 'ledger')} that topics name ({int(named[0])} to {int(named[-1])}) {plural(len(named), 'is', 'are')} not"
+            f" listed: a part of {known.name} is missing"
+        )
+    first = known.largest + 1 if known.next_id is None else known.next_id
+    younger = garbage[garbage >= first]
+    if len(younger):
+        doubts.append(
+            f"{counted(len(younger), 'ledger')} of the bookie ({int(younger[0])} to {int(younger[-1])}) came after the newest id that"
+            f" {known.name} knows of, {first - 1}: it may be older than the disks"
+        )
+    return doubts
+
+
+def check_trusted(doubts: Sequence[str], *, force: bool) -> None:
+    """Raise Refused when there are DOUBTS, unless FORCE."""
+    if doubts and not force:
+        raise Refused(
+            f"what this metadata does not list would be deleted for good, and {'; '.join(doubts)}",
+            hint="bring the newest metadata (store refresh, or --zookeeper PLACE); see also: pulsar-admin store preflight; --force takes"
+            " this one as it is",
+            doubts=list(doubts),
+        )

@@ -1,0 +1,414 @@
+"""``store reclaim``: what lives stays, byte for byte, where the index says; what is dead goes; and nobody's metadata is believed at once."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.reclaiming import (
+    CURRENT,
+    delete_ledgers,
+    disk_bytes,
+    entries,
+    listed_ledgers,
+    places,
+    records,
+)
+from tests.worlds import CLUSTER, copy_tree, digest_of, oracle, world
+
+LOG_BYTES = 1 << 18
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A standalone directory of 24 ledgers in 13 small logs, of which two thirds have no metadata any more."""
+    from pulsar_admin.cli import run
+
+    folder = tmp_path_factory.mktemp("reclaim") / "data"
+    topics = [word for name in "abcd" for word in ("--topic", f"public/default/{name}")]
+    size = [
+        "--entries",
+        "600",
+        "--entries-per-ledger",
+        "100",
+        "--log-size-limit",
+        "256k",
+        "--message-size",
+        "1000..1400",
+    ]
+    assert run(["store", "generate", str(folder), *topics, *size, "-q"]) == 0
+    ledgers = sorted({ledger_id for ledger_id, _ in places(folder / CURRENT)})
+    dead = [ledger_id for number, ledger_id in enumerate(ledgers[:-1]) if number < 6 or number % 2]
+    delete_ledgers(folder / "metadata", dead)
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    copy_tree(made, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def words(data: Path, *more: object) -> tuple[object, ...]:
+    return "store", "reclaim", data / "bookkeeper", "--metadata", data / "metadata", *more
+
+
+def test_what_lives_stays_and_what_is_dead_goes(data: Path, cli: Cli) -> None:
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    old = {file.name for file in current.glob("*.log") if file.stat().st_size}
+    sums: dict[str, list[int]] = {name: [0, 0] for name in old}
+    for name in old:
+        for ledger_id, _, size in records(current / name):
+            if ledger_id >= 0:
+                sums[name][ledger_id not in alive] += size
+    forecast = cli(*words(data, "--dry-run", "-o", "json")).json
+    told = {row["log"]: row for row in forecast["logs"]}
+    newest = max(old, key=lambda name: int(name.partition(".")[0], 16))  # is not sealed: read, where others have a map
+    assert {name: [row["liveBytes"], row["deadBytes"]] for name, row in told.items() if name != newest} == {
+        name: found for name, found in sums.items() if name != newest
+    }
+    assert {name: row["action"] for name, row in told.items()} == {
+        name: "delete" if not live else "compact" if live < dead else "keep" for name, (live, dead) in sums.items()
+    }
+    assert {"delete", "compact", "keep"} <= {row["action"] for row in told.values()}
+    taken = disk_bytes(current)
+    done = cli(*words(data, "--yes", "-o", "json"))
+    assert done.exit_code == 0
+    assert entries(current, alive) == before
+    freed = taken - disk_bytes(current)
+    assert done.json["freedBytes"] == freed
+    assert abs(freed - forecast["freesBytes"]) < freed / 100
+    kept = {name for name, row in told.items() if row["action"] == "keep"}
+    new = {file.name for file in current.glob("*.log") if file.stat().st_size} - kept
+    assert not new & old
+    assert len(new) == done.json["newLogs"] == 1
+    moved = [(ledger, entry) for ledger, entry, _ in records(current / new.pop()) if ledger >= 0]
+    assert len(set(moved)) == len(moved) == done.json["movedEntries"]
+    assert set(moved) <= before.keys()
+    again = cli(*words(data, "--yes", "-o", "json"))
+    assert again.exit_code == 0
+    assert (again.json["freedBytes"], again.json["movedEntries"]) == (0, 0)
+
+
+def test_new_logs_are_as_a_bookie_writes_them(data: Path, cli: Cli) -> None:
+    """Header, records without a gap, ledgers map with the bytes of each ledger, the id behind all others (docs/formats/entry-log.md)."""
+    current = data / CURRENT
+    ids = [int(file.stem, 16) for file in current.glob("*.log")]
+    assert cli(*words(data, "--yes", "--below", "99")).exit_code == 0
+    newest = max(int(file.stem, 16) for file in current.glob("*.log"))
+    assert newest == max(*ids, int((current / "lastId").read_text(), 16) - 1) + 1 == max(ids) + 1
+    assert int((current / "lastId").read_text(), 16) == newest
+    raw = (current / f"{newest:x}.log").read_bytes()
+    assert raw[:8] == b"BKLO" + (1).to_bytes(4, "big")
+    end, count = int.from_bytes(raw[8:16], "big"), int.from_bytes(raw[16:20], "big")
+    assert raw[20:1024] == bytes(1004)
+    sizes: dict[int, int] = defaultdict(int)
+    for ledger_id, _, size in records(current / f"{newest:x}.log"):
+        sizes[ledger_id] += size
+    assert sizes.pop(-1) == len(raw) - end == 4 + 20 + 16 * count
+    rows = [raw[end + 24 + 16 * row : end + 40 + 16 * row] for row in range(count)]
+    assert {int.from_bytes(row[:8], "big"): int.from_bytes(row[8:], "big") for row in rows} == sizes
+    assert (current / f"{newest:x}.log").stat().st_mode == (current / "VERSION").stat().st_mode
+
+
+def test_a_real_cluster_that_was_killed(cli: Cli, tmp_path: Path) -> None:
+    """What the broker deleted before the kill goes from all three bookies; journals, which hold what was not flushed, are not touched."""
+    copy_tree(world(CLUSTER) / "crashed", tmp_path / "data")
+    moved = 0
+    for number in range(3):
+        bookie = tmp_path / "data" / f"bookkeeper{number}"
+        current = bookie / "current"
+        journals = {file: digest_of(file) for file in current.glob("*.txn")}
+        metadata = ("--zookeeper", tmp_path / "data" / "zookeeper")
+        forecast = cli("store", "reclaim", bookie, *metadata, "--below", "100", "--dry-run", "-o", "json").json
+        done = cli("store", "reclaim", bookie, *metadata, "--below", "100", "--yes", "-o", "json")
+        assert done.exit_code == 0
+        assert forecast["deletedLedgers"] > 0
+        moved += done.json["movedEntries"]
+        assert {file: digest_of(file) for file in current.glob("*.txn")} == journals
+        held = places(current)
+        gone = {entry[0] for entry, (log_id, _) in held.items() if not (current / f"{log_id:x}.log").exists()}
+        alive = {entry[0] for entry in held} - gone
+        before = entries(world(CLUSTER) / "crashed" / f"bookkeeper{number}" / "current", alive)
+        assert entries(current, alive) == before
+        acknowledged = oracle(CLUSTER)["crash"]["acknowledged_to_producer"].values()
+        assert not {row["id"][0] for rows in acknowledged for row in rows} & gone
+    assert moved > 0
+
+
+def test_a_copy_that_a_stopped_run_left_is_known_by_its_records(data: Path, cli: Cli) -> None:
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    log = current / "5.log"
+    shutil.copyfile(log, current / "77.log")  # whole, and no index names it
+    (current / "78.log.compacting").write_bytes(log.read_bytes()[:9999])
+    done = cli(*words(data, "--yes", "-o", "json"))
+    assert done.exit_code == 0
+    assert not (current / "77.log").exists()
+    assert not (current / "78.log.compacting").exists()
+    assert entries(current, alive) == before
+
+
+def test_the_only_good_copy_is_not_deleted(data: Path, cli: Cli) -> None:
+    """Where the index names a record that is damaged, the log with the other copy stays, and both are named."""
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    name, entry = next((log_id, entry) for entry, (log_id, _) in sorted(places(current).items()) if entry[0] in alive)
+    log = current / f"{name:x}.log"
+    shutil.copyfile(log, current / "77.log")
+    flip(log, places(current)[entry][1] + 40)
+    copy = digest_of(current / "77.log")
+    done = cli(*words(data, "--yes", "--below", "100", "-o", "json"))
+    assert done.exit_code == 1
+    assert {Path(row["log"]).name for row in done.json["passedOver"]} == {log.name, "77.log"}
+    assert digest_of(current / "77.log") == copy
+    assert log.exists()
+
+
+def flip(file: Path, offset: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[offset] ^= 0x40
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", ["bit", "size", "cut"])
+def test_a_damaged_log_is_named_and_left(damage: str, data: Path, cli: Cli) -> None:
+    current = data / CURRENT
+    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
+    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    log = current / name
+    alive = listed_ledgers(data / "metadata")
+    lost = max(
+        (entry for entry, (log_id, _) in places(current).items() if f"{log_id:x}.log" == name and entry[0] in alive),
+        key=lambda entry: places(current)[entry],
+    )
+    offset = places(current)[lost][1]
+    if damage == "cut":
+        log.write_bytes(log.read_bytes()[: offset + 300])
+    else:
+        flip(log, offset + (100 if damage == "bit" else 1))
+    broken = digest_of(log)
+    before = {entry: value for entry, value in good_entries(current, alive).items() if entry != lost}
+    done = cli(*words(data, "--yes", "-o", "json"))
+    assert done.exit_code == 1
+    assert [Path(row["log"]).name for row in done.json["passedOver"]] == [name]
+    assert name in done.stderr
+    assert digest_of(log) == broken
+    after = good_entries(current, alive)
+    assert {entry: value for entry, value in after.items() if entry != lost} == before
+    assert (
+        done.json["compactedLogs"] + done.json["deletedLogs"]
+        == sum(row["action"] in ("delete", "compact") for row in rows.values()) - 1
+    )
+
+
+def good_entries(current: Path, alive: set[int]) -> dict[tuple[int, int], str]:
+    """As ``entries``, where a record may be cut or say another size."""
+    found = {}
+    for entry, place in places(current).items():
+        if entry[0] in alive:
+            file = current / f"{place[0]:x}.log"
+            found[entry] = file.read_bytes()[place[1] : place[1] + 200].hex()
+    return found
+
+
+def test_the_rest_of_a_crash_is_no_damage(data: Path, cli: Cli) -> None:
+    """The newest log of a bookie that was killed ends within a record, which is in the journal."""
+    current = data / CURRENT
+    newest = max((file for file in current.glob("*.log") if file.stat().st_size), key=lambda file: int(file.stem, 16))
+    with newest.open("ab") as file:
+        file.write((500).to_bytes(4, "big") + (3).to_bytes(8, "big") + bytes(100))
+    done = cli(*words(data, "--yes", "--below", "100", "-o", "json"))
+    assert (done.exit_code, done.json["passedOver"]) == (0, [])
+
+
+def test_a_record_that_no_index_names_is_kept(data: Path, cli: Cli) -> None:
+    """Upstream's compaction takes and indexes it, too: the bookie was killed between the log and the index."""
+    import rocksdict
+
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
+    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    (entry, *_) = [e for e, (log_id, _) in places(current).items() if f"{log_id:x}.log" == name and e[0] in alive]
+    opened = rocksdict.Rdict(str(current / "locations"), rocksdict.Options(raw_mode=True))
+    opened.delete(entry[0].to_bytes(8, "big") + entry[1].to_bytes(8, "big"))
+    opened.flush()
+    opened.close()
+    (current / "locations" / "rocksdict-config.json").unlink()
+    assert cli(*words(data, "--yes")).exit_code == 0
+    assert entries(current, alive) == before
+
+
+def test_no_room_is_told_and_a_log_can_wait_elsewhere(
+    data: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room is what the disk says; here it says that nothing is free but what was freed."""
+    from store.disks import reclaim
+
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    for file in current.glob("*.log"):  # nothing is dead as a whole
+        if {ledger_id for ledger_id, _, _ in records(file)} & alive == set():
+            file.unlink()
+    taken = disk_bytes(data)
+    monkeypatch.setattr(reclaim, "free_bytes", lambda _: taken - disk_bytes(data))
+    done = cli(*words(data, "--yes", "-o", "json"))
+    assert done.exit_code == 1
+    assert done.json["left"]
+    assert "--scratch DIR" in done.stderr
+    assert entries(current, alive) == before
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(reclaim, "check_scratch", lambda *_: None)
+    monkeypatch.setattr(reclaim, "_SLACK_BYTES", 4096)
+    done = cli(*words(data, "--yes", "--scratch", scratch, "-o", "json"))
+    assert (done.exit_code, done.json["left"]) == (0, [])
+    assert done.json["compactedLogs"] > 0
+    assert entries(current, alive) == before
+    assert not list(scratch.iterdir())
+    assert not [file for file in current.iterdir() if file.is_symlink()]
+
+
+def test_a_log_that_waits_elsewhere_comes_back(data: Path, cli: Cli, tmp_path: Path) -> None:
+    """A run that was stopped left a link; what is not compacted is put back into its place."""
+    current = data / CURRENT
+    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
+    digests = {name: digest_of(current / name) for name in rows}
+    for action in ("keep", "compact"):
+        name = next(name for name, row in rows.items() if row["action"] == action)
+        lent = tmp_path / f"pulsar-admin-lent-1-{name}"
+        shutil.move(current / name, lent)
+        (current / name).symlink_to(lent)
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    assert cli(*words(data, "--yes")).exit_code == 0
+    kept = next(name for name, row in rows.items() if row["action"] == "keep")
+    assert not (current / kept).is_symlink()
+    assert digest_of(current / kept)[:8]
+    assert (current / kept).read_bytes()
+    assert not list(tmp_path.glob("pulsar-admin-lent-*"))
+    assert entries(current, alive) == before
+    assert digests
+
+
+# -- whose metadata it is ---------------------------------------------------------------------------------------------
+
+
+def refuses(cli: Cli, data: Path, *more: object) -> str:
+    before = digest_of(data / "bookkeeper")
+    done = cli(*words(data, "--yes", "-o", "json", *more))
+    assert done.exit_code in (3, 4, 5, 6, 7)
+    assert digest_of(data / "bookkeeper") == before
+    return str(done.error["message"])
+
+
+def test_empty_metadata_is_refused(data: Path, cli: Cli) -> None:
+    delete_ledgers(data / "metadata", listed_ledgers(data / "metadata"))
+    assert "lists no ledger at all" in refuses(cli, data)
+    done = cli(*words(data, "--yes", "--force", "-o", "json"))
+    assert done.exit_code == 0
+    assert not [file for file in (data / CURRENT).glob("*.log") if file.stat().st_size]
+
+
+def test_older_metadata_is_refused(data: Path, cli: Cli, tmp_path: Path) -> None:
+    """A store does not know which id comes next: ledgers above all it lists may be younger."""
+    newest = max(listed_ledgers(data / "metadata"))
+    delete_ledgers(data / "metadata", [newest])
+    store = tmp_path / "store"
+    assert cli("--store", store, "store", "import", "standalone", data).exit_code == 0
+    done = cli("--store", store, "store", "reclaim", data / "bookkeeper", "--yes", "-o", "json")
+    assert done.exit_code == 3
+    assert f"1 ledger of the bookie ({newest} to {newest}) came after" in done.error["message"]
+    assert "store refresh" in done.error["hint"]
+
+
+def test_metadata_that_lacks_what_topics_name_is_refused(cli: Cli, tmp_path: Path) -> None:
+    copy_tree(world(CLUSTER) / "clean", tmp_path / "data")
+    store = tmp_path / "store"
+    parts = ("--zookeeper", tmp_path / "data" / "zookeeper", "--bookie", tmp_path / "data" / "bookkeeper0")
+    assert cli("--store", store, "store", "import", "cluster", *parts).exit_code in (0, 1)
+    words = ("--store", store, "store", "reclaim", tmp_path / "data" / "bookkeeper0", "--dry-run", "-o", "json")
+    before = cli(*words).json
+    assert cli("--store", store, "topics", "delete", "public/default/plain").exit_code == 0
+    # A deletion that was not exported deletes nothing.
+    assert cli(*words).json["logs"] == before["logs"]
+    from store.db.environment import open_store
+
+    with open_store(store, writable=True) as opened:
+
+        def lose(txn):  # type: ignore[no-untyped-def]
+            for key in [key for key, _ in txn.items("tree", b"/ledgers/00/0000/L00")][:9]:
+                txn.delete("tree", key)
+
+        opened.write(lose)
+    done = cli(*words)
+    assert done.exit_code == 3
+    assert "that topics name" in done.error["message"]
+
+
+def test_other_clusters_and_running_bookies_are_refused(data: Path, cli: Cli) -> None:
+    import fcntl
+
+    with (data / CURRENT / "locations" / "LOCK").open("r+b") as lock:
+        child = lock_elsewhere(lock.fileno())
+        try:
+            assert "is in use by process" in refuses(cli, data)
+        finally:
+            child()
+    assert fcntl
+    cookie = data / CURRENT / "VERSION"
+    cookie.write_bytes(cookie.read_bytes().replace(b'instanceId: "', b'instanceId: "0'))
+    assert "is of another cluster" in refuses(cli, data, "--force")
+
+
+def lock_elsewhere(descriptor: int):  # type: ignore[no-untyped-def]
+    """Lock the file in another process, as a bookie's RocksDB does; the function returned ends it."""
+    import fcntl
+    import os
+    import signal
+
+    ready, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+        os.write(tell, b"x")
+        signal.pause()
+        os._exit(0)
+    os.read(ready, 1)
+
+    def end() -> None:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ready)
+        os.close(tell)
+
+    return end
+
+
+def test_other_storages_are_refused(data: Path, cli: Cli) -> None:
+    shutil.rmtree(data / CURRENT / "locations")
+    shutil.rmtree(data / CURRENT / "ledgers")
+    (data / CURRENT / "0" / "1").mkdir(parents=True)
+    (data / CURRENT / "0" / "1" / "1.idx").write_bytes(b"BKLE")
+    assert "SortedLedgerStorage or InterleavedLedgerStorage" in refuses(cli, data)
+
+
+def test_it_asks_first(data: Path, cli: Cli) -> None:
+    before = digest_of(data / "bookkeeper")
+    done = cli(*words(data))
+    assert done.exit_code == 3
+    assert "this cannot be undone: up to" in done.stderr
+    shown = cli(*words(data, "--dry-run"))
+    assert shown.exit_code == 0
+    assert "would be freed" in shown.stdout
+    assert digest_of(data / "bookkeeper") == before
