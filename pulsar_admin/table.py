@@ -97,6 +97,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "preflight": Row(
             "commands.store.preflight:preflight", "Show what bookies would delete if they started on this metadata."
+        ),
         "reclaim": Row(
             "commands.store.reclaim:reclaim",
             "Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.",

@@ -1,4 +1,4 @@
-"""``store reclaim``: what lives stays, byte for byte, where the index says; what is dead goes; and nobody's metadata is believed at once."""
+"""``store reclaim``: what lives stays, byte for byte, where the index says; what is dead goes; metadata is doubted first."""
 
 from __future__ import annotations
 

@@ -95,9 +95,9 @@ def written_bytes(logs: Sequence[LogForecast]) -> int:
 
 
 def allocated_bytes(path: Path) -> int:
-    """Return what the file PATH takes on its disk; what lies behind a symbolic link takes nothing here."""
+    """Return what the file PATH takes on its disk, in whole blocks; what lies behind a symbolic link takes nothing here."""
     status = os.lstat(path)
-    return status.st_blocks * 512
+    return 0 if path.is_symlink() else min(status.st_blocks * 512, -(-status.st_size // _BLOCK_BYTES) * _BLOCK_BYTES)
 
 
 def index_growth(storage: Storage, entries: int) -> int:
@@ -196,7 +196,7 @@ class _Reader:
         ledgers = len(np.unique(live.ledger_ids))
         rest = max(self.path.stat().st_size - live.bytes, 0)
         reason = "its entries lie in other logs, too" if live.copies and not len(live.sizes) else ""
-        return self._chosen(len(live.sizes), (live.bytes, rest), (ledgers, 0), reason)
+        return self._chosen(len(live.sizes), (live.bytes, rest), (ledgers, live.dead_ledgers), reason)
 
     def _chosen(
         self, entries: int, size_bytes: tuple[int, int], ledgers: tuple[int, int], reason: str = ""

@@ -33,7 +33,7 @@ _HEAD_BYTES = 32
 class LiveRecords:
     """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
 
-    ``copies``: how many others there are of entries that lie elsewhere. ``damage``: why nothing may be taken from the log, "" where it
+    ``copies``: how many others there are of entries that lie elsewhere; ``dead_ledgers``: whose records may go. ``damage``: why nothing may be taken from the log, "" where it
     is sound.
     """
 
@@ -43,6 +43,7 @@ class LiveRecords:
     offsets: Array
     sizes: Array
     copies: int = 0
+    dead_ledgers: int = 0
     damage: str = ""
 
     @property
@@ -57,7 +58,7 @@ def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Cal
     ADVANCE is told the bytes read.
     """
     try:
-        records, damage = _scan(path, alive, advance)
+        records, dead, damage = _scan(path, alive, advance)
     except StoreError as error:
         return _damaged(path, error.message)
     if damage:
@@ -97,14 +98,16 @@ def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Cal
     return LiveRecords(path, kept["ledger_id"], kept["entry_id"], kept["offset"], kept["size"] + SIZE_BYTES, copies)
 
 
-def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[Any, str]:
-    """Return the records of live ledgers in the log at PATH, and what is wrong with it."""
+def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[Any, int, str]:
+    """Return the records of live ledgers in the log at PATH, how many other ledgers it has, and what is wrong with it."""
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     size = path.stat().st_size
     scan = FileScan(Slice(str(path), "entry-log", 0, size), nothing_known, verify=True)
-    parts, before = [], 0
+    parts, dead, before = [], set[int](), 0
     for batch in scan.batches():
-        live = batch[alive.has(batch["ledger_id"])]
+        is_alive = alive.has(batch["ledger_id"])
+        live = batch[is_alive]
+        dead.update(np.unique(batch["ledger_id"][~is_alive]).tolist())
         kept = np.empty(len(live), _KEPT)
         for name in _NAMES:
             kept[name] = live[name]
@@ -115,7 +118,7 @@ def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[A
     # The end of a log that a crash cut is in the journal, which is replayed.
     wrong = next((one for one in scan.problems if not (scan.torn and one.offset + one.length_bytes >= size)), None)
     records = np.concatenate(parts) if parts else np.zeros(0, _KEPT)
-    return records, "" if wrong is None else f"{wrong.reason} @ {wrong.offset:#x}"
+    return records, len(dead), "" if wrong is None else f"{wrong.reason} @ {wrong.offset:#x}"
 
 
 def _is_good(path: Path, place: tuple[int, int], entry: tuple[int, int]) -> bool:

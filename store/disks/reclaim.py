@@ -266,13 +266,13 @@ class _Reclaim:
         self._result.deleted_logs += len(self._forecast.chosen(DELETE))
         for log in self._forecast.chosen(PASS_OVER):
             self._pass_over(log.path, log.reason)
-        todo = sorted(self._forecast.chosen(COMPACT), key=lambda log: (log.live_bytes, log.log_id))
-        while todo:
-            group = self._fitting(todo)
-            if not group and not self._lend(todo):
-                self._leave(todo)
+        waiting = sorted(self._forecast.chosen(COMPACT), key=lambda log: (log.live_bytes, log.log_id))
+        while waiting:
+            group = self._fitting(waiting)
+            if not group and not self._lend(waiting):
+                self._leave(waiting)
                 break
-            todo = todo[len(group) :]
+            waiting = waiting[len(group) :]
             if group:
                 self._compact(group)
         self._bring_back()
@@ -285,10 +285,10 @@ class _Reclaim:
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def _fitting(self, todo: Sequence[LogForecast]) -> list[LogForecast]:
-        """Return the first of TODO that there is room for."""
+    def _fitting(self, waiting: Sequence[LogForecast]) -> list[LogForecast]:
+        """Return the first of WAITING that there is room for."""
         group: list[LogForecast] = []
-        for log in todo:
+        for log in waiting:
             more = [*group, log]
             entries = sum(one.entries for one in more)
             is_small = entries <= _GROUP_ENTRIES and sum(one.live_bytes for one in more) <= _GROUP_BYTES
@@ -305,9 +305,9 @@ class _Reclaim:
             return written + index - free_bytes(self._current)
         return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
 
-    def _lend(self, todo: Sequence[LogForecast]) -> bool:
-        """Move the largest of TODO to the other disk, where its link leads; whether there was one."""
-        here = [log for log in todo if not log.path.is_symlink()]
+    def _lend(self, waiting: Sequence[LogForecast]) -> bool:
+        """Move the largest of WAITING to the other disk, where its link leads; whether there was one."""
+        here = [log for log in waiting if not log.path.is_symlink()]
         if self._scratch is None or not here:
             return False
         log = max(here, key=lambda log: log.size_bytes)
@@ -321,11 +321,11 @@ class _Reclaim:
         rename(link, log.path)
         return True
 
-    def _leave(self, todo: Sequence[LogForecast]) -> None:
-        lacking = self._lacking(todo[:1])
-        self._result.left += [str(log.path) for log in todo]
+    def _leave(self, waiting: Sequence[LogForecast]) -> None:
+        lacking = self._lacking(waiting[:1])
+        self._result.left += [str(log.path) for log in waiting]
         self._tell(
-            f"{self._current}: no room to compact {counted(len(todo), 'more log')}: {lacking:,} bytes lack for the next one; free them,"
+            f"{self._current}: no room to compact {counted(len(waiting), 'more log')}: {lacking:,} bytes lack for the next one; free them,"
             " or name a directory of another disk with --scratch DIR, and run the command again"
         )
 
