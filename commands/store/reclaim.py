@@ -28,7 +28,6 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from store.disks.reclaim import ReclaimPlan, ReclaimResult
-    from store.recovery.known import Known
 
 _PATH = click.Path(path_type=Path)
 _LOGS = (
@@ -89,17 +88,7 @@ _LOGS = (
 )
 @click.option("--force", is_flag=True, help="Believe metadata that may be older than the bookie's disks.")
 @pass_app
-def reclaim(
-    app: App,
-    bookies: tuple[str, ...],
-    zookeeper: str | None,
-    client: Path | None,
-    metadata: Path | None,
-    below_percent: float,
-    scratch: Path | None,
-    force: bool,
-    **confs: Any,  # Any: of ``conf_options``
-) -> None:
+def reclaim(app: App, scratch: Path | None, **what: Any) -> None:  # Any: the options above
     """Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.
 
     What the metadata does not list is deleted, as the bookie itself would delete it; the metadata is the store's unless --zookeeper or
@@ -107,15 +96,10 @@ def reclaim(
     there. A run that was stopped, even by kill -9, leaves a bookie that starts; the same command goes on. Damaged logs are named and
     left as they are.
     """
-    from store.disks.reclaim import apply_reclaim, check_scratch, plan_reclaim
-    from store.sources.given import find_bookie
+    from store.disks.reclaim import apply_reclaim, check_scratch
 
-    given = bookies_of(bookies, **confs)
-    if len(given) != 1 or (zookeeper and metadata):
-        raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
-    bookie, known = find_bookie(given[0]), _known(app, str(metadata) if metadata else zookeeper, client)
-    check_scratch(scratch, bookie)
-    plan = plan_reclaim(bookie, known, below_percent, lambda _: None, force=force)
+    plan = _plan(app, **what)
+    check_scratch(scratch, plan.bookie)
     if app.settings.dry_run:
         app.emit(plan.report(), plain=lambda _: render_forecast(plan))
         return
@@ -126,11 +110,25 @@ def reclaim(
     app.emit(result, plain=render_result)
 
 
-def _known(app: App, place: str | None, client: Path | None) -> Known:
+def _plan(
+    app: App,
+    bookies: tuple[str, ...],
+    zookeeper: str | None,
+    client: Path | None,
+    metadata: Path | None,
+    **how: Any,  # Any: of ``conf_options``, and of ``plan_reclaim``
+) -> ReclaimPlan:
+    from store.disks.reclaim import plan_reclaim
     from store.disks.trust import read_stored
     from store.recovery.parts import read_source
+    from store.sources.given import find_bookie
 
-    return read_source(metadata_at(place, client)) if place else read_stored(app.store)
+    given = bookies_of(bookies, how.pop("confs"), how.pop("roots"))
+    if len(given) != 1 or (zookeeper and metadata):
+        raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
+    place = str(metadata) if metadata else zookeeper
+    known = read_source(metadata_at(place, client)) if place else read_stored(app.store)
+    return plan_reclaim(find_bookie(given[0]), known, how["below_percent"], lambda _: None, force=how["force"])
 
 
 def render_forecast(plan: ReclaimPlan) -> str:

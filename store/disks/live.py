@@ -33,8 +33,8 @@ _HEAD_BYTES = 32
 class LiveRecords:
     """The records to keep of the log at ``path``, in its order; ``sizes`` count the size field.
 
-    ``copies``: how many others there are of entries that lie elsewhere; ``dead_ledgers``: whose records may go. ``damage``: why nothing may be taken from the log, "" where it
-    is sound.
+    ``copies``: how many others there are of entries that lie elsewhere; ``dead_ledgers``: whose records may go. ``damage``: why nothing
+    may be taken from the log, "" where it is sound.
     """
 
     path: Path
@@ -64,38 +64,36 @@ def read_live(path: Path, alive: Ledgers, here: Places, find: Find, advance: Cal
     if damage:
         return _damaged(path, damage)
     wanted = here.where(alive.has(here.ledger_ids))
-    at = np.minimum(np.searchsorted(records["offset"], wanted.offsets), max(len(records) - 1, 0))
-    is_there = (
-        (records["offset"][at] == wanted.offsets)
-        & (records["ledger_id"][at] == wanted.ledger_ids)
-        & (records["entry_id"][at] == wanted.entry_ids)
-        if len(records)
-        else np.zeros(len(wanted.offsets), bool)
-    )
-    if not is_there.all():
-        row = int(np.flatnonzero(~is_there)[0])
-        return _damaged(
-            path,
-            f"the index names entry {wanted.ledger_ids[row]}:{wanted.entry_ids[row]} at {int(wanted.offsets[row]):#x}, which is not there",
-        )
-    keep = np.zeros(len(records), bool)
-    keep[at] = True
-    copies = 0
-    newest: dict[tuple[int, int], int] = {}
-    for row in np.flatnonzero(~keep).tolist():
-        ledger_id, entry_id = int(records["ledger_id"][row]), int(records["entry_id"][row])
-        place = find(ledger_id, entry_id)
+    rows, missing = _rows_at(records, wanted)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        entry = f"{wanted.ledger_ids[row]}:{wanted.entry_ids[row]}"
+        return _damaged(path, f"the index names entry {entry} at {int(wanted.offsets[row]):#x}, which is not there")
+    keep = np.zeros(len(records), np.bool_)
+    keep[rows] = True
+    others = np.flatnonzero(~keep).tolist()
+    unnamed: dict[tuple[int, int], int] = {}
+    for row in others:
+        ids = int(records["ledger_id"][row]), int(records["entry_id"][row])
+        place = find(*ids)
         if place is None:
-            newest[ledger_id, entry_id] = row
-            continue
-        if not _is_good(path, place, (ledger_id, entry_id)):
-            return _damaged(
-                path, f"entry {ledger_id}:{entry_id} is here, too, and cannot be read where the index names it"
-            )
-        copies += 1
-    keep[list(newest.values())] = True
-    kept = records[keep]
-    return LiveRecords(path, kept["ledger_id"], kept["entry_id"], kept["offset"], kept["size"] + SIZE_BYTES, copies)
+            unnamed[ids] = row  # the last one counts
+        elif not _is_good(path, place, ids):
+            entry = f"{ids[0]}:{ids[1]}"
+            return _damaged(path, f"entry {entry} is here, too, and cannot be read where the index names it")
+    keep[list(unnamed.values())] = True
+    ledger_ids, entry_ids, offsets, sizes = (records[name][keep] for name in _NAMES)
+    return LiveRecords(path, ledger_ids, entry_ids, offsets, sizes + SIZE_BYTES, len(others) - len(unnamed), dead)
+
+
+def _rows_at(records: Any, wanted: Places) -> tuple[Array, Array]:  # Any: structured arrays
+    """Return the rows of RECORDS at the places WANTED, and which of these are not there."""
+    if not len(records):
+        return np.zeros(0, np.int64), np.ones(len(wanted.offsets), np.bool_)
+    rows = np.minimum(np.searchsorted(records["offset"], wanted.offsets), len(records) - 1)
+    found = records[rows]
+    is_there = (found["offset"] == wanted.offsets) & (found["ledger_id"] == wanted.ledger_ids)
+    return rows, ~(is_there & (found["entry_id"] == wanted.entry_ids))
 
 
 def _scan(path: Path, alive: Ledgers, advance: Callable[[int], None]) -> tuple[Any, int, str]:
