@@ -85,17 +85,23 @@ def _percent(text: str) -> object:
     type=ParsedType("percent", _percent, "PERCENT"),
     help="Exit with 3 when a bookie loses more of its bytes.",
 )
+@click.option("--list", "listing", is_flag=True, help="List the ledgers that go, of each bookie, instead of sums.")
 @pass_app
-def preflight(app: App, limit: float | None, **parts: Any) -> None:  # Any: the options above
+def preflight(app: App, limit: float | None, listing: bool, **parts: Any) -> None:  # Any: the options above
     """Show what bookies would delete if they started on this metadata.
 
     A bookie that has run for `gcWaitTime` (15 minutes) deletes every ledger that the metadata does not list, whatever the reason. This is
     that first garbage collection, made with index files and metadata alone; nothing is changed. Without options the metadata is the
     store's, its changes included, and the bookies are those it was imported from, as their disks are now.
     """
-    from store.recovery.preflight import check_loss, read_preflight
+    from store.recovery.preflight import check_loss, iter_lost, read_preflight
 
+    if listing and limit is not None:
+        raise click.UsageError("--list has no sums: leave out --max-loss")
     found = _parts(app, **parts)
+    if listing:
+        app.emit_rows(iter_lost(found.known, found.bookies), _LEDGERS)
+        return
     forecast = read_preflight(found.known, found.bookies)
     for text in (*found.known.problems, *(text for one in forecast.bookies for text in one.problems)):
         app.warn(text)

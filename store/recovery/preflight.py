@@ -155,6 +155,27 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], thresholds: Threshol
     )
 
 
+@frozen
+class LostLedger:
+    """A ledger that a bookie loses, why (see ``REASONS``), and who names it, "" where the metadata names nobody."""
+
+    bookie: str
+    ledger_id: int
+    reason: str
+    topic: str
+
+
+def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
+    """Yield what BOOKIES lose by their indexes, disk by disk."""
+    for bookie in bookies:
+        for disk in read_disks(bookie):
+            lost = disk.ledgers[~known.has(disk.ledgers)]
+            topics = {int(lost[place]): text for text, places in known.names.of(lost) for place in places}
+            for reason, chosen in _why(known, bookie, lost):
+                for ledger_id in lost[chosen].tolist():
+                    yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
+
+
 def check_loss(found: Preflight, limit: float | None) -> None:
     """Raise Refused when a bookie of FOUND loses more than LIMIT percent of its bytes."""
     over = [] if limit is None else [one for one in found.bookies if one.percent > limit]

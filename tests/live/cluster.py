@@ -229,8 +229,7 @@ class Cluster(Admin):
         with self.zookeeper() as client:
             before = {bookie.bookie_id: _registration(client, bookie) for bookie in chosen}
             for bookie in chosen:
-                command = [self.distribution / "bin" / "pulsar", "bookie"]
-                bookie.daemon.launch(command, self._environment("400m", "PULSAR_BOOKKEEPER_CONF", bookie.configuration))
+                self.launch_bookie(bookie)
 
             def registered() -> bool:
                 for bookie in chosen:
@@ -239,6 +238,11 @@ class Cluster(Admin):
                 return all(session not in (None, before[name]) for name, session in found.items())
 
             wait_until(registered, f"bookies, see {self.folder}/bookie*/*.log", START_LIMIT_SECONDS)
+
+    def launch_bookie(self, bookie: Bookie) -> None:
+        """Start a bookie and wait for nothing."""
+        command = [self.distribution / "bin" / "pulsar", "bookie"]
+        bookie.daemon.launch(command, self._environment("400m", "PULSAR_BOOKKEEPER_CONF", bookie.configuration))
 
     def start_broker(self) -> None:
         """Start the broker and wait until its admin interface answers."""
