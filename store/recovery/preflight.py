@@ -167,13 +167,12 @@ class LostLedger:
 
 def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
     """Yield what BOOKIES lose by their indexes, disk by disk."""
-    for bookie in bookies:
-        for disk in read_disks(bookie):
-            lost = disk.ledgers[~known.has(disk.ledgers)]
-            topics = {int(lost[place]): text for text, places in known.names.of(lost) for place in places}
-            for reason, chosen in _why(known, bookie, lost):
-                for ledger_id in lost[chosen].tolist():
-                    yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
+    for bookie, disk in ((one, disk) for one in bookies for disk in read_disks(one)):
+        lost = disk.ledgers[~known.has(disk.ledgers)]
+        topics = {ledger_id: text for text, places in known.names.of(lost) for ledger_id in lost[places].tolist()}
+        for reason, chosen in _why(known, bookie, lost):
+            for ledger_id in lost[chosen].tolist():
+                yield LostLedger(bookie.name, ledger_id, reason, topics.get(ledger_id, ""))
 
 
 def check_loss(found: Preflight, limit: float | None) -> None:
