@@ -21,6 +21,7 @@ _LEVELS = ("A", "B", "C")
     elsewhere=[
         "pulsar-admin store recover --level A --cluster prod --earlier backup-store",
         "pulsar-admin store recover --level B --plan recover.json",
+        "pulsar-admin --store bookies-alone store recover --level C --names names.csv --dry-run",
     ],
     output="The change: each topic with its ledgers, each subscription with its position, schemas, namespaces, and their witnesses.",
     errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
@@ -33,8 +34,14 @@ _LEVELS = ("A", "B", "C")
     metavar="STORE",
     help="A store of an earlier state of this metadata, for what no ledger says.",
 )
+@click.option(
+    "--names",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Names of what level C finds: written where FILE is not there yet, else read.",
+)
 @pass_app
-def recover(app: App, level: str | None, cluster: str | None, earlier: Path | None) -> None:
+def recover(app: App, level: str | None, cluster: str | None, earlier: Path | None, names: Path | None) -> None:
     """Make lost metadata again from what bookies and ledgers still say.
 
     A: ledgers are listed (/ledgers), their topics, schemas or policies are gone. B: the metadata is older than the bookies, as a backup
@@ -49,5 +56,5 @@ def recover(app: App, level: str | None, cluster: str | None, earlier: Path | No
     with ExitStack() as stack:
         reader = stack.enter_context(open_reader(app.store))
         before = None if earlier is None else stack.enter_context(open_reader(stack.enter_context(open_store(earlier))))
-        plan = plan_recovery(Sources(reader, app.now_ms, before, cluster), level)
+        plan = plan_recovery(Sources(reader, app.now_ms, before, cluster), level, names)
     app.change(plan)

@@ -76,7 +76,7 @@ def find_chains(
             pointers.append(one)
             work.join_pointed(one)
     work.join_coordinators()
-    names = cluster or _likely_cluster(found.values())
+    names = cluster or likely_cluster(found.values())
     for join, refused in _links(found, names):
         work.join(join, refused)
     work.join_pending_acks()  # they are of one topic where what they name is
@@ -224,7 +224,7 @@ def _span(ledger_id: int, bounds: tuple[int, int]) -> str:
 # -- producers --------------------------------------------------------------------------------------------------------
 
 
-def _likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
+def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
     """Return the cluster that most names of producers begin with as brokers make them."""
     counts: Counter[str] = Counter()
     for one in evidence:

@@ -30,7 +30,7 @@ from store.model.cursors import (
     read_cursor,
     read_cursor_ledger,
 )
-from store.model.ledgers import EntryReader, read_ledger
+from store.model.ledgers import EntryReader, Ledger, read_ledger
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from store.model.topics import Topic, TopicLedger, partition_count, read_topic
@@ -126,9 +126,16 @@ def _ledgers(txn: Txn, ids: Sequence[int]) -> Iterator[TopicLedger]:
         if is_last:
             yield TopicLedger(LedgerInfo(ledger_id), ledger.entries, ledger.size_bytes, True)
         elif ledger.entries:
-            closed_ms = read_node(txn, ledger_path(ledger_id)).stat.modified_ms
-            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, closed_ms)
+            info = LedgerInfo(ledger_id, ledger.entries, ledger.size_bytes, _closed_ms(txn, ledger))
             yield TopicLedger(info, ledger.entries, ledger.size_bytes, False)
+
+
+def _closed_ms(txn: Txn, ledger: Ledger) -> int:
+    """Return when a ledger was closed: when its metadata was written, or without that when its last message was."""
+    node = find_node(txn, ledger_path(ledger.ledger_id))
+    if node is not None:
+        return node.stat.modified_ms
+    return max(ledger.sums.end_publish_ms or 1, 1) if ledger.sums is not None else 1
 
 
 def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> tuple[ManagedLedger, list[str]]:
@@ -398,10 +405,24 @@ def _make_policies(sources: Sources, made: Made, namespace: NamespaceName, clust
         made.put(sources, namespace.policies_path, before)
         made.parts.append(ChangePart(namespace=str(namespace), after={"witness": "the earlier state"}))
         return
-    given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES)}
-    made.put(sources, namespace.policies_path, encode_json_object(new_policies(given)))
-    after = {"replication_clusters": [cluster], "numBundles": DEFAULT_BUNDLES, "witness": "defaults"}
+    made.put(sources, namespace.policies_path, encode_json_object(default_policies(cluster)))
+    after = {
+        "replication_clusters": [cluster],
+        "numBundles": DEFAULT_BUNDLES,
+        "retention": _KEPT,
+        "witness": "defaults",
+    }
     made.parts.append(ChangePart(namespace=str(namespace), after=after))
+
+
+_KEPT = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+"""A broker deletes ledgers that no subscription needs, and topics that have none: all were lost again."""
+
+
+def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON
+    """Return the policies of a namespace of CLUSTER of which nothing is known; what is in its topics is kept."""
+    given = {"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), "retention_policies": _KEPT}
+    return new_policies(given)
 
 
 def _make_json(sources: Sources, made: Made, resource: str, path: str, value: dict[str, Any]) -> None:  # Any: JSON
@@ -424,6 +445,6 @@ def _warnings(sources: Sources, survey: Survey, made: Made) -> Iterator[str]:
     if made.topics and sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
     if any(part.namespace and (part.after or {}).get("witness") == "defaults" for part in made.parts):
-        yield "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults, set them again"
+        yield "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults and keep all messages: set them again"
     if survey.silent:
         yield f"{counted(len(survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"

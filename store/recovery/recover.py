@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.db.environment import Txn
 from store.errors import Refused
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
+from store.recovery.names_file import GivenNames, read_names, write_names
 from store.recovery.survey import Condition, check_layout, read_condition, read_survey
 from store.wording import counted
 
 
-def plan_recovery(sources: Sources, level: str | None) -> Plan:
-    """Plan the recovery at LEVEL, by default at the one that the store shows; raises Refused, Unsupported, MetadataCorrupt."""
+def plan_recovery(sources: Sources, level: str | None, names: Path | None = None) -> Plan:
+    """Plan the recovery at LEVEL, by default at the one that the store shows; raises Refused, Unsupported, MetadataCorrupt.
+
+    NAMES: the file of names that level C writes, or reads where it exists.
+    """
     txn = sources.reader.txn
     check_layout(txn)
     survey = read_survey(txn)
@@ -26,7 +31,26 @@ def plan_recovery(sources: Sources, level: str | None) -> Plan:
     if wanted == "A":
         plan = plan_from_ledgers(sources, survey)
         return _summed(plan, "A", condition) if plan.steps else _nothing(txn, condition)
+    if wanted == "C":
+        if condition.listed:
+            raise Refused(
+                f"the metadata lists {counted(condition.listed, 'ledger')}: bookies are not all there is",
+                hint="take level B, which keeps what is listed, or a store of the bookies alone",
+            )
+        return _summed(_from_bookies(sources, names), "C", condition)
     raise Refused(f"level {wanted} is not made by this version")
+
+
+def _from_bookies(sources: Sources, names: Path | None) -> Plan:
+    from store.recovery.from_bookies import find_ledgers, name_rows, plan_from_bookies
+
+    is_there = names is not None and names.exists()
+    given = read_names(names) if names is not None and is_there else GivenNames({}, {})
+    found = find_ledgers(sources.reader, given, sources.cluster or "")
+    plan = plan_from_bookies(sources, found)
+    if names is not None and not is_there:
+        write_names(names, name_rows(sources.reader, found))
+    return plan
 
 
 def _nothing(txn: Txn, condition: Condition) -> Plan:

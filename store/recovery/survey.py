@@ -21,7 +21,7 @@ from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic
 from store.proto.pulsar_api_pb2 import MessageIdData
 
 _LAYOUT = f"{LEDGERS_ROOT}/LAYOUT"
-_KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+KNOWN_LAYOUT = "2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 _MANAGED_LEDGER, _CURSOR, _SCHEMA = "pulsar/managed-ledger", "pulsar/cursor", "pulsar/schemaId"
 _BUCKET_TOPIC, _BUCKET_CURSOR, _BUCKET_KEY = (
     "pulsar/delayedIndexTopic",
@@ -104,7 +104,7 @@ def read_survey(txn: Txn) -> Survey:
 def check_layout(txn: Txn) -> None:
     """Raise Unsupported where ledgers lie otherwise than we write them: their paths would be made wrong."""
     node = find_node(txn, _LAYOUT)
-    if node is not None and node.value.decode("utf-8", "replace") not in (_KNOWN_LAYOUT, f"{_KNOWN_LAYOUT}\n"):
+    if node is not None and node.value.decode("utf-8", "replace") not in (KNOWN_LAYOUT, f"{KNOWN_LAYOUT}\n"):
         found = " ".join(node.value.decode("utf-8", "replace").split())
         raise Unsupported(
             f"{_LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {found!r}",

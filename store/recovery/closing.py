@@ -1,0 +1,146 @@
+"""The metadata of a ledger of which bookies alone know: where its entries lie, and where BookKeeper's recovery would end it.
+
+Upstream: ``LedgerRecoveryOp`` (from the largest LAC on, as far as entries follow), ``RoundRobinDistributionSchedule`` (BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from store.changes.restoring import find_ensembles
+from store.codec.digest import DigestType
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.errors import Refused, StoreError
+from store.frozen import frozen
+from store.model.coverage import read_disks, read_held
+from store.model.ledgers import EntryReader, iter_entry_ids, read_ledger
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+@frozen
+class Closed:
+    """A ledger as it is closed. ``missing``: entries before its end that no bookie has; ``behind``: entries that lie behind it."""
+
+    metadata: LedgerMetadata
+    missing: int
+    behind: int
+
+
+def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes]) -> Closed:
+    """Return the metadata of LEDGER_ID, which has entries here; raises Refused where nobody knows whose the disks are."""
+    txn = reader.txn
+    ledger = read_ledger(txn, ledger_id)
+    assert ledger.sums is not None
+    last = min(ledger.last_entry_id, ledger.sums.last_entry)
+    held = read_held(txn, ledger_id, read_disks(txn))
+    if held is None or "" in held:
+        raise Refused(
+            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
+            hint="import the bookie with its cookie (the file VERSION), or name it: --bookie ID=DIR,DIR",
+            ledgerId=ledger_id,
+        )
+    write_quorum, segments = _ensembles(ledger_id, held, last)
+    length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)
+    metadata = LedgerMetadata(
+        version=3,
+        write_quorum=write_quorum,
+        ensemble_size=len(segments[0].members),
+        ack_quorum=write_quorum,
+        length=length,
+        last_entry_id=last,
+        state=LedgerState.CLOSED,
+        segments=segments,
+        digest_type=digest,
+        password=b"",
+        custom=custom,
+        ctoken=0,
+    )
+    here = sum(1 for entry_id in iter_entry_ids(txn, ledger_id) if entry_id <= last)
+    return Closed(metadata, last + 1 - here, ledger.sums.entries - here)
+
+
+def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) -> tuple[int, DigestType]:
+    """Return (payload bytes up to the last entry, which it says itself, digest type of a readable entry)."""
+    length = None
+    for entry_id in (last, *iter_entry_ids(reader.txn, ledger_id)) if last >= 0 else ():
+        try:
+            entry = reader.read(ledger_id, entry_id)
+        except StoreError:
+            continue
+        if entry_id == last:
+            length = entry.length
+        return payload_bytes if length is None else length, entry.digest_type or DigestType.CRC32C
+    return payload_bytes if last >= 0 else 0, DigestType.CRC32C
+
+
+# -- ensembles --------------------------------------------------------------------------------------------------------
+
+
+def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
+    """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing."""
+    holders = _holders(held, last)
+    quorum = max((len(one) for one in holders), default=0)
+    if not quorum:
+        members = tuple(sorted(held))
+        return len(members), (Segment(0, members),)
+    fits: list[tuple[Segment, ...]] = []
+    for size in range(quorum, len(held) + 1):
+        whole = _completed(holders, quorum, size)
+        if whole is not None:
+            with suppress(Refused):
+                fits.append(find_ensembles(ledger_id, _held_of(whole), last, None)[1])
+    if fits:
+        return quorum, min(fits, key=len)  # the first of those with as few ensembles
+    # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
+    return quorum, tuple(_patchwork(holders, quorum, sorted(held)))
+
+
+def _holders(held: Mapping[str, Array], last: int) -> list[frozenset[str]]:
+    found: list[set[str]] = [set() for _ in range(last + 1)]
+    for bookie, entries in held.items():
+        for entry in entries[entries <= last].tolist():
+            found[entry].add(bookie)
+    return [frozenset(one) for one in found]
+
+
+def _completed(holders: list[frozenset[str]], quorum: int, size: int) -> list[frozenset[str]] | None:
+    """Return HOLDERS with those of entries of the same place of an ensemble of SIZE, where copies are missing; None: they do not fit."""
+    if all(len(one) == quorum for one in holders):
+        return holders
+    out = list(holders)
+    for start in range(min(size, len(holders))):
+        before = next((one for one in holders[start::size] if len(one) == quorum), None)
+        for entry in range(start, len(holders), size):
+            if len(holders[entry]) == quorum:
+                before = holders[entry]
+            elif before is None or not holders[entry] <= before:
+                return None
+            else:
+                out[entry] = before
+    return out
+
+
+def _held_of(holders: list[frozenset[str]]) -> dict[str, Array]:
+    import numpy as np
+
+    found: dict[str, list[int]] = {}
+    for entry, bookies in enumerate(holders):
+        for bookie in bookies:
+            found.setdefault(bookie, []).append(entry)
+    return {bookie: np.array(entries, np.int64) for bookie, entries in found.items()}
+
+
+def _patchwork(holders: list[frozenset[str]], quorum: int, bookies: list[str]) -> Iterator[Segment]:
+    before: tuple[str, ...] = ()
+    for entry, one in enumerate(holders):
+        if not before or not one <= {*before}:
+            others = (bookie for bookie in (*before, *bookies) if bookie not in one)
+            filled = [*sorted(one), *dict.fromkeys(others)][:quorum]
+            before = tuple(filled)
+            yield Segment(entry, before)

@@ -1,0 +1,361 @@
+"""Level C: bookies are all there is. Every ledger gets metadata again, and groups of ledgers become topics by what their entries say.
+
+What two witnesses do not join stays apart; what nothing names is a topic of ``lost-and-found/ledgers`` (``+`` is in no name of a tenant).
+From the ledgers' metadata on it is level A. Upstream: ``LedgerMetadataUtils``, ``BookKeeperAdmin.initNewCluster`` (Pulsar 4.0.8).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.bookie import COOKIE_FILE, decode_cookie
+from store.codec.cursor import CursorState, decode_position_info
+from store.codec.ledgermetadata import LEDGERS_ROOT, encode_ledger_metadata, ledger_path
+from store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
+from store.compaction.view import COMPACTED_COMPONENT, COMPACTED_TO, COMPACTED_TOPIC, COMPONENT
+from store.db.bookies import iter_imported_bookies
+from store.db.environment import Txn
+from store.db.tree import find_node
+from store.errors import InvalidValue, Refused, StoreError
+from store.files import read_file
+from store.model.cursors import COMPACTION_CURSOR, read_cursor_ledger
+from store.model.ledgers import EntryReader
+from store.model.references import COMPACTED_LEDGER
+from store.model.resources import CLUSTER, TENANT, cluster_path, tenant_path
+from store.model.transactions import ASSIGN
+from store.names import NamespaceName, Position, TopicName, parse_topic
+from store.proto.pulsar_api_pb2 import MessageIdData
+from store.recovery.chains import Chains, Group, find_chains, likely_cluster
+from store.recovery.closing import Closed, close_ledger
+from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
+from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
+from store.recovery.from_ledgers import COMMAND, Sources, default_policies, plan_from_ledgers
+from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
+from store.recovery.naming import Naming, find_names
+from store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
+from store.wording import counted
+
+LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
+"""Where topics are that nothing names."""
+
+_OWN_CURSORS = {TRANSACTIONS: "transaction.subscription", PENDING_ACKS: "__pending_ack_state"}
+"""Of logs of the broker's own: ``MLTransactionLogImpl``, ``MLPendingAckStore``."""
+_EMPTY_NODES = ("available", "available/readonly", "cookies")
+_BUILT_IN = (NamespaceName("public", "default"), NamespaceName("pulsar", "system"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What entries say, and what the ledgers are called by that and by the operator."""
+
+    evidence: Mapping[int, LedgerEvidence]
+    chains: Chains
+    names: Mapping[Group, Naming]
+    given: GivenNames
+
+    def name_of(self, group: Group) -> TopicName:
+        """Return the name of GROUP: the operator's, what entries say, or one that says nothing."""
+        if group.topic:
+            return parse_topic(group.topic)
+        naming = self.names.get(group)
+        taken = {*self.given.topics.values()}
+        if naming is not None and naming.topic not in taken:
+            return naming.topic
+        return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
+
+
+def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "") -> Found:
+    """Read every ledger without metadata; raises InvalidValue for a name of the operator's that is of no ledger."""
+    evidence = {one.ledger_id: one for one in read_evidence(reader, iter_unlisted(reader.txn))}
+    known = {ledger: str(name) for ledger, name in given.topics.items() if name.namespace != LOST_AND_FOUND}
+    for ledger in (*known, *given.subscriptions):
+        if ledger not in evidence:
+            raise InvalidValue(
+                f"the file of names has ledger {ledger}, of which no entry is here",
+                hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
+            )
+    chains = find_chains(evidence.values(), known, cluster)
+    return Found(evidence, chains, find_names(reader, evidence.values(), chains), given)
+
+
+def plan_from_bookies(sources: Sources, found: Found) -> Plan:
+    """Plan all metadata of a cluster again; raises Refused, Unsupported."""
+    txn = sources.reader.txn
+    cluster = sources.cluster or likely_cluster(found.evidence.values())
+    if not cluster:
+        raise Refused(
+            "the name of the cluster is in no entry",
+            hint="name it as brokers have it (clusterName in broker.conf): pulsar-admin store recover --cluster NAME",
+        )
+    sources = replace(sources, cluster=cluster)
+    work = _Work(sources, found)
+    claims = work.claims()
+    plan = plan_from_ledgers(sources, work.survey)
+    work.close_ledgers(claims)
+    made = {step.key for step in plan.steps}
+    steps = (
+        *work.steps,
+        *plan.steps,
+        *(step for step in _cluster_steps(sources, cluster, work) if step.key not in made),
+    )
+    parts = tuple(work.shown(part) for part in plan.parts)
+    parts = (*parts, *work.parts, *_refused_parts(found.chains))
+    return Plan(COMMAND, txn.id, steps, parts, warnings=(*work.warnings(cluster), *plan.warnings))
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is made of the ledgers so far."""
+
+    sources: Sources
+    found: Found
+    survey: Survey = field(default_factory=Survey)
+    steps: list[Step] = field(default_factory=list)
+    parts: list[ChangePart] = field(default_factory=list)
+    closed: dict[int, Closed] = field(default_factory=dict)
+    groups: dict[TopicName, Group] = field(default_factory=dict)
+    coordinators: int = 0
+
+    def claims(self) -> dict[int, dict[str, bytes]]:
+        """Fill the survey; return what the metadata of each ledger says of itself, as its creator wrote it."""
+        claims: dict[int, dict[str, bytes]] = {}
+        for group in self.found.chains.groups:
+            name = self.found.name_of(group)
+            self.groups[name] = group
+            self.survey.data[name] = sorted({*self.survey.data.get(name, ()), *group.ledger_ids})
+            for ledger in group.ledger_ids:
+                claims[ledger] = _claim(name)
+            if group.kind == TRANSACTIONS:
+                most = {most for ledger in group.ledger_ids for most, _ in self.found.evidence[ledger].txns}
+                self.coordinators = max(self.coordinators, *(one + 1 for one in most))
+            for subscription, ledgers in _subscriptions(self.sources.reader, self.found, group):
+                self.survey.cursors.setdefault(name, {})[subscription] = ledgers
+                claims |= {one: {**_claim(name), "pulsar/cursor": subscription.encode()} for one in ledgers}
+            for claim in self._compacted(group):
+                self.survey.compacted.setdefault(name, []).append(claim)
+                claims[claim.ledger_id] = _compacted_claim(name, claim)
+        for one in self.found.evidence.values():
+            for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
+                claims[one.ledger_id] = {COMPONENT: b"schema", "pulsar/schemaId": schema.encode()}
+                try:
+                    self.survey.schemas.setdefault(parse_topic(f"persistent://{schema}"), []).append(one.ledger_id)
+                except StoreError:
+                    continue
+        return claims
+
+    def _compacted(self, group: Group) -> Iterator[CompactedClaim]:
+        """Yield the newest compacted ledger of GROUP: what it stands for reaches to the last entry that it holds, at least."""
+        ids = [one for one in group.beside if self.found.evidence[one].kind == COMPACTED]
+        for ledger_id in ids[-1:]:
+            last, (_, entry) = max(self.found.evidence[ledger_id].points.items())
+            yield CompactedClaim(ledger_id, Position(last, entry))
+
+    def close_ledgers(self, claims: Mapping[int, Mapping[str, bytes]]) -> None:
+        """Give every ledger metadata: a bookie deletes the entries of one that has none."""
+        for ledger_id in self.found.evidence:
+            custom = {"application": b"pulsar", **claims[ledger_id]} if ledger_id in claims else {}
+            closed = self.closed[ledger_id] = close_ledger(self.sources.reader, ledger_id, custom)
+            self.put(ledger_path(ledger_id), encode_ledger_metadata(closed.metadata))
+        for ledger_id, one in self.found.evidence.items():
+            if ledger_id not in claims:
+                after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
+                self.parts.append(ChangePart(resource=f"ledger {ledger_id}", after=after))
+
+    def put(self, path: str, value: bytes) -> None:
+        self.steps.append(put_value_step(self.sources.reader.txn, path, value, self.sources.now_ms))
+
+    def shown(self, part: ChangePart) -> ChangePart:
+        """Return PART with what says that the ledgers of its topic belong together, and what is lost of them."""
+        after = part.after or {}
+        if not part.topic or "ledgers" not in after:
+            return part
+        group = self.groups.get(parse_topic(part.topic))
+        if group is None:
+            return part
+        mine = {*group.ledger_ids}
+        joins = [join for join in self.found.chains.joins if join.ledger_id in mine]
+        naming = self.found.names.get(group)
+        named = naming.witnesses if naming is not None and str(naming.topic) == part.topic else ()
+        lost = {str(one): closed.missing for one in group.ledger_ids if (closed := self.closed[one]).missing}
+        more: dict[str, Any] = {"missing": lost} if lost else {}  # Any: JSON
+        told = {
+            "witness": list(named) or ["the operator" if group.topic else "nothing names it"],
+            "joins": [{"ledgers": [one.ledger_id, one.next_id], "witnesses": list(one.witnesses)} for one in joins],
+        }
+        return replace(part, after={**after, **told, **more})
+
+    def warnings(self, cluster: str) -> Iterator[str]:
+        """Yield what the operator has to know."""
+        nameless = sum(name.namespace == LOST_AND_FOUND for name in self.groups)
+        if nameless:
+            yield (
+                f"nothing names {counted(nameless, 'group')} of ledgers: they are topics of {LOST_AND_FOUND}. Name them in a file and run"
+                " it again: --names FILE"
+            )
+        lost = sum(one.missing for one in self.closed.values())
+        behind = sum(one.behind for one in self.closed.values())
+        if lost:
+            yield f"{counted(lost, 'entry', 'entries')} before the ends of ledgers are on no bookie of this store"
+        if behind:
+            yield f"{counted(behind, 'entry', 'entries')} lie behind a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
+        yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
+        yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {cluster}"
+
+
+def _claim(name: TopicName) -> dict[str, bytes]:
+    return {COMPONENT: b"managed-ledger", "pulsar/managed-ledger": name.managed_ledger_name.encode()}
+
+
+def _compacted_claim(name: TopicName, claim: CompactedClaim) -> dict[str, bytes]:
+    to = MessageIdData(ledgerId=claim.horizon.ledger_id, entryId=claim.horizon.entry_id, batch_size=0)
+    if name.partition_index >= 0:
+        to.partition = name.partition_index
+    return {COMPONENT: COMPACTED_COMPONENT, COMPACTED_TOPIC: str(name).encode(), COMPACTED_TO: to.SerializeToString()}
+
+
+def _refused_parts(chains: Chains) -> Iterator[ChangePart]:
+    for one in chains.refused:
+        after = {"apart": one.refused, "witnesses": list(one.witnesses)}
+        yield ChangePart(resource=f"ledgers {one.ledger_id} and {one.next_id}", after=after)
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _CursorLedger:
+    ledger_id: int
+    first: CursorState | None
+    last: CursorState
+
+
+def _subscriptions(reader: EntryReader, found: Found, group: Group) -> Iterator[tuple[str, list[int]]]:
+    """Yield (name, cursor ledgers in order) of the cursors of GROUP: a ledger that begins where one alone ended is the same cursor's."""
+    ledgers = [one for ledger in group.beside if (one := _read_cursor(reader, found.evidence[ledger])) is not None]
+    own = [one for one in ledgers if COMPACTED_LEDGER in one.last.properties]
+    # The compacted ledger says the same of itself: a cursor whose ledger is gone would have brokers look for it.
+    chains = list(_cursor_chains([one for one in ledgers if one not in own]))
+    if group.kind != MESSAGES:
+        yield from ((_OWN_CURSORS[group.kind], chain) for chain in chains if len(chains) == 1)
+        return
+    newest = own[-1:] if own and own[-1].last.properties[COMPACTED_LEDGER] in found.evidence else []
+    yield from ((COMPACTION_CURSOR, [one.ledger_id]) for one in newest)
+    for number, chain in enumerate(chains, 1):
+        given = [found.given.subscriptions[one] for one in chain if one in found.given.subscriptions]
+        yield given[-1] if given else f"recovered-{number}", chain
+
+
+def _cursor_chains(ledgers: Sequence[_CursorLedger]) -> Iterator[list[int]]:
+    ends: dict[Any, list[int]] = defaultdict(list)  # Any: what a state is equal by
+    starts: dict[Any, list[int]] = defaultdict(list)  # Any: as above
+    for one in ledgers:
+        ends[_key(one.last)].append(one.ledger_id)
+        starts[_key(one.first)].append(one.ledger_id)
+    before: dict[int, int] = {}
+    for one in ledgers:
+        ended = [ledger for ledger in ends[_key(one.first)] if ledger != one.ledger_id]
+        began = [ledger for ledger in starts[_key(one.first)] if ledger not in ended]
+        if one.first is not None and len(ended) == 1 and began == [one.ledger_id] and ended[0] < one.ledger_id:
+            before[one.ledger_id] = ended[0]
+    chains: dict[int, list[int]] = {}
+    for one in ledgers:
+        chain = chains.pop(before.get(one.ledger_id, -1), [])
+        chains[one.ledger_id] = [*chain, one.ledger_id]
+    yield from sorted(chains.values())
+
+
+def _key(state: CursorState | None) -> Any:  # Any: what a state is equal by
+    return None if state is None else (state.mark_delete, state.ranges)
+
+
+def _read_cursor(reader: EntryReader, one: LedgerEvidence) -> _CursorLedger | None:
+    if one.kind != CURSOR:
+        return None
+    try:
+        last, _ = read_cursor_ledger(reader.txn, reader, one.ledger_id)
+    except StoreError:
+        return None
+    first = None
+    with suppress(StoreError):
+        first = decode_position_info(reader.read(one.ledger_id, 0).payload, "first entry")
+    return None if last is None else _CursorLedger(one.ledger_id, first, last)
+
+
+# -- what is no topic's -----------------------------------------------------------------------------------------------
+
+
+def _cluster_steps(sources: Sources, cluster: str, work: _Work) -> Iterator[Step]:
+    """Yield what ``initNewCluster`` and ``initialize-cluster-metadata`` write: layout, instance, cookies, tenants, namespaces."""
+    for path, value in _cluster_nodes(sources.reader.txn, cluster, work):
+        if find_node(sources.reader.txn, path) is None:
+            yield put_value_step(sources.reader.txn, path, value, sources.now_ms)
+
+
+def _cluster_nodes(txn: Txn, cluster: str, work: _Work) -> Iterator[tuple[str, bytes]]:
+    yield f"{LEDGERS_ROOT}/LAYOUT", KNOWN_LAYOUT.encode()
+    instances = set()
+    for bookie_id, raw in _read_cookies(txn):
+        yield f"{LEDGERS_ROOT}/cookies/{bookie_id}", raw
+        instances.add(decode_cookie(raw, bookie_id).instance_id)
+    if len(instances) > 1:
+        raise Refused(
+            f"the bookies are of several clusters: instances {', '.join(sorted(map(str, instances)))}",
+            hint="make a store for each of them: pulsar-admin --store NEW store import cluster --bookie …",
+        )
+    yield from ((f"{LEDGERS_ROOT}/INSTANCEID", one.encode()) for one in instances if one)
+    yield from ((f"{LEDGERS_ROOT}/{name}", b"") for name in _EMPTY_NODES)
+    yield "/counters/producer-name", b""  # names that were given are not given again
+    yield cluster_path(cluster), encode_json_object(CLUSTER.replace(None, {}))
+    for namespace in _BUILT_IN:
+        yield tenant_path(namespace.tenant), encode_json_object(TENANT.replace(None, {"allowedClusters": [cluster]}))
+        yield namespace.policies_path, encode_json_object(default_policies(cluster))
+    if work.coordinators:
+        yield ASSIGN.partitioned_path, encode_partitioned_topic(PartitionedTopic(work.coordinators))
+
+
+def _read_cookies(txn: Txn) -> Iterator[tuple[str, bytes]]:
+    for bookie in iter_imported_bookies(txn.store.info):
+        files = [path / COOKIE_FILE for path in bookie.directories if (path / COOKIE_FILE).is_file()]
+        for file in files[:1]:
+            yield bookie.bookie_id, read_file(file)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def name_rows(reader: EntryReader, found: Found) -> Iterator[Row]:
+    """Yield the rows of a file of names: each topic, and its subscriptions below it."""
+    for group in found.chains.groups:
+        ledgers = [found.evidence[one] for one in group.ledger_ids]
+        times = [one.publish_ms for one in ledgers if one.publish_ms]
+        naming = found.names.get(group)
+        yield Row(
+            TOPIC,
+            group.ledger_ids[0],
+            str(found.name_of(group)),
+            ledgers=" ".join(map(str, group.ledger_ids)),
+            entries=sum(one.entries for one in ledgers),
+            messages=sum(one.messages for one in ledgers),
+            first=_time(min(low for low, _ in times)) if times else "",
+            last=_time(max(high for _, high in times)) if times else "",
+            producers=" ".join(sorted({str(name) for one in ledgers for name in one.producers})[:10]),
+            evidence="; ".join(naming.witnesses) if naming else group.kind,
+        )
+        for name, chain in _subscriptions(reader, found, group):
+            last, _ = read_cursor_ledger(reader.txn, reader, chain[-1])
+            at = "" if last is None else f"at {last.mark_delete}"
+            yield Row(SUBSCRIPTION, chain[-1], name, group.ledger_ids[0], " ".join(map(str, chain)), evidence=at)
+
+
+def _time(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)

@@ -1,0 +1,126 @@
+"""Level C on the world of a cluster of which the bookies alone are left; its ZooKeeper says afterwards what was right."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from store.codec.ledgermetadata import LedgerState
+from store.db.environment import open_store
+from store.db.tree import find_node, iter_nodes
+from store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
+from store.model.topics import iter_topics, read_topic
+from tests.conftest import Cli
+from tests.recovery.written import entries_of
+from tests.worlds import CLUSTER, world
+
+BOOKIES = ("bookkeeper0", "bookkeeper1", "bookkeeper2")
+
+
+@pytest.fixture
+def bare(cli: Cli, tmp_path: Path) -> Path:
+    """A store of the bookies alone."""
+    store = tmp_path / "bookies-alone"
+    import_bookies(cli, store)
+    return store
+
+
+def import_bookies(cli: Cli, store: Path, *more: str) -> None:
+    source = world(CLUSTER) / "crashed"
+    given = [word for name in BOOKIES for word in ("--bookie", str(source / name))]
+    assert cli("--store", store, "store", "import", "cluster", *given, *more).exit_code in (0, 1)
+
+
+def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "with-zookeeper"
+    import_bookies(cli, whole, "--zookeeper", str(world(CLUSTER) / "crashed" / "zookeeper"))
+    result = cli("--store", bare, "store", "recover", "--yes", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert result.json[0]["after"]["level"] == "C"
+    with open_store(whole) as right, right.read() as truth, open_store(bare) as made, made.read() as txn:
+        for ledger_id in sorted_ledger_ids(truth):
+            was, now = find_metadata(truth, ledger_id), find_metadata(txn, ledger_id)
+            assert was is not None
+            if now is None:
+                assert read_ledger(truth, ledger_id).entries == 0
+                continue
+            assert (now.write_quorum, now.digest_type, now.password) == (2, was.digest_type, b"")
+            assert now.last_entry_id == read_ledger(truth, ledger_id).last_entry_id
+            if was.state is LedgerState.CLOSED:
+                assert now.length == was.length
+            if now.last_entry_id > 0:  # one entry tells two of the three bookies
+                assert now.segments == was.segments
+        for prefix in ("/ledgers/cookies", "/ledgers/LAYOUT", "/admin/tenants"):
+            for node in iter_nodes(truth, prefix):
+                found = find_node(txn, node.path)
+                assert found is not None
+                assert found.value == node.value
+
+
+def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
+    assert cli("--store", bare, "store", "recover", "--yes").exit_code == 0
+    written = entries_of([world(CLUSTER) / "crashed" / name for name in BOOKIES])
+    count: Counter[tuple[int, int]] = Counter()
+    with open_store(bare) as opened, opened.read() as txn:
+        for name in iter_topics(txn):
+            for ledger in read_topic(txn, name).ledgers:
+                count.update((ledger.ledger_id, entry) for entry in range(ledger.entries))
+    assert set(count.values()) == {1}
+    # Messages begin with a magic number or with the size of their metadata; every such entry is in a topic.
+    messages = {
+        (ledger, entry) for ledger, entries in written.items() for entry, raw in entries.items() if _is_message(raw)
+    }
+    assert messages <= count.keys()
+    assert len(messages) > 2500
+
+
+def _is_message(raw: bytes) -> bool:
+    return raw[32 + 4 : 32 + 6] in (b"\x0e\x01", b"\x0e\x02")
+
+
+def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names.csv"
+    recover = ("--store", bare, "store", "recover", "--level", "C", "--names", names)
+    assert cli(*recover, "--dry-run").exit_code == 0
+    with names.open() as file:
+        rows = list(csv.DictReader(file))
+    row = next(row for row in rows if row["ledgers"].startswith("8 19 21"))
+    row["name"] = "persistent://public/default/plain"
+    subscription = next(row for row in rows if row["ledger"] == "271")
+    assert (subscription["kind"], subscription["of"]) == ("subscription", "8")
+    subscription["name"] = "crash-holes"
+    with names.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    before = names.read_bytes()
+    assert cli(*recover, "--yes").exit_code == 0
+    assert names.read_bytes() == before
+    listed = cli("--store", bare, "topics", "list", "public/default").stdout
+    assert "persistent://public/default/plain" in listed
+    stats = cli("--store", bare, "topics", "stats", "persistent://public/default/plain").json
+    assert "crash-holes" in stats["subscriptions"]
+    again = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
+    assert again.exit_code == 3  # there is metadata now
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind,ledger\n", "expected the columns kind, ledger and name"),
+        ("kind,ledger,name\ntopic,x,persistent://a/b/c\n", "line 2: ledger: expected a number"),
+        ("kind,ledger,name\ntopic,8,kafka://a\n", "line 2"),
+        ("kind,ledger,name\nqueue,8,persistent://a/b/c\n", "kind: expected topic or subscription"),
+        ("kind,ledger,name\ntopic,9999,persistent://a/b/c\n", "has ledger 9999, of which no entry is here"),
+        ("\xff", "is no CSV in UTF-8"),
+    ],
+)
+def test_a_file_of_names_that_is_none(cli: Cli, bare: Path, tmp_path: Path, text: str, said: str) -> None:
+    names = tmp_path / "names.csv"
+    names.write_bytes(text.encode("latin-1"))
+    result = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
+    assert result.exit_code == 2
+    assert said in result.stderr
