@@ -445,6 +445,9 @@ def _warnings(sources: Sources, survey: Survey, made: Made) -> Iterator[str]:
     if made.topics and sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"
     if any(part.namespace and (part.after or {}).get("witness") == "defaults" for part in made.parts):
-        yield "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults and keep all messages: set them again"
+        yield (
+            "policies, permissions and roles are in no ledger: namespaces and tenants have a broker's defaults and keep all messages: set"
+            " them again"
+        )
     if survey.silent:
         yield f"{counted(len(survey.silent), 'ledger')} of the metadata say nothing of Pulsar and stay as they are"
