@@ -102,6 +102,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.reclaim:reclaim",
             "Free the disks of a bookie that is stopped and full: garbage collection and compaction of its entry logs.",
         ),
+        "salvage": Row(
+            "commands.store.salvage:salvage",
+            "Make the index of a stopped bookie again, and cut a journal that stops its start.",
+        ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),

@@ -119,6 +119,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store export zookeeper-snapshot",
         "store export bookie",
         "store reclaim",
+        "store salvage",
         "compaction upgrade",
     ),
     "it reads no data": ("completion",),

@@ -306,6 +306,19 @@ def rename(source: Path, target: Path) -> None:
         raise_write_error(error, target)
 
 
+def cut_file(path: Path, size_bytes: int) -> None:
+    """Make the file PATH end at SIZE_BYTES, durably."""
+    try:
+        descriptor = open_regular(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, size_bytes)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise_write_error(error, path)
+
+
 def copy_file(source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None) -> None:
     """Copy SOURCE to the new file TARGET with its mode; holes of a sparse file stay holes. DURABLE, LIKE: as of ``create_file``."""
     with (

@@ -108,7 +108,7 @@ ARROWS = {
         "model",
         "proto",
     },
-    "disks": {"recovery", "reports", "scan", "sources", "codec", "db"},
+    "disks": {"recovery", "reports", "scan", "kernels", "sources", "codec", "db", "model"},
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},

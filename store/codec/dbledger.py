@@ -22,6 +22,7 @@ import struct
 from dataclasses import dataclass
 
 from store.codec.entrylog import decode_location, encode_location
+from store.codec.protobuf import parse_protobuf
 from store.errors import MetadataCorrupt
 from store.proto.bookkeeper_pb2 import LedgerData as LedgerDataMessage
 
@@ -30,6 +31,8 @@ _PAIR = struct.Struct(
     "q"  #  entryId
 )
 _LONG = struct.Struct(">q")
+FLAGS_KEY = _LONG.pack(-0xEEFD)
+"""The row of ``ledgers`` that is of no ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,16 @@ def encode_ledgers_row(ledger_id: int, data: LedgerData) -> tuple[bytes, bytes]:
         limbo=data.limbo,
     )
     return _LONG.pack(ledger_id), message.SerializeToString()
+
+
+def decode_ledgers_row(key: bytes, value: bytes, where: str) -> tuple[int, LedgerData]:
+    """Return the ledger id of a row of ``ledgers`` and what it says; raises MetadataCorrupt."""
+    if len(key) not in (_LONG.size, _PAIR.size):
+        raise _corrupt(where, "size of a key", [_LONG.size, _PAIR.size], len(key))
+    message = parse_protobuf(LedgerDataMessage, value, where, MetadataCorrupt)
+    lac = message.explicitLac if message.HasField("explicitLac") else None
+    limbo = message.limbo if message.HasField("limbo") else None
+    return _LONG.unpack_from(key)[0], LedgerData(message.exists, message.fenced, message.masterKey, lac, limbo)
 
 
 def _corrupt(where: str, what: str, expected: object, found: object) -> MetadataCorrupt:

@@ -115,4 +115,4 @@ class Locations:
             self._flush()
         self._stack.__exit__(*error)
         if error[0] is None:
-            create_database(self._directory, (), log=self._log)
+            create_database(self._directory, (), log=self._log, is_large=True)

@@ -217,7 +217,8 @@ def _check_rows(database: Path, shown: Path, expected: _RowsDigest) -> None:
         )
 
 
-def _options_for_writing() -> Any:  # Any: rocksdict has no stubs
+def _options_for_writing(*, is_large: bool = False) -> Any:  # Any: rocksdict has no stubs
+    """As upstream's ``KeyValueStorageRocksDB`` (BookKeeper 4.17) has them, so that older bookies can read it."""
     import rocksdict
 
     options = rocksdict.Options(raw_mode=True)
@@ -226,6 +227,11 @@ def _options_for_writing() -> Any:  # Any: rocksdict has no stubs
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.absolute_consistency())
     table = rocksdict.BlockBasedOptions()
     table.set_format_version(5)  # Pulsar 4.0.8's RocksDB cannot read what newer ones write by default
+    table.set_checksum_type(rocksdict.ChecksumType.xxhash())
+    if is_large:
+        options.set_compression_type(rocksdict.DBCompressionType.lz4())
+        table.set_block_size(64 << 10)
+        table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     return options
 
@@ -260,15 +266,17 @@ def _name_state(current: Path, text: bytes) -> None:
     replace_like(current, text, f"{text.strip().decode().rpartition('-')[2]}.dbtmp")
 
 
-def create_database(directory: Path, rows: Iterable[tuple[bytes, bytes]], log: Path | None = None) -> None:
-    """Make a new RocksDB at DIRECTORY with ROWS, in a form Pulsar 4.0.8 opens.
+def create_database(
+    directory: Path, rows: Iterable[tuple[bytes, bytes]], log: Path | None = None, *, is_large: bool = False
+) -> None:
+    """Make a new RocksDB at DIRECTORY with ROWS, in a form Pulsar 4.0.8 opens; IS_LARGE: as BookKeeper makes ``locations``.
 
     LOG is a file in RocksDB's write-ahead format (sequence numbers from 1 on) that the database takes in as its own; the file
     is gone then.
     """
     import rocksdict
 
-    options = _options_for_writing()
+    options = _options_for_writing(is_large=is_large)
     options.create_if_missing(True)
     access = rocksdict.AccessType.read_write()
     with open_database(directory, options, access, directory) as database:

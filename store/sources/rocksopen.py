@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ Pairs = Iterator[tuple[bytes, bytes]]
 CONFIG_FILE = "rocksdict-config.json"
 """What rocksdict leaves where it opens."""
 
+_SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
 _NOT_TAKEN = frozenset({CONFIG_FILE, "LOCK"})
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES)
 
@@ -162,6 +163,53 @@ def iter_pairs(database: Any, first: bytes = b"") -> Pairs:  # Any: rocksdict ha
     position.status()
 
 
+def salvage_pairs(directory: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:
+    """Return all pairs of the RocksDB in DIRECTORY that can be read, in key order; what is wrong is told in PROBLEMS.
+
+    Without its own list of tables (MANIFEST) RocksDB makes one of all tables there are: rows that were deleted may be among them.
+    """
+    try:
+        with open_links(directory, problems) as database:
+            return _read_both_ways(database, directory, problems)
+    except (MetadataCorrupt, SourceNotFound) as error:
+        problems.append(error.message)
+    with scratch_directory() as links, suppress(MetadataCorrupt):
+        _repair_links(directory, links)
+        with _open_strictly(links, directory, problems) as database:
+            return _read_both_ways(database, directory, problems)
+    return []
+
+
+def _read_both_ways(database: Any, shown: Path, problems: list[str]) -> list[tuple[bytes, bytes]]:  # Any: no stubs
+    """Return the pairs up to the first damaged block and those behind the last."""
+    found: dict[bytes, bytes] = {}
+    try:
+        with _translated(shown):
+            found.update(iter_pairs(database))
+            return list(found.items())
+    except MetadataCorrupt as error:
+        problems.append(error.message)
+    with suppress(MetadataCorrupt), _translated(shown):
+        position = database.iter()
+        position.seek_to_last()
+        while position.valid() and position.key() not in found:
+            found[position.key()] = position.value()
+            position.prev()
+    return sorted(found.items())
+
+
+def _repair_links(directory: Path, links: Path) -> None:
+    import rocksdict
+
+    for file in sorted(directory.iterdir()):
+        if file.suffix == ".sst" and file.is_file():
+            link_by_name(file.resolve(), links / file.name)
+        elif file.suffix == ".log" and file.is_file():
+            _write_whole_records(file, links)
+    with _translated(directory):
+        rocksdict.Rdict.repair(str(links), rocksdict.Options(raw_mode=True))
+
+
 @contextmanager
 def open_database(path: Path, options: Any, access: Any, shown: Path) -> Iterator[Any]:  # Any: rocksdict has no stubs
     """Open the RocksDB at PATH; errors name SHOWN. Raises MetadataCorrupt, DiskFull, DiskFailed, NotWritable."""
@@ -189,7 +237,7 @@ def _translated(directory: Path) -> Iterator[None]:
         while first is not None:  # closing after an error tells less: "Writer has previous error"
             _raise_disk_error(str(first), directory)
             first = first.__context__
-        raise _corrupt(directory, str(error)) from error
+        raise _corrupt(directory, _SCRATCH.sub(lambda _: str(directory), str(error))) from error
 
 
 def _raise_disk_error(text: str, directory: Path) -> None:

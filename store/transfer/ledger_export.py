@@ -9,15 +9,14 @@ the bookie's garbage collection removes it.
 
 from __future__ import annotations
 
-import filecmp
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_cookie, decode_last_id, encode_last_id
+from store.codec.bookie import COOKIE_FILE, decode_cookie
 from store.codec.dbledger import (
     LedgerData,
     LocationRow,
@@ -29,28 +28,21 @@ from store.codec.dbledger import (
 from store.codec.digest import master_key
 from store.codec.entry import decode_entry
 from store.codec.entrylog import (
-    CURRENT_VERSION,
     HEADER_BYTES,
-    EntryLogHeader,
-    encode_header,
-    encode_ledgers_map,
     log_file_name,
-    log_id_of,
 )
 from store.codec.rocksvalue import decode_counter
 from store.db.entry_files import EntryFiles
 from store.db.environment import Txn
 from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, sequence_after_export
 from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
-from store.files import create_file, open_file, remove_file, rename, replace_like
+from store.files import open_file
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
 from store.sources.layout import StandaloneDirectory
+from store.sources.log_files import LOG_LIMIT_BYTES, SIZE_BYTES, put_log, raise_last_id
 from store.sources.rocksdb import apply_changes, open_ranges, read_values
 from store.sources.rocksopen import Pairs
 from store.sources.storage import DATABASES, Storage
-
-LOG_LIMIT_BYTES = 1 << 30
-_SIZE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +151,10 @@ def _is_entry(current: Path, ledger: Ledger, row: LocationRow, size_bytes: int) 
     digest_type, password = (ledger.metadata.digest_type, ledger.metadata.password) if ledger.metadata else (None, None)
     try:
         with open_file(path) as log:
-            raw = os.pread(log.fileno(), _SIZE_BYTES + size_bytes, row.pos - _SIZE_BYTES)
-        if int.from_bytes(raw[:_SIZE_BYTES], "big") != size_bytes:
+            raw = os.pread(log.fileno(), SIZE_BYTES + size_bytes, row.pos - SIZE_BYTES)
+        if int.from_bytes(raw[:SIZE_BYTES], "big") != size_bytes:
             return False
-        entry = decode_entry(memoryview(raw)[_SIZE_BYTES:], digest_type, where=str(path), password=password or b"")
+        entry = decode_entry(memoryview(raw)[SIZE_BYTES:], digest_type, where=str(path), password=password or b"")
     except (OSError, Corrupt):
         return False
     return (entry.ledger_id, entry.entry_id) == (row.ledger_id, row.entry_id)
@@ -196,10 +188,10 @@ def write_to_storage(
     ORIGINAL: the directory of the databases that STORAGE's are copies of.
     """
     log_ids = [
-        _put_log(files, records, storage.logs)
+        put_log((files.read_record(record.place) for record in records), storage.logs)
         for _, records in groupby(_place_records(txn, ledger_ids), key=lambda record: record.log_number)
     ]
-    _raise_last_id(storage.logs)
+    raise_last_id(storage.logs)
     data = LedgerData(exists=True, fenced=False, master_key=master_key(b""))
     rows = [encode_ledgers_row(ledger_id, data) for ledger_id in ledger_ids]
     for name, changes in (
@@ -211,7 +203,7 @@ def write_to_storage(
 
 def _locations(txn: Txn, ledger_ids: tuple[int, ...], log_ids: list[int]) -> Iterator[LocationRow]:
     for record in _place_records(txn, ledger_ids):
-        position = record.position + _SIZE_BYTES
+        position = record.position + SIZE_BYTES
         yield LocationRow(record.ledger_id, record.entry_id, log_ids[record.log_number], position)
 
 
@@ -230,10 +222,10 @@ def _place_records(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[_Record]:
     """Yield the entries of the ledgers, one log after the other from number 0 on; the same ones every time."""
     number, position = 0, HEADER_BYTES
     for ledger_id, entry_id, place in _iter_places(txn, ledger_ids):
-        if position + _SIZE_BYTES + place[2] > LOG_LIMIT_BYTES:
+        if position + SIZE_BYTES + place[2] > LOG_LIMIT_BYTES:
             number, position = number + 1, HEADER_BYTES
         yield _Record(ledger_id, entry_id, place, number, position)
-        position += _SIZE_BYTES + place[2]
+        position += SIZE_BYTES + place[2]
 
 
 def _iter_places(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
@@ -243,62 +235,3 @@ def _iter_places(txn: Txn, ledger_ids: tuple[int, ...]) -> Iterator[tuple[int, i
         for block in iter_blocks(txn, ledger_id):
             for index in range(block.index_of(last + 1)):
                 yield ledger_id, block.entry_id(index), block.place(index)
-
-
-def _put_log(files: EntryFiles, records: Iterable[_Record], current: Path) -> int:
-    """Write one entry log with RECORDS and return its id; that of a log with exactly these bytes where a stopped export left one.
-
-    Until it is whole it has a name that bookies pass over, and that their compaction removes.
-    """
-    log_id = _newest_log_id(current) + 1
-    unfinished = current / f"{log_file_name(log_id)}.compacting"
-    remove_file(unfinished)
-    _write_log(files, records, unfinished)
-    for log in _logs(current):
-        if filecmp.cmp(log, unfinished, shallow=False):  # compares sizes first
-            remove_file(unfinished)
-            return log_id_of(log.name) or 0
-    rename(unfinished, current / log_file_name(log_id))
-    return log_id
-
-
-def _logs(current: Path) -> list[Path]:
-    return [file for file in sorted(current.iterdir()) if log_id_of(file.name) is not None]
-
-
-def _write_log(files: EntryFiles, records: Iterable[_Record], path: Path) -> None:
-    """Write one sealed entry log: the records as they are, their digests with them, behind them the ledgers map."""
-    sizes: dict[int, int] = {}
-    like = next(iter((*_logs(path.parent), path.parent / COOKIE_FILE))).stat()
-    with create_file(path, like=like) as file:
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
-        for record in records:
-            body = files.read_record(record.place)
-            file.write(len(body).to_bytes(_SIZE_BYTES, "big"))
-            file.write(body)
-            sizes[record.ledger_id] = sizes.get(record.ledger_id, 0) + _SIZE_BYTES + len(body)
-        end = file.tell()
-        file.write(encode_ledgers_map(sizes))
-        file.seek(0)
-        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
-
-
-def _newest_log_id(current: Path) -> int:
-    """Return the largest log id that is in use or was given by the bookie; −1 for a new one."""
-    ids = [log_id for log_id in (log_id_of(log.name) for log in _logs(current)) if log_id is not None]
-    return max([*ids, _last_id(current)])
-
-
-def _last_id(current: Path) -> int:
-    path = current / LAST_ID_FILE
-    return decode_last_id(path.read_bytes(), str(path)) if path.exists() else -1
-
-
-def _raise_last_id(current: Path) -> None:
-    """Let the bookie give ids above those of all its logs."""
-    newest, path = _newest_log_id(current), current / LAST_ID_FILE
-    if newest > _last_id(current):
-        if not path.exists():
-            with create_file(path, like=(current / COOKIE_FILE).stat()):
-                pass
-        replace_like(path, encode_last_id(newest), f"{LAST_ID_FILE}.new")

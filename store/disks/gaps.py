@@ -1,0 +1,105 @@
+"""Entries that metadata says a bookie has and that it lacks, found in the copies of other bookies."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from pyroaring import BitMap64
+
+from store.codec.entry import decode_entry
+from store.db.entry_files import EntryFiles
+from store.db.environment import Txn
+from store.db.files import iter_logs
+from store.disks.held import Entries
+from store.disks.journals import JournalPlace
+from store.errors import Corrupt, SourceChanged
+from store.files import open_file
+from store.model.ledgers import find_metadata, iter_blocks, read_ledger
+from store.model.placement import stripes_of
+
+
+class FilePlace(NamedTuple):
+    """An entry in a file of the store."""
+
+    file_id: int
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class Gaps:
+    """What a ledger directory lacks: what others have (``found``), and what nobody has that the store knows (``nowhere``)."""
+
+    found: Entries = field(default_factory=Entries)
+    nowhere: Entries = field(default_factory=Entries)
+
+
+def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries]) -> Gaps:
+    """Return what BOOKIE_ID should have of LEDGERS and is in none of HAVE."""
+    gaps = Gaps()
+    for ledger_id in ledgers:
+        missing = _expected(txn, bookie_id, ledger_id)
+        for entries in have:
+            missing -= entries.of(ledger_id)
+        if missing:
+            elsewhere = BitMap64(entry_id for entry_id, _ in _iter_elsewhere(txn, bookie_id, ledger_id, missing))
+            if elsewhere:
+                gaps.found.by_ledger[ledger_id] = elsewhere
+            if missing - elsewhere:
+                gaps.nowhere.by_ledger[ledger_id] = missing - elsewhere
+    return gaps
+
+
+def read_missing(txn: Txn, files: EntryFiles, bookie_id: str, ledger_id: int, entries: BitMap64) -> Iterator[bytes]:
+    """Yield the bodies of ENTRIES of a ledger from other bookies' files, in order; one that is damaged by now is passed over."""
+    metadata = find_metadata(txn, ledger_id)
+    kind, password = (None, None) if metadata is None else (metadata.digest_type, metadata.password)
+    for entry_id, place in _iter_elsewhere(txn, bookie_id, ledger_id, entries):
+        try:
+            body = files.read_record(place)
+            entry = decode_entry(body, kind, where=files.name(place.file_id), password=password or b"")
+        except (Corrupt, SourceChanged):
+            continue
+        if (entry.ledger_id, entry.entry_id) == (ledger_id, entry_id):
+            yield bytes(body)
+
+
+def read_place(place: JournalPlace) -> bytes:
+    """Return the body of an entry in a journal."""
+    with open_file(place.path) as file:
+        file.seek(place.offset)
+        return file.read(place.size)
+
+
+def _expected(txn: Txn, bookie_id: str, ledger_id: int) -> BitMap64:
+    metadata = find_metadata(txn, ledger_id)
+    expected = BitMap64()
+    if metadata is None:
+        return expected
+    for stripe in stripes_of(metadata, read_ledger(txn, ledger_id).last_entry_id):
+        if bookie_id in stripe.members:
+            ids = np.arange(stripe.first, stripe.last + 1, dtype=np.int64)
+            expected.update(array("Q", ids[stripe.holds(bookie_id, ids)].astype("<u8").tobytes()))
+    return expected
+
+
+def _iter_elsewhere(txn: Txn, bookie_id: str, ledger_id: int, wanted: BitMap64) -> Iterator[tuple[int, FilePlace]]:
+    """Yield those of the entries WANTED that a file of another bookie has, and where."""
+    own = _files_of(txn, bookie_id)
+    for block in iter_blocks(txn, ledger_id):
+        for index in range(len(block)):
+            place = FilePlace(*block.place(index))
+            if place.file_id not in own and block.entry_id(index) in wanted:
+                yield block.entry_id(index), place
+
+
+def _files_of(txn: Txn, bookie_id: str) -> frozenset[int]:
+    key = (_files_of, bookie_id)
+    if key not in txn.memo:
+        txn.memo[key] = frozenset(log.file_id for log in iter_logs(txn) if log.bookie == bookie_id)
+    files: frozenset[int] = txn.memo[key]
+    return files

@@ -1,0 +1,244 @@
+"""The journals of a bookie: what its next start reads of them, the record at which that start fails, and what else they tell.
+
+Upstream ``Journal.scanJournal`` and ``BookieImpl.readJournal`` (4.17): from the mark on record by record. A length of zero or a cut record
+ends a file in silence; a negative length, a record too short for what it says it is, or a second master key of a ledger ends the start.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import deque
+from collections.abc import Container, Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from store.codec import journal
+from store.codec.bookie import LAST_MARK_FILE, LogMark, decode_last_mark
+from store.codec.entry import RECORD_MAX_BYTES
+from store.codec.proof import Proofs
+from store.db.bookies import Bookie
+from store.disks.held import Entries
+from store.errors import JournalCorrupt, MetadataCorrupt
+from store.files import open_file, read_file
+from store.frozen import frozen
+from store.scan.wholefile import WholeFile
+from store.sources.bookies import read_bookie_directory
+
+_LEN = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
+_LAC_BYTES = 16
+_LOOK_BACK = 10_000
+_META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
+_META = frozenset(_META_SINCE)
+
+
+@frozen
+class Stop:
+    """The record of a journal at which a bookie's start fails; from ``cut_at``, behind the last good record, it is to be cut."""
+
+    path: Path
+    offset: int
+    reason: str
+    cut_at: int
+    size_bytes: int
+    """Of what is cut, without the zeros that a journal ends in."""
+
+
+class JournalPlace(NamedTuple):
+    """An entry in a journal: ``offset`` is that of its body."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class JournalSurvey:
+    """What the journals of a bookie tell. ``only_here``: entries that no start replays and no entry log has, digests verified."""
+
+    keys: dict[int, bytes] = field(default_factory=dict)
+    fences: set[int] = field(default_factory=set)
+    replayed_fences: set[int] = field(default_factory=set)
+    """Those that a start sets, where the index has a row of the ledger."""
+    lacs: dict[int, bytes] = field(default_factory=dict)
+    replayed: Entries = field(default_factory=Entries)
+    keyless: set[int] = field(default_factory=set)
+    """Ledgers of records that a start replays only where the index has a row of the ledger: no master key stands before them."""
+    only_here: dict[int, dict[int, JournalPlace]] = field(default_factory=dict)
+    stops: list[Stop] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    files: int = 0
+
+
+class Frame(NamedTuple):
+    """A record: the offset of its length, and that length."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.offset + _LEN.size + self.size
+
+
+def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
+    """Read all journals of BOOKIE. HELD: what its entry logs have; UNPROVEN: ledgers whose digests cannot be verified here."""
+    reader = _Reader(held, unproven)
+    for number, current in enumerate(bookie.journal_dirs):
+        mark = _mark_of(bookie, number)
+        journals = read_bookie_directory(current).journals
+        if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
+            path = current / f"{mark.journal_id:x}.txn"
+            reader.survey.missing.append(f"{path} is missing, with which the bookie would begin to read")
+        for journal_id, path in journals:
+            start = mark.offset if journal_id == mark.journal_id else 0
+            reader.read(path, start if journal_id >= mark.journal_id else None)
+    return reader.survey
+
+
+def _mark_of(bookie: Bookie, number: int) -> LogMark:
+    """Return the greatest of the marks that the ledger directories have of the NUMBER-th journal directory."""
+    name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
+    marks = [LogMark(0, 0)]
+    for current in bookie.ledger_dirs:
+        try:
+            marks.append(decode_last_mark(read_file(current / name), str(current / name)))
+        except (OSError, MetadataCorrupt):
+            continue  # BookKeeper passes over it, too
+    return max(marks)
+
+
+class _Reader:
+    """Reads journals one after the other, as the start of a bookie does."""
+
+    def __init__(self, held: Entries, unproven: Container[int]) -> None:
+        self.survey = JournalSurvey()
+        self._held = held
+        self._unproven = unproven
+        self._keys: dict[int, bytes] = {}  # as the start knows them
+
+    def read(self, path: Path, start: int | None) -> None:
+        """Read the journal PATH; START: where a bookie begins (0: its first record), None when it does not read it."""
+        with open_file(path) as file:
+            whole = WholeFile(file, os.fstat(file.fileno()).st_size)
+            first = end = len(whole.data)
+            if start is not None:
+                header = journal.decode_header(whole.data, str(path))
+                first = start if start > 0 else header.header_bytes
+                end = self._replay(path, whole, first, header.version)
+            for item in _iter_sound(whole, str(path)):
+                self._note(path, whole, item, first <= item.offset < end)
+        self.survey.files += 1
+
+    def _replay(self, path: Path, whole: WholeFile, start: int, version: int) -> int:
+        """Note at which record a start fails that reads from START on; return where what it reads ends."""
+        position, frames = start, deque[Frame](maxlen=_LOOK_BACK)
+        data, reason = whole.data, ""
+        while len(data) - position >= _LEN.size and not reason:
+            size = _LEN.unpack(data[position : position + _LEN.size])[0]
+            if size == journal.PADDING_MARK and version >= journal.FIRST_PADDED_VERSION:
+                if len(data) - position < 2 * _LEN.size:
+                    break
+                size = _LEN.unpack(data[position + _LEN.size : position + 2 * _LEN.size])[0]
+                reason = f"padding of {size} bytes" if size < 0 else ""
+                if position + 2 * _LEN.size + size > len(data):
+                    break
+                position += 0 if reason else 2 * _LEN.size + size
+                continue
+            reason = f"a record of {size} bytes" if size < 0 or size > RECORD_MAX_BYTES else ""
+            if size == 0 or (not reason and position + _LEN.size + size > len(data)):
+                break
+            frame = Frame(position, size)
+            reason = reason or self._fault(data[position + _LEN.size : frame.end], version)
+            if not reason:
+                frames.append(frame)
+                position = frame.end
+        if not reason:
+            return position
+        cut_at = self._behind_good(whole, frames, start)
+        written = max(whole.proofs.written_end(len(data)), cut_at)
+        self.survey.stops.append(Stop(path, position, reason, cut_at, written - cut_at))
+        return cut_at
+
+    def _fault(self, body: memoryview, version: int) -> str:
+        """Return why a start fails at the record BODY, "" when it does not."""
+        if len(body) < _IDS.size:
+            return f"a record of {len(body)} bytes"
+        ledger_id, entry_id = _IDS.unpack_from(body)
+        if entry_id >= 0:
+            return f"an entry of {len(body)} bytes" if len(body) < _ADD_BYTES else ""
+        if entry_id not in _META:
+            return ""
+        if version < _META_SINCE[entry_id]:
+            return f"record {entry_id:#x} in a journal of version {version}"
+        if entry_id == journal.FENCE_ENTRY_ID:
+            return ""
+        count = _LEN.unpack_from(body, _IDS.size)[0] if len(body) >= _IDS.size + _LEN.size else -1
+        if not 0 <= count <= len(body) - _IDS.size - _LEN.size:
+            return f"{count} bytes in record {entry_id:#x}"
+        value = bytes(body[_IDS.size + _LEN.size :][:count])
+        if entry_id == journal.EXPLICIT_LAC_ENTRY_ID:
+            return f"an explicit LAC of {count} bytes" if count < _LAC_BYTES else ""
+        if self._keys.setdefault(ledger_id, value) != value:
+            return f"another master key of ledger {ledger_id}"
+        return ""
+
+    def _behind_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:
+        """Return where the last of FRAMES ends that is good: nothing proves the length of what follows a damaged one."""
+        while frames:
+            frame = frames.pop()
+            ledger_id, entry_id = _IDS.unpack(whole.data[frame.offset + _LEN.size :][: _IDS.size])
+            if entry_id in _META or ledger_id in self._unproven or _is_proven(whole.proofs, frame):
+                return frame.end
+        return start
+
+    def _note(self, path: Path, whole: WholeFile, item: journal.JournalItem, replayed: bool) -> None:
+        survey = self.survey
+        if isinstance(item, journal.MasterKey):
+            survey.keys.setdefault(item.ledger_id, item.key)
+        elif isinstance(item, journal.Fence):
+            (survey.replayed_fences if replayed else survey.fences).add(item.ledger_id)
+        elif isinstance(item, journal.ExplicitLac):
+            survey.lacs[item.ledger_id] = item.buffer
+        if isinstance(item, (journal.JournalEntry, journal.Fence)) and replayed and item.ledger_id not in self._keys:
+            survey.keyless.add(item.ledger_id)
+        if isinstance(item, journal.JournalEntry) and replayed:
+            survey.replayed.add(item.ledger_id, item.entry_id)
+        elif (
+            isinstance(item, journal.JournalEntry)
+            and item.entry_id not in self._held.of(item.ledger_id)
+            and _is_proven(whole.proofs, Frame(item.offset, item.size))
+        ):
+            place = JournalPlace(path, item.offset + _LEN.size, item.size)
+            survey.only_here.setdefault(item.ledger_id, {})[item.entry_id] = place
+
+
+def _is_proven(proofs: Proofs, frame: Frame) -> bool:
+    return proofs.digest_type(frame.offset + _LEN.size, frame.end) is not None
+
+
+def _iter_sound(whole: WholeFile, where: str) -> Iterator[journal.JournalItem]:
+    """Yield the records of a journal; behind what is none, from the next entry on that its digest proves."""
+    position: int | None = None
+    while True:
+        doubtful = yield from _iter_run(whole, where, position)
+        position = None if doubtful is None else whole.find_journal_entry(doubtful)
+        if position is None:
+            return
+
+
+def _iter_run(whole: WholeFile, where: str, position: int | None) -> Generator[journal.JournalItem, None, int | None]:
+    """Yield records from POSITION on; return where something begins that is none, None at a clean end."""
+    try:
+        for item in journal.iter_records(whole.data, where, position, whole.proofs):
+            if isinstance(item, (journal.TornTail, journal.Leftover)):
+                return max(item.offset - 3, position or 0)  # the first bytes of a length may be zeros
+            position = whole.end_of(item)
+            yield item
+    except JournalCorrupt:
+        return max(journal.PADDED_HEADER_BYTES, position or 0)
+    return None

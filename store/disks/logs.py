@@ -1,0 +1,92 @@
+"""What the entry logs of a ledger directory hold, record by record, digests verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from store.codec.entrylog import log_file_name
+from store.disks.held import Array, Entries
+from store.frozen import frozen
+from store.kernels.records import BAD_DIGEST
+from store.scan.files import FileScan, LedgerDigests, Records, Slice
+from store.sources.bookies import read_bookie_directory
+from store.sources.storage import Storage
+
+
+class LogBatch(NamedTuple):
+    """Records of one log, in their order; ``rows`` is overwritten by the next batch."""
+
+    log_id: int
+    rows: Records
+
+    @property
+    def is_good(self) -> Array:
+        """Which of them have the digest that they should (bool each)."""
+        good: Array = self.rows["flags"] & BAD_DIGEST == 0
+        return good
+
+    @property
+    def locations(self) -> Array:
+        """What the index has of them (i64 each)."""
+        places: Array = (self.log_id << 32) + self.rows["offset"] + 4
+        return places
+
+
+@frozen
+class LogSurvey:
+    """What the logs of STORAGE hold: entries with a good record (``held``), and those of which all are damaged."""
+
+    storage: Storage
+    logs: int
+    records: int
+    held: Entries
+    damaged: Entries
+    lost_bytes: int
+    strays: int
+    """Records of ledgers that are another ledger directory's."""
+
+    def holds(self, ledger_id: int) -> bool:
+        """Whether there is a good record of a ledger."""
+        return ledger_id in self.held.by_ledger
+
+
+def known_digests(sizes: Mapping[int, int]) -> LedgerDigests:
+    """Return SIZES, ledger id → bytes of its digest, as a scan wants them."""
+    ids = np.array(sorted(sizes), np.int64)
+    return LedgerDigests(ids, np.array([sizes[ledger_id] for ledger_id in ids.tolist()], np.int16))
+
+
+def iter_batches(storage: Storage, digests: LedgerDigests, lost: list[int] | None = None) -> Iterator[LogBatch]:
+    """Yield the records of the logs of STORAGE, oldest log first; LOST gets the sizes of what is no record."""
+    for log_id, path in read_bookie_directory(storage.logs).logs:
+        scan = FileScan(Slice(str(path), "entry-log", 0, path.stat().st_size), digests)
+        for rows in scan.batches():
+            yield LogBatch(log_id, rows)
+        if lost is not None:
+            lost += [problem.length_bytes for problem in scan.problems if problem.ledger_id < 0]
+
+
+def survey_logs(storage: Storage, digests: LedgerDigests, number: int, storages: int) -> LogSurvey:
+    """Read every byte of the logs of STORAGE, the NUMBER-th of STORAGES."""
+    held, bad = Entries(), Entries()
+    lost: list[int] = []
+    records = strays = 0
+    for batch in iter_batches(storage, digests, lost):
+        good = batch.is_good
+        records += len(batch.rows)
+        strays += int((batch.rows["ledger_id"][good] % storages != number).sum())
+        held.add_columns(batch.rows["ledger_id"][good], batch.rows["entry_id"][good])
+        bad.add_columns(batch.rows["ledger_id"][~good], batch.rows["entry_id"][~good])
+    damaged = Entries()
+    damaged.by_ledger = {ledger_id: rest for ledger_id, entries in bad if (rest := entries - held.of(ledger_id))}
+    logs = len(read_bookie_directory(storage.logs).logs)
+    return LogSurvey(storage, logs, records, held, damaged, sum(lost), strays)
+
+
+def log_path(storage: Storage, log_id: int) -> Path:
+    """Return where a log of STORAGE is."""
+    return storage.logs / log_file_name(log_id)

@@ -1,0 +1,118 @@
+"""The rows of ``ledgers`` made again: which ledgers, with which master key, fenced or not, each by a witness.
+
+A ledger is fenced where a fence record in a journal, a row of an index or a recovery that the metadata tells of says so, and nowhere else.
+An OPEN ledger is none: the metadata is IN_RECOVERY before the first bookie is asked to fence (``LedgerHandle.recover``, 4.17). A master
+key is the one of the old row, of the journal, of the password in the metadata, of another bookie's row, or that which all others have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from store.codec.dbledger import LedgerData
+from store.disks.journals import JournalSurvey
+from store.disks.listed import Listed
+from store.disks.logs import LogSurvey
+from store.disks.old_index import OldLedgers
+
+OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
+    "old index",
+    "journal",
+    "metadata",
+    "other bookies",
+    "all other ledgers",
+    "nobody",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What is known of the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
+
+    journals: JournalSurvey
+    listed: Listed
+    others: Mapping[int, LedgerData]
+
+
+@dataclass(slots=True)
+class LedgerRows:
+    """Rows of ``ledgers`` to be, and how many keys and fences each witness gave."""
+
+    rows: dict[int, LedgerData] = field(default_factory=dict)
+    keys: Counter[str] = field(default_factory=Counter)
+    fences: Counter[str] = field(default_factory=Counter)
+
+
+def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRows:
+    """Return the rows of LEDGERS."""
+    found = LedgerRows()
+    common = _common_key(ledgers, old, known)
+    for ledger_id in sorted(ledgers):
+        before = old.rows.get(ledger_id)
+        key, by = _key_of(ledger_id, old, known) or (common, COMMON if common else NOBODY)
+        fence = _fence_of(ledger_id, old.proven(ledger_id), known)
+        limbo = before.limbo if before else None
+        found.rows[ledger_id] = LedgerData(True, bool(fence), key, _lac_of(ledger_id, old, known), limbo)
+        found.keys[by] += 1
+        if fence:
+            found.fences[fence] += 1
+    return found
+
+
+def ledgers_with_rows(survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses) -> set[int]:
+    """Return the ledgers that get a row. MINE: those of this directory that a journal or a copy elsewhere tells of.
+
+    What an index that is whole does not name, and the metadata neither, was deleted here. Without one everything is kept: the bookie
+    itself deletes what the metadata does not list.
+    """
+    in_logs = set(survey.held.by_ledger) | (set(survey.damaged.by_ledger) & (known.listed.ledgers | set(old.rows)))
+    if old.problem or not old.rows:  # a bookie that starts without an index makes an empty one
+        return set(old.rows) | in_logs | mine
+    return set(old.rows) | ((in_logs | mine) & known.listed.ledgers)
+
+
+def _key_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> tuple[bytes, str] | None:
+    before, earlier, other = old.rows.get(ledger_id), old.earlier.get(ledger_id), known.others.get(ledger_id)
+    for key, by in (
+        (before.master_key if before else b"", OLD),
+        (earlier.master_key if earlier else b"", OLD),
+        (known.journals.keys.get(ledger_id, b""), JOURNAL),
+        (known.listed.keys.get(ledger_id, b""), METADATA),
+        (other.master_key if other else b"", OTHERS),
+    ):
+        if key.strip(b"\0"):
+            return key, by
+    return None
+
+
+def _lac_of(ledger_id: int, old: OldLedgers, known: Witnesses) -> bytes | None:
+    """Return the explicit LAC; what a journal has of a ledger with a row the start of the bookie takes from there."""
+    before = old.rows.get(ledger_id)
+    if before is not None and (before.explicit_lac or ledger_id not in old.unproven):
+        return before.explicit_lac
+    earlier = old.earlier.get(ledger_id)
+    return known.journals.lacs.get(ledger_id) or (earlier.explicit_lac if earlier else None)
+
+
+def _common_key(ledgers: set[int], old: OldLedgers, known: Witnesses) -> bytes:
+    """Return the key that all ledgers have whose key is known, b"" when they differ: Pulsar's password is one setting of the broker."""
+    found = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
+    keys = {one[0] for one in found if one is not None}
+    return keys.pop() if len(keys) == 1 else b""
+
+
+def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> str:
+    """Return who says that the ledger is fenced, "" when nobody does."""
+    journals = known.journals
+    if ledger_id in journals.fences or (before is None and ledger_id in journals.replayed_fences):
+        return JOURNAL
+    if before is not None and any(before.master_key):
+        return OLD if before.fenced else ""  # the start sets it where a journal says so
+    if ledger_id not in known.listed.newest:
+        return ""
+    if ledger_id in known.listed.in_recovery:
+        return METADATA
+    other = known.others.get(ledger_id)
+    return OTHERS if other is not None and other.fenced and any(other.master_key) else ""

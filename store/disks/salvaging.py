@@ -1,0 +1,167 @@
+"""A salvage carried out: first new entry logs and new databases, beside the old; then database by database one rename; last the journals.
+
+Everything is looked at again each time: what a stopped salvage had written, such as its entry log, is found and counts as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from store.codec.dbledger import encode_ledgers_row
+from store.db.entry_files import EntryFiles
+from store.db.environment import Store, Txn
+from store.disks import switching
+from store.disks.gaps import read_missing, read_place
+from store.disks.held import Entries
+from store.disks.journals import Stop
+from store.disks.listed import read_listed
+from store.disks.logs import iter_batches, known_digests
+from store.disks.salvage import SalvagePlan, StorageSalvage
+from store.errors import MetadataCorrupt
+from store.files import create_file, cut_file, open_file, remove_file
+from store.scan.files import LedgerDigests
+from store.sources.locations import Locations
+from store.sources.log_files import LOG_LIMIT_BYTES, SIZE_BYTES, put_log, raise_last_id
+from store.sources.rocksdb import create_database, lock_database, open_for_reading
+
+_CHUNK_BYTES = 1 << 20
+
+
+def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JSON
+    """Write PLAN and return its report, with what is kept of the old state.
+
+    Raises SourceBusy when the bookie was started meanwhile, DiskFull with the bookie as it was.
+    """
+    if not plan.is_needed:
+        return plan.report(dry_run=False)
+    with ExitStack() as locks:
+        _lock(plan, locks)
+        parts = [part for part in plan.storages if part.databases]
+        with store.read() as txn, EntryFiles(store, txn) as files:
+            digests = known_digests(read_listed(txn, plan.bookie.bookie_id).digests)
+            for part in parts:
+                _add_entries(txn, files, plan, part)
+                _make_index(part, digests)
+        for part in parts:
+            plan.kept.extend(_switch(part, locks))
+        plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
+    return plan.report(dry_run=False)
+
+
+def _lock(plan: SalvagePlan, locks: ExitStack) -> None:
+    """Take the locks of all databases, and finish what a stopped salvage left of them."""
+    for database in (database for part in plan.storages for database in part.storage.databases):
+        if (database / "CURRENT").is_file():
+            locks.enter_context(lock_database(database))
+        switching.clear_unfinished(database)
+
+
+def _add_entries(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> None:
+    """Write the entries that the directory lacks into logs of its own."""
+    bodies = _iter_bodies(txn, files, plan, part)
+    wrote = False
+    while (first := next(bodies, None)) is not None:
+        put_log(_up_to_limit(first, bodies), part.storage.logs)
+        wrote = True
+    if wrote:
+        raise_last_id(part.storage.logs)
+
+
+def _iter_bodies(txn: Txn, files: EntryFiles, plan: SalvagePlan, part: StorageSalvage) -> Iterator[bytes]:
+    for ledger_id in sorted(part.rescued.keys() | part.gaps.found.by_ledger.keys()):
+        for place in part.rescued.get(ledger_id, {}).values():
+            yield read_place(place)
+        yield from read_missing(txn, files, plan.bookie.bookie_id, ledger_id, part.gaps.found.of(ledger_id))
+
+
+def _up_to_limit(first: bytes, bodies: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield FIRST and those behind it as far as one log takes them."""
+    size, body = 0, first
+    while True:
+        yield body
+        size += SIZE_BYTES + len(body)
+        if size >= LOG_LIMIT_BYTES:
+            return
+        following = list(islice(bodies, 1))
+        if not following:
+            return
+        (body,) = following
+
+
+def _make_index(part: StorageSalvage, digests: LedgerDigests) -> None:
+    """Make the databases of the directory that need it beside the old ones, from all logs that are there now."""
+    for database in part.databases:
+        directory = switching.begin(database)
+        if database.name == "locations":
+            expected = _make_locations(part, digests, directory)
+        else:
+            own = [encode_ledgers_row(ledger_id, data) for ledger_id, data in part.rows.rows.items()]
+            create_database(directory, [*own, *part.ledgers.others.items()])
+            expected = len(own) + len(part.ledgers.others)
+        _check_rows(directory, expected)
+        switching.give_tree(directory, part.storage.index.stat())
+
+
+def _make_locations(part: StorageSalvage, digests: LedgerDigests, directory: Path) -> int:
+    with Locations(directory) as rows:
+        expected = _put_locations(part, digests, rows)
+    return expected
+
+
+def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations) -> int:
+    """Put a row for every entry of the ledgers with rows, that of its newest good record; return how many entries they are.
+
+    An entry of which every record is damaged keeps its row: without one the bookie would say that it never had the entry.
+    """
+    kept = np.array(sorted(part.rows.rows), np.int64)
+    seen = Entries()
+    for batch in iter_batches(part.storage, digests):
+        ledgers, entries = batch.rows["ledger_id"], batch.rows["entry_id"]
+        good = batch.is_good
+        for at in np.flatnonzero(~good).tolist():
+            good[at] = int(entries[at]) in part.survey.damaged.of(int(ledgers[at]))
+        good &= np.isin(ledgers, kept)
+        rows.add(ledgers[good], entries[good], batch.locations[good])
+        seen.add_columns(ledgers[good], entries[good])
+    return len(seen)
+
+
+def _check_rows(directory: Path, expected: int) -> None:
+    problems: list[str] = []
+    with open_for_reading(directory, problems) as pairs:
+        found = sum(1 for _ in pairs)
+    if problems or found != expected:
+        raise MetadataCorrupt(
+            f"{directory}: RocksDB wrote {found:,} rows, expected {expected:,}",
+            hint="the files are as they were; please report it",
+            problems=problems,
+        )
+
+
+def _switch(part: StorageSalvage, locks: ExitStack) -> Iterable[Path]:
+    """Put the new databases in their places, and yield where the old ones are."""
+    for database in part.databases:
+        locks.enter_context(lock_database(switching.unfinished(database)))
+        kept = switching.switch(database)
+        if kept is not None:
+            yield kept
+
+
+def _cut(stop: Stop) -> Path:
+    """Cut a journal behind its last good record; return where the bytes from there on are."""
+    beside = stop.path.with_name(f"{stop.path.name}-from-{stop.cut_at}-before-salvage")
+    remove_file(beside)  # left by a salvage that was stopped
+    with open_file(stop.path) as journal, create_file(beside, like=stop.path.stat()) as kept:
+        journal.seek(stop.cut_at)
+        left = stop.size_bytes
+        while left and (chunk := journal.read(min(left, _CHUNK_BYTES))):
+            kept.write(chunk)
+            left -= len(chunk)
+    cut_file(stop.path, stop.cut_at)
+    return beside

@@ -1,0 +1,111 @@
+"""A database of a bookie exchanged for a new one: one rename, after which the old one stays beside it.
+
+``X.salvaging`` is being made and has a file that says so; when it is whole, it and ``X`` exchange their names (``renameat2``), and what was
+``X`` becomes ``X-before-salvage``. A process stopped anywhere leaves ``X`` the old database or the new one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from itertools import count
+from pathlib import Path
+
+from store.files import (
+    PRIVATE_DIRECTORY,
+    PRIVATE_FILE,
+    create_directory,
+    create_file,
+    raise_write_error,
+    remove_file,
+    remove_tree,
+    rename,
+    sync_directory,
+)
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_MARK = "MADE-BY-PULSAR-ADMIN"
+
+
+def clear_unfinished(database: Path) -> None:
+    """Finish the exchange of DATABASE that a stopped process began, and remove what it left unfinished."""
+    beside = unfinished(database)
+    remove_file(beside.with_name(f"{beside.name}.rows"))
+    if beside.is_dir():
+        if (beside / _MARK).exists() or not any(beside.iterdir()):
+            remove_tree(beside)
+        else:
+            rename(beside, _kept(database))
+    remove_file(database / _MARK)
+
+
+def unfinished(database: Path) -> Path:
+    """Return where the new DATABASE is made."""
+    return database.with_name(f"{database.name}.salvaging")
+
+
+def begin(database: Path) -> Path:
+    """Return a new directory for what is to take the place of DATABASE."""
+    clear_unfinished(database)
+    beside = unfinished(database)
+    create_directory(beside)
+    with create_file(beside / _MARK):
+        pass
+    return beside
+
+
+def switch(database: Path) -> Path | None:
+    """Put the database that was made in the place of DATABASE; return where the old one is, None when there was none."""
+    beside, kept = unfinished(database), None
+    if database.is_dir():
+        kept = _kept(database)
+        if _exchange(database, beside):
+            rename(beside, kept)
+        else:  # a file system without exchange: a bookie that starts between these two makes an empty index, and this is run again
+            rename(database, kept)
+            rename(beside, database)
+    else:
+        rename(beside, database)
+    remove_file(database / _MARK)
+    return kept
+
+
+def _kept(database: Path) -> Path:
+    name = f"{database.name}-before-salvage"
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(path for path in map(database.with_name, names) if not path.exists())
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Give ONE and OTHER, of one directory, each other's names, atomically and durably; False where the file system cannot."""
+
+    swap = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if swap is None:
+        return False
+    if swap(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        number = ctypes.get_errno()
+        if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            return False
+        raise_write_error(OSError(number, os.strerror(number)), one)
+    try:
+        sync_directory(one.parent)
+    except OSError as error:
+        raise_write_error(error, one)
+    return True
+
+
+def give_tree(path: Path, like: os.stat_result) -> None:
+    """Give the directory PATH and all in it the owner and group of LIKE, a directory, and those who may enter that the right to read."""
+    mode = stat.S_IMODE(like.st_mode)
+    try:
+        for folder, _, names in os.walk(path):
+            for name in names:
+                os.chown(os.path.join(folder, name), like.st_uid, like.st_gid)
+                os.chmod(os.path.join(folder, name), PRIVATE_FILE | mode & 0o066)
+            os.chown(folder, like.st_uid, like.st_gid)
+            os.chmod(folder, PRIVATE_DIRECTORY | mode)
+    except OSError as error:
+        raise_write_error(error, path)

@@ -1,0 +1,83 @@
+"""Entry logs of our own, put into a ledger directory as the bookie itself would have: under the next id, sealed, ``lastId`` raised.
+
+Source: ``DefaultEntryLogger``, ``EntryLoggerAllocator``; BookKeeper 4.16.
+"""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Iterable
+from pathlib import Path
+
+from store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
+from store.codec.entrylog import (
+    CURRENT_VERSION,
+    EntryLogHeader,
+    encode_header,
+    encode_ledgers_map,
+    log_file_name,
+    log_id_of,
+)
+from store.files import create_file, remove_file, rename, replace_like
+
+LOG_LIMIT_BYTES = 1 << 30
+SIZE_BYTES = 4
+
+
+def put_log(bodies: Iterable[bytes | memoryview], current: Path) -> int:
+    """Write one entry log with the entries BODIES and return its id; that of a log with exactly these bytes where there is one.
+
+    Until it is whole it has a name that bookies pass over, and that their compaction removes.
+    """
+    log_id = newest_log_id(current) + 1
+    unfinished = current / f"{log_file_name(log_id)}.compacting"
+    remove_file(unfinished)
+    _write_log(bodies, unfinished)
+    for log in _logs(current):
+        if filecmp.cmp(log, unfinished, shallow=False):  # compares sizes first
+            remove_file(unfinished)
+            return log_id_of(log.name) or 0
+    rename(unfinished, current / log_file_name(log_id))
+    return log_id
+
+
+def raise_last_id(current: Path) -> None:
+    """Let the bookie give ids above those of all its logs."""
+    newest, path = newest_log_id(current), current / LAST_ID_FILE
+    if newest > _last_id(current):
+        if not path.exists():
+            with create_file(path, like=(current / COOKIE_FILE).stat()):
+                pass
+        replace_like(path, encode_last_id(newest), f"{LAST_ID_FILE}.new")
+
+
+def newest_log_id(current: Path) -> int:
+    """Return the largest log id that is in use or was given by the bookie; −1 for a new one."""
+    ids = [log_id for log_id in (log_id_of(log.name) for log in _logs(current)) if log_id is not None]
+    return max([*ids, _last_id(current)])
+
+
+def _logs(current: Path) -> list[Path]:
+    return [file for file in sorted(current.iterdir()) if log_id_of(file.name) is not None]
+
+
+def _write_log(bodies: Iterable[bytes | memoryview], path: Path) -> None:
+    """Write one sealed entry log: the records as they are, their digests with them, behind them the ledgers map."""
+    sizes: dict[int, int] = {}
+    like = next(iter((*_logs(path.parent), path.parent / COOKIE_FILE))).stat()
+    with create_file(path, like=like) as file:
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, 0, 0)))
+        for body in bodies:
+            file.write(len(body).to_bytes(SIZE_BYTES, "big"))
+            file.write(body)
+            ledger_id = int.from_bytes(body[:8], "big")
+            sizes[ledger_id] = sizes.get(ledger_id, 0) + SIZE_BYTES + len(body)
+        end = file.tell()
+        file.write(encode_ledgers_map(sizes))
+        file.seek(0)
+        file.write(encode_header(EntryLogHeader(CURRENT_VERSION, end, len(sizes))))
+
+
+def _last_id(current: Path) -> int:
+    path = current / LAST_ID_FILE
+    return decode_last_id(path.read_bytes(), str(path)) if path.exists() else -1

@@ -1,0 +1,276 @@
+"""The index of a bookie destroyed in every way, and made again: rows equal to those that BookKeeper had written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec import journal
+from store.codec.bookie import decode_last_mark
+from store.codec.dbledger import LedgerData, decode_ledgers_row, decode_location_row, encode_ledgers_row
+from store.codec.digest import master_key
+from store.codec.entry import decode_entry
+from store.codec.entrylog import log_file_name
+from store.codec.ledgerindex import decode_ledger_index_header
+from store.db.environment import open_store
+from store.model.ledgers import iter_ledger_ids
+from store.sources.cluster import make_layout, open_metadata
+from store.sources.given import parse_bookie
+from store.sources.rocksdb import create_database, open_for_reading
+from store.transfer.imports import ImportOptions, import_layout
+from tests.conftest import Cli
+from tests.stores import NOW_MS
+from tests.worlds import copy_tree, digest_of, world
+
+Rows = dict[bytes, bytes]
+
+
+def _rows(directory: Path) -> Rows:
+    with open_for_reading(directory) as pairs:
+        return dict(pairs)
+
+
+def _index(bookie: Path) -> dict[str, Rows]:
+    return {
+        f"{database.parent.parent.name}/{database.name}": _rows(database)
+        for name in ("ledgers", "locations")
+        for database in sorted(bookie.glob(f"**/current/{name}"))
+    }
+
+
+@pytest.fixture
+def bookie(tmp_path: Path) -> Path:
+    """One of three bookies that were killed: entries that only journals have, a fenced ledger, deleted ledgers."""
+    copy_tree(world("cluster") / "crashed" / "bookkeeper0", tmp_path / "bookkeeper0")
+    return tmp_path / "bookkeeper0"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of ZooKeeper and all three."""
+    cluster, store = world("cluster") / "crashed", tmp_path_factory.mktemp("salvage") / "store"
+    bookies = [parse_bookie(str(cluster / f"bookkeeper{number}")) for number in range(3)]
+    layout = make_layout(open_metadata(str(cluster / "zookeeper")), bookies)
+    import_layout(layout, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    return store
+
+
+@pytest.fixture
+def salvage(store: Path, bookie: Path, cli: Cli) -> Callable[..., Any]:
+    """Shows, then salvages bookie 0; what was shown is what is done."""
+
+    def run(*words: object) -> Any:
+        named = words or (bookie,)
+        shown = cli("--store", store, "store", "salvage", *named, "--dry-run", "-o", "json")
+        assert shown.exit_code == 0, shown.stderr
+        done = cli("--store", store, "store", "salvage", *named, "--yes", "-o", "json")
+        assert done.exit_code == 0, done.stderr
+        assert {**done.json, "dryRun": True, "kept": []} == shown.json
+        again = cli("--store", store, "store", "salvage", *named, "--dry-run", "-o", "json").json
+        assert not again["needed"], again
+        return done.json
+
+    return run
+
+
+def test_a_bookie_without_fault_is_left_alone(bookie: Path, salvage: Callable[..., Any]) -> None:
+    before = digest_of(bookie)
+    report = salvage()
+    assert not report["needed"]
+    assert report["directories"][0]["locations"]["right"] == report["directories"][0]["entries"]
+    assert digest_of(bookie) == before
+
+
+def _gone(database: Path) -> None:
+    shutil.rmtree(database)
+
+
+def _empty(database: Path) -> None:
+    """As a bookie makes it that starts without."""
+    shutil.rmtree(database)
+    create_database(database, ())
+
+
+def _no_manifest(database: Path) -> None:
+    (database / "CURRENT").unlink()
+
+
+def _damaged(database: Path) -> None:
+    for file in database.glob("*.sst"):
+        data = bytearray(file.read_bytes())
+        data[len(data) // 3] ^= 0xFF
+        file.write_bytes(data)
+
+
+def _rebuilt_by_upstream(database: Path) -> None:
+    """What ``LedgersIndexRebuildOp`` writes."""
+    bad = encode_ledgers_row(0, LedgerData(True, True, b""))[1]
+    ids = list(_rows(database))
+    shutil.rmtree(database)
+    create_database(database, ((key + bytes(8), bad) for key in ids))
+
+
+_BOTH = "locations", "ledgers"
+_CASES = [
+    *((way, _BOTH) for way in (_gone, _empty, _no_manifest, _damaged)),
+    (_gone, ("locations",)),
+    (_gone, ("ledgers",)),
+    (_rebuilt_by_upstream, ("ledgers",)),
+]
+
+
+@pytest.mark.parametrize(("destroy", "lost"), _CASES)
+def test_rows_are_those_that_bookkeeper_had(
+    bookie: Path, salvage: Callable[..., Any], destroy: Callable[[Path], None], lost: tuple[str, ...]
+) -> None:
+    before = _index(bookie)
+    assert sum(decode_ledgers_row(*row, "")[1].fenced for row in before["bookkeeper0/ledgers"].items()) == 1
+    for name in lost:
+        destroy(bookie / "current" / name)
+    report = salvage()
+    assert report["needed"]
+    after = _index(bookie)
+    assert after == before
+    if destroy is not _gone:
+        assert [Path(path).name for path in report["kept"]] == [
+            f"{name}-before-salvage"
+            for name in ("locations", "ledgers")
+            if (bookie / "current" / f"{name}-before-salvage").exists()
+        ]
+
+
+def _entries(current: Path) -> dict[tuple[int, int], bytes]:
+    """Every entry that the index leads to, read as a bookie reads it, its digest verified: the payload, which all copies share."""
+    found = {}
+    for key, value in _rows(current / "locations").items():
+        row = decode_location_row(key, value, "locations")
+        with (current / log_file_name(row.log_id)).open("rb") as log:
+            log.seek(row.pos - 4)
+            body = log.read(int.from_bytes(log.read(4), "big"))
+        entry = decode_entry(body, None, where=current.name)
+        assert (entry.ledger_id, entry.entry_id) == (row.ledger_id, row.entry_id)
+        found[entry.ledger_id, entry.entry_id] = bytes(entry.payload)
+    return found
+
+
+def test_ledgers_that_upstreams_rebuild_fenced_are_as_before(tmp_path: Path, cli: Cli) -> None:
+    """``rebuild-db-ledgers-index`` ran on this bookie; each of three has all ledgers, and on the others none is fenced."""
+    copy_tree(world("kinds") / "clean", tmp_path / "kinds")
+    kinds, store = tmp_path / "kinds", tmp_path / "store"
+    bookies = [",".join(map(str, sorted((kinds / f"bookie{number}").iterdir()))) for number in range(3)]
+    layout = make_layout(open_metadata(str(kinds / "zookeeper")), [parse_bookie(text) for text in bookies])
+    import_layout(layout, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    headers = {
+        int(file.stem, 16): decode_ledger_index_header(file.read_bytes(), file.name)
+        for file in sorted((kinds / "bookie0" / "index").rglob("*.idx"))
+    }
+    before = [_entries(kinds / "bookie2" / name / "current") for name in ("ledgers0", "ledgers1")]
+
+    report = cli("--store", store, "store", "salvage", bookies[2], "--yes", "-o", "json").json
+    assert [row["ledgers"]["fenced"] for row in report["directories"]] == [0, 0]
+    for number, current in enumerate(kinds / "bookie2" / name / "current" for name in ("ledgers0", "ledgers1")):
+        assert _entries(current) == before[number]
+        rows = dict(decode_ledgers_row(*row, "") for row in _rows(current / "ledgers").items() if row[0][0] < 0x80)
+        assert {len(key) for key in _rows(current / "ledgers")} == {8}
+        assert all(ledger_id % 2 == number for ledger_id in rows)
+        assert {key for key in headers if key % 2 == number} <= rows.keys()
+        for ledger_id, row in rows.items():
+            assert (row.fenced, row.master_key) == (False, master_key(b""))
+            header = headers.get(ledger_id)
+            assert header is None or (header.fenced, header.master_key) == (row.fenced, row.master_key)
+    assert not cli("--store", store, "store", "salvage", bookies[2], "--dry-run", "-o", "json").json["needed"]
+
+
+def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_path: Path, store: Path, cli: Cli) -> None:
+    copy_tree(world("cluster") / "crashed" / "bookkeeper0", tmp_path / "bookie")
+    before = digest_of(tmp_path / "bookie")
+    code = "import sys; from pathlib import Path; from store.sources.rocksdb import lock_database\n"
+    code += "with lock_database(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", code, str(tmp_path / "bookie" / "current" / "ledgers")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        done = cli("--store", store, "store", "salvage", tmp_path / "bookie", "--yes")
+        holder.communicate("")
+    assert done.exit_code != 0
+    assert "is in use by process" in done.stderr
+    assert digest_of(tmp_path / "bookie") == before
+    stranger = tmp_path / "bookie" / "current" / "VERSION"
+    stranger.write_bytes(stranger.read_bytes().replace(b'/bookkeeper0"', b'/other\\t/more"').replace(b"1\\t", b"2\\t"))
+    assert "its cookie names 2" in cli("--store", store, "store", "salvage", tmp_path / "bookie", "--dry-run").stderr
+
+
+def _replayed(bookie: Path) -> tuple[Path, list[journal.JournalEntry]]:
+    """The last journal, and its entries, all behind the mark."""
+    *_, path = sorted((bookie / "current").glob("*.txn"))
+    mark = decode_last_mark((bookie / "current" / "lastMark").read_bytes(), "")
+    assert int(path.stem, 16) > mark.journal_id
+    return path, [
+        item for item in journal.iter_records(path.read_bytes(), "") if isinstance(item, journal.JournalEntry)
+    ]
+
+
+_POISONS = {
+    "a negative length": b"\xff\xff\xff\x05",
+    "too short": b"\0\0\0\x0a" + bytes(10),
+    "a key without its bytes": b"\0\0\0\x14" + bytes(8) + b"\xff" * 6 + b"\xf0\0" + b"\0\0\1\0",
+    "another key": b"",
+}
+
+
+@pytest.mark.parametrize("poison", _POISONS.values(), ids=_POISONS)
+def test_a_poisoned_journal_is_cut_and_what_stood_behind_is_kept(
+    bookie: Path, salvage: Callable[..., Any], poison: bytes
+) -> None:
+    before = _entries(bookie / "current")
+    path, items = _replayed(bookie)
+    data, half = path.read_bytes(), len(items) // 2
+    victim = items[half]
+    if not poison:  # a second master key of the victim's ledger
+        key = (-0x1000).to_bytes(8, "big", signed=True) + b"\0\0\0\x14"
+        body = victim.ledger_id.to_bytes(8, "big") + key
+        assert body + master_key(b"") in data[: victim.offset]
+        poison = b"\0\0\0\x28" + body + b"k" * 20
+    path.write_bytes(data[: victim.offset] + poison + data[victim.offset + len(poison) :])
+    poisoned = path.read_bytes()
+    report = salvage()
+
+    (stop,) = report["journals"]["stops"]
+    assert (stop["path"], stop["offset"]) == (str(path), victim.offset)
+    assert items[half - 1].offset < stop["cutAt"] <= victim.offset
+    assert path.read_bytes() == poisoned[: stop["cutAt"]]
+    (kept,) = path.parent.glob("*.txn-from-*")
+    assert kept.read_bytes() == poisoned[stop["cutAt"] :].rstrip(b"\0")
+    after = _entries(bookie / "current")
+    behind = {(item.ledger_id, item.entry_id): item for item in items[half + 1 :]}
+    replayed = {(item.ledger_id, item.entry_id) for item in items[:half]}
+    assert after.keys() >= before.keys() | behind.keys()
+    assert not after.keys() & (replayed - before.keys() - behind.keys()), "a start replays them"
+    assert {key: after[key] for key in before} == before
+    for key, item in behind.items():
+        assert after[key] == bytes(decode_entry(bytes(item.body(data)), None, where="").payload)
+    added = report["directories"][0]["added"]
+    assert added["fromJournals"] + added["fromOtherBookies"] == len(after) - len(before)
+    assert added["fromOtherBookies"] == len(after.keys() - before.keys() - behind.keys()) <= 1
+
+
+def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path, salvage: Callable[..., Any]) -> None:
+    current = bookie / "current"
+    before, index = _entries(current), _index(bookie)
+    for file in (current / "0.log", min(current.glob("*.txn"))):
+        file.unlink()
+    report = salvage()
+    added, locations = report["directories"][0]["added"], report["directories"][0]["locations"]
+    after = _entries(current)
+    assert after.items() <= before.items()
+    assert (locations["logGone"], added["fromOtherBookies"]) == (1958, len(after) - 19)
+    with open_store(store) as opened, opened.read() as txn:
+        listed = set(iter_ledger_ids(txn))
+    assert {key for key in before if key[0] in listed} <= after.keys()
+    assert _rows(current / "ledgers") == index["bookkeeper0/ledgers"]
