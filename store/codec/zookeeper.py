@@ -30,7 +30,7 @@ from store.errors import MetadataCorrupt
 
 SNAPSHOT_MAGIC, LOG_MAGIC = b"ZKSN", b"ZKLG"
 VERSION = 2
-_HEADER = struct.Struct(
+HEADER = struct.Struct(
     ">4s"  # magic
     "i"  #   version
     "q"  #   database id
@@ -48,12 +48,12 @@ _TRANSACTION_HEAD = struct.Struct(
 )
 _END_OF_RECORD = 0x42
 _RECORD_BORDER = b"B\0\0\0\0"  # end of a record, and the upper half of the next one's Adler-32
-_SEAL = struct.Struct(
+SEAL = struct.Struct(
     ">q"  # Adler-32 of all bytes before
     "i"  #  1
     "c"  #  "/"
 )
-_STAT = struct.Struct(
+STAT = struct.Struct(
     ">q"  # ACL id
     "q"  #  czxid
     "q"  #  mzxid
@@ -159,16 +159,16 @@ def decode_snapshot(data: bytes | memoryview, where: str) -> Snapshot:
     newest = 0
     while (path := _text(reader, where)) != "/":
         value = _buffer(reader, where)
-        _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = _STAT.unpack(reader.take(_STAT.size))
+        _, czxid, mzxid, created_ms, modified_ms, version, _, _, owner, pzxid = STAT.unpack(reader.take(STAT.size))
         newest = max(newest, czxid, mzxid, pzxid)
         if path:
             nodes[path] = ZooKeeperNode(path, value, version, created_ms, modified_ms, is_of_session(owner), mzxid)
     end = reader.pos
     _check_seal(memoryview(data), end, where)
-    reader.take(_SEAL.size)
+    reader.take(SEAL.size)
     if reader.remaining:
         newest = max(newest, reader.i64())
-        _check_seal(memoryview(data), len(data) - _SEAL.size, where)
+        _check_seal(memoryview(data), len(data) - SEAL.size, where)
     return Snapshot(nodes, newest)
 
 
@@ -179,8 +179,8 @@ def is_of_session(owner: int) -> bool:
 
 def _check_seal(data: memoryview, pos: int, where: str) -> None:
     """Raise MetadataCorrupt unless the seal at POS is that of all bytes before it."""
-    found = Reader(data[pos:], f"{where}, seal", MetadataCorrupt).take(_SEAL.size)
-    expected = _SEAL.pack(zlib.adler32(data[:pos]), 1, b"/")
+    found = Reader(data[pos:], f"{where}, seal", MetadataCorrupt).take(SEAL.size)
+    expected = SEAL.pack(zlib.adler32(data[:pos]), 1, b"/")
     if found != expected:
         raise MetadataCorrupt(
             f"{where} @ {pos:#x}: its seal does not fit: expected {expected.hex()}, found {found.hex()}",
@@ -209,7 +209,7 @@ def iter_snapshot(nodes: Iterable[SnapshotNode], zxid: int) -> Iterator[bytes]:
 
     No session is open, and every node is everybody's (``OPEN_ACL_UNSAFE``), or to be read by everybody.
     """
-    head = _HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1) + _INT.pack(0)
+    head = HEADER.pack(SNAPSHOT_MAGIC, VERSION, -1) + _INT.pack(0)
     acls = _INT.pack(1) + _LONG.pack(_READ_ONLY_ACL) + _INT.pack(1) + _INT.pack(1) + _jute(b"world") + _jute(b"anyone")
     part = head + acls
     checksum = zlib.adler32(part)
@@ -217,12 +217,12 @@ def iter_snapshot(nodes: Iterable[SnapshotNode], zxid: int) -> Iterator[bytes]:
     for node in nodes:
         acl = _READ_ONLY_ACL if node.read_only else _OPEN_ACL
         times = node.created_ms, node.modified_ms
-        stat = _STAT.pack(acl, zxid, zxid, *times, node.version, node.children_made, 0, 0, zxid)
+        stat = STAT.pack(acl, zxid, zxid, *times, node.version, node.children_made, 0, 0, zxid)
         part = _jute(node.path.encode()) + _jute(node.data) + stat
         checksum = zlib.adler32(part, checksum)
         yield part
     end = _jute(b"/")
-    yield end + _SEAL.pack(zlib.adler32(end, checksum), 1, b"/")
+    yield end + SEAL.pack(zlib.adler32(end, checksum), 1, b"/")
 
 
 def _jute(raw: bytes) -> bytes:
@@ -270,8 +270,8 @@ def _unsnappy(data: bytes, where: str) -> bytes:
 def iter_transactions(data: bytes | bytearray | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
     """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
     view = memoryview(data)
-    _check_header(Reader(view[: _HEADER.size], where, MetadataCorrupt), LOG_MAGIC, where)
-    yield from _iter_records(view, _HEADER.size, 0, where)
+    _check_header(Reader(view[: HEADER.size], where, MetadataCorrupt), LOG_MAGIC, where)
+    yield from _iter_records(view, HEADER.size, 0, where)
 
 
 def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
@@ -279,7 +279,7 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
 
     An empty file has none, and 4 MiB of zeros end it.
     """
-    data = file.read(_HEADER.size)
+    data = file.read(HEADER.size)
     if data:
         _check_header(Reader(data, where, MetadataCorrupt), LOG_MAGIC, where)
     base, data = len(data), file.read(_CHUNK_BYTES)
@@ -425,7 +425,12 @@ def _closed_paths(reader: Reader, where: str) -> Iterator[str]:
 
 
 def _check_header(reader: Reader, magic: bytes, where: str) -> None:
-    found, version, _ = _HEADER.unpack(reader.take(_HEADER.size))
+    check_header(bytes(reader.take(HEADER.size)), magic, where)
+
+
+def check_header(raw: bytes, magic: bytes, where: str) -> None:
+    """Raise MetadataCorrupt unless RAW, the first bytes of a file, have this MAGIC and our version."""
+    found, version, _ = HEADER.unpack(raw)
     if found != magic or version != VERSION:
         raise MetadataCorrupt(
             f"{where}: expected {magic.decode()} version {VERSION}, found {found!r} version {version}",

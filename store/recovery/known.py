@@ -101,7 +101,9 @@ def no_metadata() -> Known:
     return Known("an empty metadata store", np.zeros(0, np.int64), Names(), 0, "", {})
 
 
-def read_known(name: str, nodes: Iterable[tuple[str, bytes]], next_id: int | None, problems: list[str]) -> Known:
+def read_known(
+    name: str, nodes: Iterable[tuple[str, bytes]], next_id: int | None = None, problems: Iterable[str] = ()
+) -> Known:
     """Return what the NODES (path, value) of the metadata store NAME say; raises Unsupported for another layout than Pulsar's."""
     ledgers, names, cookies = array("q"), Names(), dict[str, Cookie | None]()
     instance_id = ""

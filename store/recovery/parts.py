@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
@@ -18,6 +19,8 @@ from store.sources.given import GivenBookie, check_apart, find_bookie
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.rocksdb import is_rocksdb
 from store.sources.rocksopen import open_links
+from store.sources.zookeeper import ServerFiles
+from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
 
@@ -75,7 +78,18 @@ def _entries(path: Path) -> list[Path]:
 def read_source(metadata: Source) -> Known:
     """Return what METADATA says of ledgers; raises StoreErrors of its kind, and Unsupported for another layout than Pulsar's."""
     problems: list[str] = []
-    return read_known(metadata.name, _iter_values(metadata, problems), find_next_id(metadata), problems)
+    stream = _zookeeper_of(metadata, problems)
+    nodes = _iter_values(metadata, problems) if stream is None else stream.nodes()
+    known = read_known(metadata.name, nodes)
+    next_id = _find_next_id(metadata) if stream is None else stream.next_ledger_id
+    return replace(known, next_id=next_id, problems=tuple(problems))
+
+
+def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | None:
+    """Return METADATA as ZooKeeper's files, None when it is something else."""
+    if not isinstance(metadata, MetadataDirectory) or is_rocksdb(metadata.path):
+        return None
+    return ZooKeeperStream(ServerFiles(metadata.path, metadata.logs or metadata.path), problems)
 
 
 def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -89,8 +103,8 @@ def _iter_values(metadata: Source, problems: list[str]) -> Iterator[tuple[str, b
             yield path, value
 
 
-def find_next_id(metadata: Source) -> int | None:
-    """Return the ledger id that METADATA gives next, None where that is not known."""
+def _find_next_id(metadata: Source) -> int | None:
+    """Return the ledger id that METADATA, which is no directory of ZooKeeper's, gives next; None where that is not known."""
     if not isinstance(metadata, MetadataDirectory):
         from store.sources.ensemble import LiveEnsemble, open_session
         from store.sources.ensemble_writes import ledger_sequence
@@ -98,11 +112,19 @@ def find_next_id(metadata: Source) -> int | None:
         assert isinstance(metadata, LiveEnsemble)
         with open_session(metadata.address, metadata.login) as session:
             return ledger_sequence(session)
-    if not is_rocksdb(metadata.path):
-        return None
     with open_links(metadata.path, []) as database:
         raw = database.get(COUNTER_KEYS[1])
     return None if raw is None else decode_counter(raw, str(metadata.path))
+
+
+def find_next_id(metadata: Source) -> int | None:
+    """Return the ledger id that METADATA gives next, None where that is not known."""
+    stream = _zookeeper_of(metadata, [])
+    if stream is None:
+        return _find_next_id(metadata)
+    for _ in stream.nodes():
+        pass
+    return stream.next_ledger_id
 
 
 def read_store_parts(store: Store, txn: Txn) -> Parts:
@@ -112,5 +134,5 @@ def read_store_parts(store: Store, txn: Txn) -> Parts:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
     problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
     next_id = None if layout.metadata is None else find_next_id(layout.metadata)
-    known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems)
-    return Parts(known, layout.bookies)
+    known = read_known(f"the store {store.path}", iter_values(txn, "/"))
+    return Parts(replace(known, next_id=next_id, problems=tuple(problems)), layout.bookies)

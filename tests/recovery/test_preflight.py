@@ -121,4 +121,4 @@ def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> 
 )
 def test_another_layout_is_refused(layout: str) -> None:
     with pytest.raises(Unsupported, match="LAYOUT"):
-        read_known("zk", [("/ledgers/LAYOUT", f"2\n{layout}".encode())], None, [])
+        read_known("zk", [("/ledgers/LAYOUT", f"2\n{layout}".encode())])

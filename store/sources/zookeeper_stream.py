@@ -1,0 +1,98 @@
+"""The nodes of a ZooKeeper's ``version-2`` one after the other, in memory that the number of nodes does not change, and the next ledger id.
+
+What the logs touch is kept and replayed (``store.sources.zookeeper.Replay``); every other node of the snapshot is as it was.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from store.codec.zookeeper import Transaction, ZooKeeperNode, decompress_snapshot
+from store.codec.zookeeper_stream import StreamedNode, iter_snapshot_nodes
+from store.errors import SourceNotFound
+from store.sources.zookeeper import (
+    Replay,
+    ServerFiles,
+    iter_log_files,
+    iter_merged,
+    iter_snapshot_files,
+    iter_unread_logs,
+)
+
+_IDGEN = "/ledgers/idgen"
+_GIVEN = re.compile(r"/ledgers/(?:idgen|idgen-long/HOB-(\d{10}))(?:/ID-(-?\d{10,}))?")
+
+
+class ZooKeeperStream:
+    """Reads ``server`` once; ``next_ledger_id`` is known behind the last node.
+
+    Upstream ``ZkLedgerIdGenerator`` and ``LongZkLedgerIdGenerator``: an id is the number of a sequential node, which is how many were made
+    below ``idgen`` before it, or below ``idgen-long/HOB-N``, which has the upper half.
+    """
+
+    def __init__(self, server: ServerFiles, problems: list[str]) -> None:
+        self.next_ledger_id = 0
+        self._server = server
+        self._problems = problems
+
+    def nodes(self) -> Iterator[tuple[str, bytes]]:
+        """Yield path and value of each persistent node; raises SourceNotFound, MetadataCorrupt. What is missing is told in the problems."""
+        files = [*iter_snapshot_files([self._server])]
+        if not files and not any(iter_log_files(self._server)):
+            raise SourceNotFound(f"{self._server.logs} holds neither a ZooKeeper log nor a snapshot")
+        base, extension, newest_file = files[-1] if files else (0, "", None)
+        touched = {
+            change.path
+            for _, item in iter_merged([self._server], base + 1)
+            if isinstance(item, Transaction) and item.zxid > base
+            for change in item.changes
+        }
+        kept: dict[str, ZooKeeperNode] = {}
+        newest = 0
+        for node in _snapshot_nodes(newest_file, extension) if newest_file else ():
+            newest = max(newest, node.newest_zxid)
+            self._see(node.path, node.children_made)
+            if node.path in touched:
+                times = node.created_ms, node.modified_ms
+                kept[node.path] = ZooKeeperNode(
+                    node.path, node.data, node.version, *times, node.ephemeral, node.modified_zxid
+                )
+            elif not node.ephemeral:
+                yield node.path, node.data
+        yield from self._replay(Replay(base, kept, self._problems), base, newest)
+
+    def _replay(self, replay: Replay, base: int, newest: int) -> Iterator[tuple[str, bytes]]:
+        self._problems += iter_unread_logs(self._server.logs, base)
+        for file, item in iter_merged([self._server], base + 1):
+            replay.take(file, item)
+            for change in item.changes if isinstance(item, Transaction) else ():
+                self._see(change.path, 0)
+        replay.finish(self._server.logs, newest)
+        yield from ((node.path, node.data) for node in replay.nodes.values() if not node.ephemeral)
+
+    def _see(self, path: str, children_made: int) -> None:
+        """Note what PATH tells of ids that were given."""
+        if path.startswith(_IDGEN) and (found := _GIVEN.fullmatch(path)):
+            high, number = found.groups()
+            given = children_made if number is None else int(number) + 1
+            self.next_ledger_id = max(self.next_ledger_id, (int(high or 0) << 32) | given)
+
+
+def _snapshot_nodes(path: Path, extension: str) -> Iterator[StreamedNode]:
+    with _opened(path, extension) as file:
+        yield from iter_snapshot_nodes(file, str(path))
+
+
+@contextmanager
+def _opened(path: Path, extension: str) -> Iterator[BinaryIO]:
+    if extension.lower() == "snappy":
+        yield io.BytesIO(decompress_snapshot(path.read_bytes(), extension, str(path)))
+        return
+    with path.open("rb") as file:
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if extension.lower() == "gz" else file

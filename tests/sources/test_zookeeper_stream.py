@@ -1,0 +1,72 @@
+"""ZooKeeper's files read node by node: the same nodes as at once, and the ids that the recorded broker went on with."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.errors import MetadataCorrupt
+from store.sources.zookeeper import ServerFiles, read_zookeeper_nodes
+from store.sources.zookeeper_stream import ZooKeeperStream
+from tests.worlds import GOLDEN, STATES, world
+
+
+def streamed(directory: Path, problems: list[str]) -> tuple[list[tuple[str, bytes]], int]:
+    stream = ZooKeeperStream(ServerFiles(directory, directory), problems)
+    return sorted(stream.nodes()), stream.next_ledger_id
+
+
+def check(directory: Path) -> int:
+    problems: tuple[list[str], list[str]] = ([], [])
+    found, next_id = streamed(directory, problems[0])
+    assert found == [(node.path, node.data) for node in read_zookeeper_nodes(directory, problems[1])]
+    assert {*problems[0]} <= {*problems[1]}
+    ids = [ledger_id for path, _ in found if (ledger_id := ledger_id_of_path(path)) is not None]
+    assert next_id > max(ids)
+    return next_id
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_as_at_once(state: str) -> None:
+    check(world("cluster") / state / "zookeeper" / "version-2")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_snapshot_alone(tmp_path: Path, packed: bool) -> None:
+    """What is told of ids by the count of nodes ever made below ``idgen``, which the logs tell, too."""
+    source = world("cluster") / "crashed" / "zookeeper" / "version-2"
+    newest = max(source.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))
+    before = [log for log in source.glob("log.*") if int(log.suffix[1:], 16) <= int(newest.suffix[1:], 16)]
+    for file in (newest, *before):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    by_logs = check(tmp_path)
+    for log in before:
+        (tmp_path / log.name).unlink()
+    if packed:
+        (tmp_path / f"{newest.name}.gz").write_bytes(gzip.compress(newest.read_bytes()))
+        (tmp_path / newest.name).unlink()
+    assert check(tmp_path) == by_logs
+
+
+def test_a_damaged_snapshot_is_no_answer(tmp_path: Path) -> None:
+    source = world("cluster") / "crashed" / "zookeeper" / "version-2"
+    newest = max(source.glob("snapshot.*"), key=lambda path: int(path.suffix[1:], 16))
+    data = bytearray(newest.read_bytes())
+    data[data.index(b"/ledgers/00/0000/L")] ^= 1
+    for damaged in (bytes(data), bytes(data[: len(data) // 2])):
+        (tmp_path / newest.name).write_bytes(damaged)
+        with pytest.raises(MetadataCorrupt):
+            streamed(tmp_path, [])
+
+
+@pytest.mark.parametrize("archive", ["zookeeper-small", "zookeeper-version-2"])
+def test_recorded_files(tmp_path: Path, archive: str) -> None:
+    with tarfile.open(GOLDEN / f"{archive}.tar.xz") as files:
+        files.extractall(tmp_path, filter="data")
+    for directory in {file.parent for file in tmp_path.rglob("log.*")}:
+        found, _ = streamed(directory, [])
+        assert found == [(node.path, node.data) for node in read_zookeeper_nodes(directory, [])]
