@@ -55,6 +55,7 @@ _ACTIONS = {
     "topics delete": "delete {place}",
     "topics delete-partitioned-topic": "delete partitioned topic {place}",
     "topics undelete": "bring back {place}",
+    "topics restore": "bring back {place}",
     "topics terminate": "terminate {place}",
     "topics partitioned-terminate": "terminate {place}",
     "topics truncate": "truncate {place}",
@@ -187,7 +188,7 @@ def _verb(command: str, part: ChangePart) -> str:
         return "drops"
     if part.compaction is not None:
         return "keeps"
-    if command == "topics undelete":
+    if command in ("topics undelete", "topics restore"):
         return "brings back"
     if part.before is None:
         return "starts with a backlog of"

@@ -278,6 +278,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.undelete:undelete",
             "Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.",
         ),
+        "restore": Row(
+            "commands.topics.undelete:restore",
+            "Bring a topic back as it was at a time: its ledgers, and its subscriptions where they stood.",
+        ),
         "delete": Row(
             "commands.topics.ending:delete",
             "Delete a topic: its subscriptions, ledgers, schema and policies go, too.",

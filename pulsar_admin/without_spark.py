@@ -97,6 +97,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store add offload",
         "ledgers restore",
         "topics undelete",
+        "topics restore",
         "ledgers delete",
         "topics set-*",
         "topics remove-*",

@@ -1,4 +1,4 @@
-"""``topics undelete``: deleted topics, namespaces and trimmed ledgers come back from ZooKeeper's history and the bookies' disks."""
+"""``topics undelete``, ``topics restore``: topics come back from ZooKeeper's history and the disks of bookies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from commands.mending import gaps_option, zookeeper_option
 from pulsar_admin.context import App
-from pulsar_admin.options import NAMESPACE, TOPIC, command, pass_app
+from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
 from store.errors import (
     AlreadyExists,
     InvalidValue,
@@ -22,6 +22,13 @@ from store.model.ledgers import open_reader
 from store.names import NamespaceName, TopicName
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
+_HOLD = click.option(
+    "--hold",
+    metavar="NAME",
+    default="restored",
+    show_default=True,
+    help="The subscription that keeps what no other one does; '' for none.",
+)
 
 
 @command(
@@ -47,13 +54,7 @@ _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, o
 @click.option("--in-place", is_flag=True, help="Under its own name; what is there keeps what it has.")
 @click.option("--trimmed", is_flag=True, help="Of a deleted topic also the ledgers that were trimmed before.")
 @gaps_option
-@click.option(
-    "--hold",
-    metavar="NAME",
-    default="restored",
-    show_default=True,
-    help="The subscription that keeps what no other one does; '' for none.",
-)
+@_HOLD
 @zookeeper_option
 @pass_app
 def undelete(
@@ -84,4 +85,48 @@ def undelete(
     past = read_past(find_servers(app.store.info.sources, directories), keep)
     with open_reader(app.store) as reader:
         plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
+    app.change(plan)
+
+
+@command(
+    "restore",
+    changes=True,
+    writes_first=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics restore public/default/orders --at 2026-11-21T09:30:00Z --dry-run",
+        "pulsar-admin topics restore public/default/orders --at now-2h --in-place",
+    ],
+    output="The change: the topic with its ledgers and entries of then, and where each subscription stood.",
+    errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
+)
+@click.argument("topic", type=TOPIC)
+@click.option("--at", "at_ms", type=TIME_POINT, required=True, help="As it was at that time.")
+@_TO
+@click.option(
+    "--in-place", is_flag=True, help="In the topic itself: nothing that is there goes, subscriptions go back."
+)
+@_HOLD
+@zookeeper_option
+@pass_app
+def restore(
+    app: App, topic: TopicName, at_ms: int, to: TopicName | None, directories: tuple[str, ...], **options: Any
+) -> None:
+    """Bring a topic back as it was at a time: its ledgers, and its subscriptions where they stood.
+
+    What it was comes from ZooKeeper's snapshots and transaction logs, and where a subscription stood also from its cursor ledgers: of
+    several states that may have been in force the oldest, so that messages come twice rather than never. Beside the topic, as
+    TOPIC-restored, it ends with the last entry of then, and what a topic still references is copied. --in-place brings trimmed ledgers
+    back, and sets the subscriptions; what came since stays.
+    """
+    from store.history.servers import find_servers
+    from store.recovery.past import read_past
+    from store.recovery.restore import RestoreAt, plan_restore_at
+    from store.recovery.undelete import Undelete, keep_of
+
+    servers = find_servers(app.store.info.sources, directories)
+    past = read_past(servers, keep_of([topic.namespace]), at_ms)
+    wanted = RestoreAt(topic, at_ms, Undelete(**options), to)
+    with open_reader(app.store) as reader:
+        plan = plan_restore_at(reader, wanted, past, servers, app.now_ms)
     app.change(plan)

@@ -66,7 +66,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, as_of: AsOf) -> Cur
     check_movable(cursor, force=as_of.force)
     states = as_of.past.states(reader, topic, cursor.name)
     found, warnings = (
-        (_named(states, cursor, as_of.name), ()) if as_of.time_ms is None else _in_force(states, cursor, as_of)
+        (_named(states, cursor, as_of.name), ()) if as_of.time_ms is None else state_in_force(states, cursor, as_of)
     )
     if found.state is None:
         why = found.problem or f"{cursor.name} was deleted then"
@@ -87,7 +87,7 @@ def _named(states: Iterator[AckState], cursor: Cursor, name: str) -> AckState:
     raise EntryNotFound(f"{cursor.topic}: {cursor.name} has no state {name}", hint=_list_hint(cursor))
 
 
-def _in_force(states: Iterator[AckState], cursor: Cursor, as_of: AsOf) -> tuple[AckState, tuple[str, ...]]:
+def state_in_force(states: Iterator[AckState], cursor: Cursor, as_of: AsOf) -> tuple[AckState, tuple[str, ...]]:
     """Return the state that was in force at the time, and what to be warned of; raises NothingMatches, Refused."""
     assert as_of.time_ms is not None
     possible: _Possible | None = None

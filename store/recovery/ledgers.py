@@ -57,11 +57,13 @@ class Returning:
         return sum(last - first + 1 for first, last in self.gaps)
 
 
-def find_returning(reader: EntryReader, ledger_id: int, fate: Fate | None, *, with_gaps: bool = False) -> Returning:
+def find_returning(
+    reader: EntryReader, ledger_id: int, fate: Fate | None, *, with_gaps: bool = False, last: int | None = None
+) -> Returning:
     """Return LEDGER_ID as its metadata and its entries let it come back, closed; FATE: what the history has of it.
 
-    WITH_GAPS: with its end of then, though entries before it are lost. Raises LedgerNotFound where the history does not know it, and
-    Refused where entries may be on bookies that are not imported.
+    WITH_GAPS: with its end of then, though entries before it are lost; LAST: its last entry is at most that. Raises LedgerNotFound where
+    the history does not know it, and Refused where entries may be on bookies that are not imported.
     """
     txn = reader.txn
     node = find_node(txn, ledger_path(ledger_id))
@@ -76,16 +78,15 @@ def find_returning(reader: EntryReader, ledger_id: int, fate: Fate | None, *, wi
     times = find_times(txn, ledger_id)
     held = -1 if times is None else times.sums.last_entry
     is_closed = metadata.state is LedgerState.CLOSED
-    end = metadata.last_entry_id if is_closed else held
+    whole = metadata.last_entry_id if is_closed else held
+    end = whole if last is None else min(whole, last)
     gaps = tuple(iter_gaps(txn, ledger_id, end))
     _check_seen(txn, ledger_id, metadata, gaps)
-    last = end if with_gaps or not gaps else gaps[0][0] - 1
-    behind = 0
-    if last < end:
-        behind = end - last - sum(b - a + 1 for a, b in gaps)
-    if not is_closed or last < end:
-        length = reader.read(ledger_id, last).length if last >= 0 else 0
-        metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=last, length=length)
+    cut = end if with_gaps or not gaps else gaps[0][0] - 1
+    behind = end - cut - sum(b - a + 1 for a, b in gaps) if cut < end else 0
+    if not is_closed or cut < whole:
+        length = reader.read(ledger_id, cut).length if cut >= 0 else 0
+        metadata = replace(metadata, state=LedgerState.CLOSED, last_entry_id=cut, length=length)
     gone_ms, written_ms = (None, 0) if fate is None else (fate.gone_ms, fate.written_ms)
     return Returning(ledger_id, metadata, value, gaps, behind, gone_ms, written_ms)
 

@@ -36,7 +36,7 @@ class CursorThen:
 class TopicThen:
     """A topic as it was: how each of its ledgers was listed, its cursors by name; ``value``: its node's.
 
-    ``gone_ms``: when it was deleted, None where only ledgers of it were.
+    ``gone_ms``: when it was deleted, None where only ledgers of it were. ``ends``: the last entry then, of a ledger that has more now.
     """
 
     name: TopicName
@@ -44,6 +44,7 @@ class TopicThen:
     infos: tuple[LedgerInfo, ...]
     cursors: Mapping[str, CursorThen] = field(default_factory=dict)
     gone_ms: int | None = None
+    ends: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def managed(self) -> ManagedLedger:

@@ -36,6 +36,9 @@ from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
 
 COMMAND = "topics undelete"
 SUFFIX = "-restored"
+Copies = Mapping[int, LedgerInfo]
+"""Ledger id → how a topic lists the copy of it."""
+_NO_COPIES: Copies = {}
 MANAGED_LEDGER_CLAIM = "pulsar/managed-ledger"
 _SCHEMA_CLAIM = "pulsar/schemaId"
 _COMPACTED_CLAIM = "pulsar/compactedTopic"
@@ -155,8 +158,8 @@ class Comeback:
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
-    def add_topic(self, then: TopicThen, target: TopicName) -> None:
-        """Bring THEN back as TARGET; raises AlreadyExists, TopicNotFound, Refused."""
+    def add_topic(self, then: TopicThen, target: TopicName, copies: Copies = _NO_COPIES) -> None:
+        """Bring THEN back as TARGET, COPIES in place of ledgers of it; raises AlreadyExists, TopicNotFound, Refused."""
         node = find_node(self._txn, target.path)
         if node is not None and not self._asked.in_place:
             raise AlreadyExists(
@@ -165,8 +168,11 @@ class Comeback:
         present = ManagedLedger() if node is None else decode_managed_ledger(node.value, node.path)
         there = {info.ledger_id: info for info in present.ledgers}
         texts: list[str] = []
-        returned = dict(self._returning(then, target, there, texts))
-        if not returned and (node is not None or then.gone_ms is None):
+        if copies:
+            shown = ", ".join(map(str, sorted(copies)))
+            texts.append(f"entries of ledgers {shown}, which something references, are copied into ledgers of its own")
+        returned = dict(self._returning(then, target, there, texts, copies))
+        if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
                 f"nothing of {then.name} comes back: {'; '.join(texts) or 'it lists every ledger that it had'}",
                 hint="bookies have freed what is not here: pulsar-admin ledgers list",
@@ -179,7 +185,7 @@ class Comeback:
         self._put(target.path, encode_managed_ledger(managed, then.value if node is None else node.value))
         measured = () if node is None else read_topic(self._txn, target).ledgers
         topic = _topic(target, managed, measured, self._now_ms)
-        cursors = dict(self._cursors(then, topic)) if node is None else {}
+        cursors = dict(self._cursors(then, topic, copies))
         held = [state for name, state in cursors.items() if name != COMPACTION_CURSOR]
         if self._asked.hold and returned and not _is_held(topic, min(returned), held):
             cursors[self._asked.hold] = CursorState(Position(min(returned), -1))
@@ -196,14 +202,22 @@ class Comeback:
         ]
 
     def _returning(
-        self, then: TopicThen, target: TopicName, there: Mapping[int, LedgerInfo], texts: list[str]
+        self,
+        then: TopicThen,
+        target: TopicName,
+        there: Mapping[int, LedgerInfo],
+        texts: list[str],
+        copies: Copies,
     ) -> Iterator[tuple[int, LedgerInfo]]:
-        """Yield the ledgers of THEN that come back and are not THERE, and tell of others in TEXTS."""
+        """Yield the ledgers of THEN that come back, or COPIES of them, and are not THERE, and tell of others in TEXTS."""
         for info in then.infos:
-            if info.ledger_id in there:
+            if info.ledger_id in copies:  # as its entries are ours, no other topic loses them
+                yield copies[info.ledger_id].ledger_id, copies[info.ledger_id]
+            if info.ledger_id in there or info.ledger_id in copies:
                 continue
             try:
-                found = self._take(info.ledger_id, {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()})
+                claims = {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()}
+                found = self._take(info.ledger_id, claims, then.ends.get(info.ledger_id))
             except LedgerNotFound as error:
                 texts.append(error.message)
                 continue
@@ -212,8 +226,8 @@ class Comeback:
             if found.entries:
                 yield info.ledger_id, _listed_again(info, found)
 
-    def _take(self, ledger_id: int, claims: Mapping[str, bytes]) -> Returning:
-        """Return a ledger that nothing references, with its step made where it has entries; raises Refused, LedgerNotFound."""
+    def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> Returning:
+        """Return a ledger that nothing references, up to its entry LAST, with its step made; raises Refused, LedgerNotFound."""
         owners = find_owners(self._txn, ledger_id)
         if owners or ledger_id in self._taken:
             who = f"{owners[0].kind} {owners[0].topic}" if owners else "another topic that comes back"
@@ -223,9 +237,8 @@ class Comeback:
                 ledgerId=ledger_id,
             )
         self._taken.add(ledger_id)
-        found = find_returning(
-            self._reader, ledger_id, find_fate(self._past, ledger_id), with_gaps=self._asked.with_gaps
-        )
+        fate = find_fate(self._past, ledger_id)
+        found = find_returning(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
         if found.entries:
             custom = found.metadata.custom
             kept = {key: claims.get(key, value) for key, value in custom.items()}
@@ -253,11 +266,11 @@ class Comeback:
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
-    def _cursors(self, then: TopicThen, topic: Topic) -> Iterator[tuple[str, CursorState]]:
+    def _cursors(self, then: TopicThen, topic: Topic, copies: Copies) -> Iterator[tuple[str, CursorState]]:
         for name, cursor in then.cursors.items():
             if name.startswith(REPLICATOR_PREFIX) and topic.name != then.name:
                 continue  # a topic that is not replicated has no use for it, and it would keep every ledger
-            state = cursor.state
+            state = _in_copies(cursor.state, copies)
             if cursor.problem:
                 self._warnings[f"{topic.name} {name}: {cursor.problem}"] = None
             if name == COMPACTION_CURSOR:
@@ -357,6 +370,18 @@ def _listed_again(info: LedgerInfo, found: Returning) -> LedgerInfo:
         offload_uuid=None,
         bookkeeper_deleted=False,
     )
+
+
+def _in_copies(state: CursorState, copies: Copies) -> CursorState:
+    """Return STATE with its positions in the ledgers that were copied."""
+
+    def moved(position: Position) -> Position:
+        copy = copies.get(position.ledger_id)
+        return position if copy is None else Position(copy.ledger_id, position.entry_id)
+
+    ranges = tuple((moved(lower), moved(upper)) for lower, upper in state.ranges)
+    batches = {moved(position): words for position, words in state.batch_deletes.items()}
+    return replace(state, mark_delete=moved(state.mark_delete), ranges=ranges, batch_deletes=batches)
 
 
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from store.proto import managed_ledger_pb2
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
-from tests.recovery.written import entries_of
+from tests.recovery.written import entries_of, writes_of
 from tests.stores import NOW_MS, copied
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
 
@@ -123,3 +124,58 @@ def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_s
     found = messages_of(cli, store, "kept")
     expected = {(one, entry) for one in range(121, 129) for entry in range(20 if one == 128 else 40)} - LOST
     assert found.keys() == expected
+
+
+# -- restore --at -----------------------------------------------------------------------------------------------------
+
+
+def lists_of(topic: str) -> list[tuple[int, list[int]]]:
+    """(time, ledger ids) of every version of a topic's list of ledgers, as ZooKeeper's log has them."""
+    version_2 = world(CLUSTER) / "crashed" / "zookeeper" / "version-2"
+    path = "/managed-ledgers/" + topic.replace("/secure/", "/secure/persistent/")
+    found = []
+    for time_ms, where, value in writes_of(version_2):
+        if where == path and value is not None:
+            message = managed_ledger_pb2.ManagedLedgerInfo.FromString(value)
+            found.append((time_ms, [info.ledgerId for info in message.ledgerInfo]))
+    return found
+
+
+@pytest.mark.parametrize("version", [2, 4, 5])
+def test_a_topic_as_it_was(cli: Cli, tmp_path: Path, version: int) -> None:
+    """As of three of its versions: 115 and 117; all five, none trimmed yet; trimmed."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    time_ms, ids = lists_of(TRIMMED)[version]
+    cli("--store", store, "topics", "undelete", TRIMMED, "--in-place")
+    rows = cli("--store", store, "topics", "read", TRIMMED, "-o", "jsonl").json_lines
+    cli("--store", store, "store", "undo", "1")
+    then = [row["sha1"] for row in rows if row["ledgerId"] in ids and row["brokerTime"] <= time_ms]
+    assert then
+    report = cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", str(time_ms)).json[0]
+    assert report["after"]["entries"] == len(then)
+    found = cli("--store", store, "topics", "read", f"{TRIMMED}-restored", "-o", "jsonl").json_lines
+    assert [row["sha1"] for row in found] == then
+    kept = {one for one in ids if one < 119}  # the others are the topic's still
+    assert {row["ledgerId"] for row in found} & set(range(1000)) <= kept
+    assert messages_of(cli, store, TRIMMED).keys() == {(row["ledgerId"], row["entryId"]) for row in rows[120:]}
+    assert backlog(cli, store, f"{TRIMMED}-restored", "s") >= 0
+    cli("--store", store, "store", "undo", "3")
+    assert cli("--store", store, "topics", "stats", f"{TRIMMED}-restored").exit_code == 5
+
+
+def test_in_place_nothing_goes_and_subscriptions_go_back(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    time_ms = lists_of(TRIMMED)[4][0]
+    sent = {tuple(row["id"][:2]): row["sha1"] for row in oracle(CLUSTER)["sent"] if row["topic"].endswith(TRIMMED)}
+    assert 0 < backlog(cli, store, TRIMMED, "s") < len(sent)
+    cli("--store", store, "topics", "restore", TRIMMED, "--at", str(time_ms), "--in-place")
+    assert messages_of(cli, store, TRIMMED) == sent
+    # Its cursor ledger began before: when the later of its states were written nobody knows, so the oldest is meant.
+    assert backlog(cli, store, TRIMMED, "s") == len(sent)
+
+
+def test_before_it_was_there(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    before = str(lists_of(TRIMMED)[0][0] - 1)
+    result = cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", before)
+    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
