@@ -98,7 +98,8 @@ def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = No
         elif isinstance(item, Gap):
             past.gaps.append(f"transactions {item.after + 1:#x} to {item.before - 1:#x} are in no file")
         elif not item.ephemeral:
-            past.begins_ms = item.time_ms if past.begins_ms is None else past.begins_ms
+            if past.begins_ms is None and item.kind != "snapshot":
+                past.begins_ms = item.time_ms
             if item.path in past.fates or (item.value is not None and keep(item.path, item.value)):
                 past.put(item.path, item.value, item.time_ms, at_ms)
     return past

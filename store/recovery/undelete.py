@@ -29,7 +29,7 @@ from store.model.ledgers import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import tenant_path
 from store.model.topics import Topic, TopicLedger, check_namespace, read_topic
-from store.names import NamespaceName, Position, TopicName, shell_word
+from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
 from store.recovery.ledgers import COLLECTED, Returning, find_returning, ledger_step, lost_text
 from store.recovery.past import Keep, Past, is_ledger
 from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
@@ -146,6 +146,11 @@ class Comeback:
         """Return all of it as one change."""
         if self._taken:
             self._warnings[COLLECTED] = None
+        names = sorted({str(parse_topic(part.topic).namespace) for part in self._parts if part.topic})
+        self._warnings[
+            f"a broker that serves {', '.join(names)} does not notice: unload it on the live cluster (namespaces unload), then:"
+            " pulsar-admin store export zookeeper HOST:PORT"
+        ] = None
         for gap in self._past.gaps:
             self._warnings[f"the history is not whole: {gap}"] = None
         return Plan(
