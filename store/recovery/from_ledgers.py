@@ -148,7 +148,7 @@ def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> t
         offloaded = [info for info in was.ledgers if info.bookkeeper_deleted and info.ledger_id not in ids]
         kept = [_with_context(info, known.get(info.ledger_id)) for info in infos]
         index = _last_index(sources.reader, ledgers[:-1])
-        properties = {**was.properties, **_newer_index(was.properties.get(_INDEX, ""), index)}
+        properties = {**was.properties, **newer_index(was.properties.get(_INDEX, ""), index)}
         listed = tuple(sorted([*offloaded, *kept]))
         return ManagedLedger(listed, was.terminated, properties), []
     index = _last_index(sources.reader, ledgers[:-1])
@@ -160,7 +160,7 @@ def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> t
     return ManagedLedger(infos), lost
 
 
-def _newer_index(was: str, index: int | None) -> dict[str, str]:
+def newer_index(was: str, index: int | None) -> dict[str, str]:
     """Return the broker's index: what was stored may be ahead of the last entry, of messages on their way."""
     ahead = int(was) if was.lstrip("-").isdigit() else -1
     return {} if index is None or ahead > index else {_INDEX: str(index)}
@@ -360,7 +360,7 @@ def _make_namespaces(sources: Sources, survey: Survey, made: Made) -> None:
     poor = [one for one in tenants if _is_missing(txn, tenant_path(one), copied)]
     if not bare and not poor:
         return
-    cluster = _cluster(sources)
+    cluster = cluster_of(sources)
     for tenant in poor:
         value = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
         _make_json(sources, made, f"tenant {tenant}", tenant_path(tenant), value)
@@ -387,7 +387,8 @@ def _copy_earlier(sources: Sources, made: Made) -> None:
         made.parts.append(ChangePart(resource="/admin", after=after))
 
 
-def _cluster(sources: Sources) -> str:
+def cluster_of(sources: Sources) -> str:
+    """Return the cluster's name; raises Refused where nothing says it."""
     txn = sources.reader.txn
     clusters = list_clusters(txn)
     found = sources.cluster or current_cluster(txn) or (clusters[0] if len(clusters) == 1 else None)

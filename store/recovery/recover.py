@@ -12,6 +12,7 @@ from store.db.environment import Txn
 from store.errors import Refused
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
+from store.recovery.rolling import plan_rolling
 from store.recovery.survey import Condition, check_layout, read_condition, read_survey
 from store.wording import counted
 
@@ -26,11 +27,8 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
     survey = read_survey(txn)
     condition = read_condition(txn, survey)
     wanted = level or condition.level
-    if wanted is None or (level is None and wanted == "B"):
+    if wanted is None:
         return _nothing(txn, condition)
-    if wanted == "A":
-        plan = plan_from_ledgers(sources, survey)
-        return _summed(plan, "A", condition) if plan.steps else _nothing(txn, condition)
     if wanted == "C":
         if condition.listed:
             raise Refused(
@@ -38,7 +36,8 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
                 hint="take level B, which keeps what is listed, or a store of the bookies alone",
             )
         return _summed(_from_bookies(sources, names), "C", condition)
-    raise Refused(f"level {wanted} is not made by this version")
+    plan = plan_from_ledgers(sources, survey) if wanted == "A" else plan_rolling(sources)
+    return _summed(plan, wanted, condition) if plan.steps else _nothing(txn, condition)
 
 
 def _from_bookies(sources: Sources, names: Path | None) -> Plan:

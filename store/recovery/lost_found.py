@@ -1,0 +1,105 @@
+"""Ledgers of no known topic: each group of them becomes a topic of its own in a namespace where no broker deletes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from store.changes.bundles import new_policies
+from store.changes.cursors import info_of_state
+from store.changes.plan import Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.cursor import CursorState, encode_cursor_info
+from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.codec.policies import encode_json_object
+from store.compaction.view import COMPONENT
+from store.db.tree import find_node
+from store.errors import Refused
+from store.model.bundles import DEFAULT_BUNDLES, bundles_of
+from store.model.resources import TENANT, tenant_path
+from store.names import NamespaceName, Position, TopicName
+from store.recovery.chains import Group
+from store.recovery.evidence import LedgerEvidence
+from store.recovery.from_ledgers import Sources, cluster_of
+from store.recovery.making import MadeLedger, make_ledger
+from store.wording import counted, plural
+
+LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
+SUBSCRIPTION = "lost-and-found"
+"""At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""
+_KEPT = {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
+
+
+@dataclass(slots=True)
+class LostAndFound:
+    """What is made for groups of no topic."""
+
+    steps: list[Step] = field(default_factory=list)
+    parts: list[ChangePart] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def topic_of(group: Group) -> TopicName:
+    """Return the topic that a group of no known topic becomes."""
+    return TopicName(LOST_AND_FOUND, f"{group.kind}-{group.ledger_ids[0]}")
+
+
+def plan_lost_and_found(
+    sources: Sources, groups: Sequence[Group], newest: int, evidence: Mapping[int, LedgerEvidence]
+) -> LostAndFound:
+    """Plan a topic for the ledgers above NEWEST of each of GROUPS, with one subscription at its beginning."""
+    found = LostAndFound()
+    entries = ledgers = 0
+    for group in groups:
+        made = _made(sources, found, group, newest)
+        if made:
+            _make_topic(sources, found, group, made)
+            ledgers += len(made)
+            entries += sum(one.entries for one in made)
+    if ledgers:
+        _make_namespace(sources, found)
+        found.warnings.append(
+            f"{counted(ledgers, 'ledger')} of {counted(entries, 'entry')} {plural(ledgers, 'is', 'are')} of no topic of this metadata, or"
+            f" one witness alone says of which: see {counted(len(found.parts), 'topic')} of {LOST_AND_FOUND}"
+        )
+    return found
+
+
+def _made(sources: Sources, found: LostAndFound, group: Group, newest: int) -> list[MadeLedger]:
+    custom = {COMPONENT: b"managed-ledger", "pulsar/managed-ledger": topic_of(group).managed_ledger_name.encode()}
+    made = []
+    for ledger_id in group.ledger_ids:
+        if ledger_id > newest:
+            try:
+                made.append(make_ledger(sources.reader, ledger_id, custom, None))
+            except Refused as error:
+                found.warnings.append(error.message)
+    return made
+
+
+def _make_topic(sources: Sources, found: LostAndFound, group: Group, made: Sequence[MadeLedger]) -> None:
+    name = topic_of(group)
+    txn, now_ms = sources.reader.txn, sources.now_ms
+    closed = [LedgerInfo(one.ledger_id, one.entries, one.metadata.length, now_ms) for one in made[:-1]]
+    managed = ManagedLedger((*closed, LedgerInfo(made[-1].ledger_id)))
+    cursor = info_of_state(CursorState(Position(made[0].ledger_id, -1)), {})
+    values = {
+        name.path: encode_managed_ledger(managed),
+        name.cursor_path(SUBSCRIPTION): encode_cursor_info(cursor),
+        **{ledger_path(one.ledger_id): encode_ledger_metadata(one.metadata) for one in made},
+    }
+    found.steps += [put_value_step(txn, path, value, now_ms) for path, value in values.items()]
+    after = {"ledgers": [one.ledger_id for one in made], "entries": sum(one.entries for one in made)}
+    warnings = tuple(text for one in made for text in one.warnings)
+    found.parts.append(ChangePart(topic=str(name), after=after, warnings=warnings))
+
+
+def _make_namespace(sources: Sources, found: LostAndFound) -> None:
+    txn = sources.reader.txn
+    cluster = cluster_of(sources)
+    tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
+    policies = new_policies({"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), **_KEPT})
+    for path, value in ((tenant_path(LOST_AND_FOUND.tenant), tenant), (LOST_AND_FOUND.policies_path, policies)):
+        if find_node(txn, path) is None:
+            found.steps.append(put_value_step(txn, path, encode_json_object(value), sources.now_ms))

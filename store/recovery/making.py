@@ -1,0 +1,169 @@
+"""The metadata of a ledger that no metadata lists, made from its entries and the bookies that hold them.
+
+Upstream: ``LedgerRecoveryOp`` finds a ledger's end so, ``RoundRobinDistributionSchedule`` puts entries on bookies (BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations
+from typing import TYPE_CHECKING, Any
+
+from store.changes.restoring import find_ensembles
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.errors import Refused
+from store.model.coverage import read_disks, read_held
+from store.model.ledgers import EntryReader, iter_gaps, read_ledger
+from store.wording import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+_ENSEMBLES = 5_040
+"""Orders of bookies that are tried: those of seven bookies."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeLedger:
+    """A closed ledger. ``behind``: entries behind a gap, which it leaves out; ``astray``: entries with copies where none should be."""
+
+    ledger_id: int
+    metadata: LedgerMetadata
+    behind: int
+    astray: int
+
+    @property
+    def entries(self) -> int:
+        return self.metadata.last_entry_id + 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is not as it should be."""
+        found = []
+        if self.behind:
+            found.append(
+                f"ledger {self.ledger_id} ends in front of entry {self.entries}, which no file has:"
+                f" {counted(self.behind, 'entry')} behind it are left out"
+            )
+        if self.astray:
+            found.append(
+                f"ledger {self.ledger_id}: {counted(self.astray, 'entry')} of it have other copies than round robin gives, as a bookie that"
+                " failed leaves them: autorecovery makes their copies again"
+            )
+        return tuple(found)
+
+
+def make_ledger(
+    reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes], sibling: LedgerMetadata | None
+) -> MadeLedger:
+    """Return ledger LEDGER_ID closed at its last entry that can be read, with CUSTOM metadata; SIBLING: made with the same quorums.
+
+    Raises Refused where entries lie on a disk without a cookie, or where there is no entry 0.
+    """
+    txn = reader.txn
+    held = read_held(txn, ledger_id, read_disks(txn))
+    if not held or "" in held:
+        raise Refused(
+            f"whose disk holds entries of ledger {ledger_id} is not known: its ensemble cannot be made",
+            hint="import the bookie with its cookie (the file VERSION)",
+            ledgerId=ledger_id,
+        )
+    end, behind = find_readable_end(reader, ledger_id)
+    if end < 0:
+        raise Refused(f"entry 0 of ledger {ledger_id} is in no file: nothing of it can be served", ledgerId=ledger_id)
+    write_quorum, segments, astray = fit_ensembles(ledger_id, held, end, sibling)
+    last = reader.read(ledger_id, end)
+    same = sibling is not None and sibling.write_quorum == write_quorum
+    metadata = LedgerMetadata(
+        version=3,
+        write_quorum=write_quorum,
+        ensemble_size=len(segments[0].members),
+        ack_quorum=sibling.ack_quorum if same and sibling is not None else write_quorum,
+        length=last.length,
+        last_entry_id=end,
+        state=LedgerState.CLOSED,
+        segments=segments,
+        digest_type=last.digest_type,
+        password=b"",
+        custom={"application": b"pulsar", **custom},
+        ctoken=0,
+    )
+    return MadeLedger(ledger_id, metadata, behind, astray)
+
+
+def find_readable_end(reader: EntryReader, ledger_id: int) -> tuple[int, int]:
+    """Return (last entry that every one before is here of, how many are here behind it)."""
+    ledger = read_ledger(reader.txn, ledger_id)
+    last = ledger.last_entry_id if ledger.sums is None else max(ledger.last_entry_id, ledger.sums.last_entry)
+    gap = next(iter_gaps(reader.txn, ledger_id, last), None)
+    end = last if gap is None else gap[0] - 1
+    here = 0 if ledger.sums is None else ledger.sums.entries
+    return end, max(here - end - 1, 0)
+
+
+# -- ensembles --------------------------------------------------------------------------------------------------------
+
+
+def fit_ensembles(
+    ledger_id: int, held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
+) -> tuple[int, tuple[Segment, ...], int]:
+    """Return (write quorum, ensembles, entries with fewer or other copies) by which every entry is found on a bookie that has it."""
+    try:
+        return *find_ensembles(ledger_id, held, last_entry_id, sibling), 0
+    except Refused:
+        return _closest(held, last_entry_id, sibling)
+
+
+def _closest(
+    held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
+) -> tuple[int, tuple[Segment, ...], int]:
+    """The last entries before a crash have too few copies, those around a failed bookie too many: the ensembles that serve most."""
+    import numpy as np
+
+    entries = np.arange(last_entry_id + 1)
+    bookies = sorted({*held, *(sibling.segments[-1].members if sibling else ())})
+    has = {
+        bookie: np.isin(entries, held[bookie]) if bookie in held else np.zeros(len(entries), bool) for bookie in bookies
+    }
+    copies = np.sum([has[bookie] for bookie in bookies], axis=0)
+    usual = int(np.bincount(copies).argmax()) if sibling is None else sibling.write_quorum
+    size = min(len(bookies), max(usual, 1 if sibling is None else sibling.ensemble_size))
+    write_quorum = min(usual, size)
+    segments: list[Segment] = []
+    astray, start = 0, 0
+    while start <= last_entry_id:
+        best = max(
+            (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size)),
+            key=lambda found: (found[0], -found[1]),
+        )
+        served, wrong, order = best
+        segments.append(Segment(start, order))
+        astray += wrong
+        start += served
+    return write_quorum, tuple(segments), astray
+
+
+def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield ensembles of SIZE bookies, of those that hold most first."""
+    most = sorted(bookies, key=lambda bookie: -int(has[bookie].sum()))
+    return islice(permutations(most, size), _ENSEMBLES)
+
+
+def _served(
+    order: tuple[str, ...], has: Mapping[str, Array], entries: Array, write_quorum: int
+) -> tuple[int, int, tuple[str, ...]]:
+    """Return (how many of ENTRIES, from the first on, ORDER finds a copy of, how many of them have fewer or other copies, ORDER)."""
+    import numpy as np
+
+    found = np.zeros(len(entries), np.int64)
+    everywhere = np.sum([column[entries[0] :] for column in has.values()], axis=0)
+    for place, bookie in enumerate(order):
+        expected = (place - entries) % len(order) < write_quorum
+        found += has[bookie][entries[0] :] & expected
+    lost = np.flatnonzero(found == 0)
+    served = int(lost[0]) if len(lost) else len(entries)
+    wrong = (found != write_quorum) | (everywhere != found)
+    return served, int(wrong[:served].sum()), order

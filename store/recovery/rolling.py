@@ -1,0 +1,323 @@
+"""Level B: the metadata is older than the bookies, and is rolled forward over what they hold since.
+
+Ledgers that are younger than any listed join the topic whose messages go on in them, by two witnesses; those of no topic that was there
+go to lost-and-found topics, since bookies would delete what no metadata lists (``ScanAndCompareGarbageCollector``, BookKeeper 4.17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from store.changes.cursors import info_of_state, state_json
+from store.changes.mending import forgotten_state
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.cursor import CursorState, encode_cursor_info
+from store.codec.given import parse_integer
+from store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from store.compaction.view import COMPONENT
+from store.db.blocks import ledger_of_key
+from store.db.environment import Txn
+from store.db.tree import find_node, read_node
+from store.errors import Refused
+from store.model.coverage import absent_ids, read_disks, read_held
+from store.model.cursors import Cursor, iter_cursor_names, read_cursor
+from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
+from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
+from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.names import TopicName
+from store.recovery.chains import Chains, Group, find_chains
+from store.recovery.cursor_chains import Followed, follow, read_unnamed
+from store.recovery.evidence import LedgerEvidence, read_evidence
+from store.recovery.from_ledgers import COMMAND, Sources, newer_index
+from store.recovery.lost_found import plan_lost_and_found
+from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
+from store.wording import counted, plural
+
+_MANAGED_LEDGER, _CLAIMED = "pulsar/managed-ledger", b"managed-ledger"
+_SHOWN = 10
+
+
+@dataclass(slots=True)
+class Rolled:
+    """What the metadata becomes. ``joined``, ``entries``: ledgers that topics got and what is in them."""
+
+    sources: Sources
+    steps: list[Step] = field(default_factory=list)
+    parts: list[ChangePart] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    joined: int = 0
+    entries: int = 0
+    gone: list[int] = field(default_factory=list)
+
+    @property
+    def txn(self) -> Txn:
+        return self.sources.reader.txn
+
+    def put(self, path: str, value: bytes) -> None:
+        """Write VALUE to the node at PATH, unless it is there."""
+        node = find_node(self.txn, path)
+        if node is None or node.value != value:
+            self.steps.append(put_value_step(self.txn, path, value, self.sources.now_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata lists."""
+
+    evidence: Mapping[int, LedgerEvidence]
+    chains: Chains
+    newest: int
+
+    def joins(self, ledger_id: int) -> list[str]:
+        """Return what joined a ledger to one before it."""
+        return [text for join in self.chains.joins if join.next_id == ledger_id for text in join.witnesses]
+
+
+def plan_rolling(sources: Sources) -> Plan:
+    """Plan the metadata as of the bookies' entries; raises Refused, MetadataCorrupt. A plan without steps: it is not older."""
+    rolled = Rolled(sources)
+    world = _read_world(sources)
+    topics = {str(group.topic): group for group in world.chains.groups if group.topic}
+    for name in iter_topics(rolled.txn):
+        group = topics.get(str(name))
+        young = [] if group is None else [one for one in group.ledger_ids if one > world.newest]
+        _roll_topic(rolled, world, name, young)
+    strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
+    found = plan_lost_and_found(sources, strangers, world.newest, world.evidence)
+    parts, steps = [*rolled.parts, *found.parts], [*rolled.steps, *found.steps]
+    return Plan(COMMAND, rolled.txn.id, tuple(steps), tuple(parts), warnings=(*_warnings(rolled), *found.warnings))
+
+
+def _read_world(sources: Sources) -> _World:
+    txn = sources.reader.txn
+    known = {ledger_id: str(name) for name in iter_topics(txn) for ledger_id in read_topic(txn, name).ids}
+    listed = sorted_ledger_ids(txn)
+    indexed = [ledger_of_key(key) for key in txn.keys("times", b"")]
+    evidence = {one.ledger_id: one for one in read_evidence(sources.reader, indexed)}
+    chains = find_chains(evidence.values(), known, sources.cluster or "")
+    return _World(evidence, chains, listed[-1] if len(listed) else -1)
+
+
+def _is_young(group: Group, newest: int) -> bool:
+    return any(one > newest for one in group.ledger_ids)
+
+
+# -- topics -----------------------------------------------------------------------------------------------------------
+
+
+def _roll_topic(rolled: Rolled, world: _World, name: TopicName, young: list[int]) -> None:
+    topic = read_topic(rolled.txn, name)
+    if topic.managed.terminated is not None and young:
+        rolled.warnings.append(f"{name} is terminated: ledgers {_ids(young)} that seem to go on with it stay apart")
+        young = []
+    gone = {one.ledger_id for one in topic.ledgers if _is_gone(rolled.txn, one)}
+    made = _made(rolled, topic, young)
+    after = _rolled_topic(rolled, world, topic, gone, made)
+    for one in after.ledgers:
+        if one.ledger_id not in young:
+            _mend_ledger(rolled, one, is_last=one.ledger_id == after.ids[-1])
+    if after.managed != topic.managed:
+        value = encode_managed_ledger(after.managed, read_node(rolled.txn, name.path).value)
+        rolled.put(name.path, value)
+        rolled.parts.append(_topic_part(world, topic, after, made, gone))
+    rolled.joined += len(made)
+    rolled.entries += sum(one.entries for one in made)
+    rolled.gone += sorted(gone)
+    _roll_cursors(rolled, world, topic, after, gone)
+
+
+def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
+    """Whether nothing is left of a ledger on any of the bookies that had it: it was deleted since."""
+    metadata = find_metadata(txn, ledger.ledger_id)
+    if ledger.info.offloaded or metadata is None or find_times(txn, ledger.ledger_id) is not None:
+        return False
+    had = metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0
+    members = {bookie for segment in metadata.segments for bookie in segment.members}
+    return had and members.isdisjoint(absent_ids(txn))
+
+
+def _made(rolled: Rolled, topic: Topic, young: list[int]) -> list[MadeLedger]:
+    custom = {COMPONENT: _CLAIMED, _MANAGED_LEDGER: topic.name.managed_ledger_name.encode()}
+    sibling = _sibling(rolled.txn, topic.ids)
+    made: list[MadeLedger] = []
+    for ledger_id in young:
+        try:
+            made.append(make_ledger(rolled.sources.reader, ledger_id, custom, sibling))
+        except Refused as error:
+            rolled.warnings.append(error.message)
+            continue
+        rolled.put(ledger_path(ledger_id), encode_ledger_metadata(made[-1].metadata))
+    return made
+
+
+def _sibling(txn: Txn, ids: Iterable[int]) -> LedgerMetadata | None:
+    """Return the metadata of the newest of IDS that has some: younger ones were made with the same quorums."""
+    for ledger_id in sorted(ids, reverse=True):
+        metadata = find_metadata(txn, ledger_id)
+        if metadata is not None:
+            return metadata
+    return None
+
+
+def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:
+    """Return TOPIC without what is GONE and with what was MADE; the ledger that was open is closed where others follow."""
+    ledgers = []
+    for one in topic.ledgers:
+        if one.ledger_id in gone:
+            continue
+        if one.is_open and made:
+            one = _closed(rolled, world, one)
+            if not one.entries:
+                continue
+        ledgers.append(one)
+    for found in made:
+        is_last = found is made[-1]
+        closed_ms = 0 if is_last else _closed_ms(rolled, world, found.ledger_id)
+        info = LedgerInfo(found.ledger_id, timestamp_ms=0)
+        if not is_last:
+            info = LedgerInfo(found.ledger_id, found.entries, found.metadata.length, closed_ms)
+        ledgers.append(TopicLedger(info, found.entries, found.metadata.length, is_last))
+    infos = tuple(one.info for one in ledgers)
+    properties = topic.managed.properties
+    if made:
+        index = next((of.index for one in reversed(ledgers[:-1]) if (of := world.evidence.get(one.ledger_id))), None)
+        properties = {**properties, **newer_index(properties.get("index", ""), None if index is None else index[2])}
+    managed = ManagedLedger(infos, topic.managed.terminated, properties)
+    return Topic(topic.name, topic.stat, managed, tuple(ledgers))
+
+
+def _closed(rolled: Rolled, world: _World, ledger: TopicLedger) -> TopicLedger:
+    end, _ = find_readable_end(rolled.sources.reader, ledger.ledger_id) if _has_entries(rolled, ledger) else (-1, 0)
+    size = rolled.sources.reader.read(ledger.ledger_id, end).length if end >= 0 else 0
+    closed_ms = _closed_ms(rolled, world, ledger.ledger_id)
+    info = ledger.info._replace(entries=end + 1, size_bytes=size, timestamp_ms=closed_ms)
+    return TopicLedger(info, end + 1, size, False)
+
+
+def _has_entries(rolled: Rolled, ledger: TopicLedger) -> bool:
+    return find_times(rolled.txn, ledger.ledger_id) is not None
+
+
+def _closed_ms(rolled: Rolled, world: _World, ledger_id: int) -> int:
+    """Return when a ledger was closed, by its last entry; retention counts from there, so a producer's clock is not believed."""
+    found = world.evidence.get(ledger_id)
+    now_ms = rolled.sources.now_ms
+    return now_ms if found is None or found.broker_ms is None else min(found.broker_ms[1], now_ms)
+
+
+def _mend_ledger(rolled: Rolled, ledger: TopicLedger, *, is_last: bool) -> None:
+    """Close the metadata of a ledger that others follow now, and name the bookies that have it since."""
+    metadata = find_metadata(rolled.txn, ledger.ledger_id)
+    if metadata is None or not _has_entries(rolled, ledger):
+        return
+    held = read_held(rolled.txn, ledger.ledger_id, read_disks(rolled.txn))
+    after = metadata
+    if metadata.state is not LedgerState.CLOSED and not is_last:
+        after = replace(after, state=LedgerState.CLOSED, last_entry_id=ledger.entries - 1, length=ledger.size_bytes)
+    members = {bookie for segment in metadata.segments for bookie in segment.members}
+    if held and "" not in held and not held.keys() <= members and ledger.entries:
+        _, segments, _ = fit_ensembles(ledger.ledger_id, held, ledger.entries - 1, metadata)
+        if len(segments[0].members) == metadata.ensemble_size:
+            after = replace(after, segments=segments)
+    if after != metadata:
+        path = ledger_path(ledger.ledger_id)
+        rolled.put(path, encode_ledger_metadata(after, read_node(rolled.txn, path).value))
+
+
+def _topic_part(world: _World, topic: Topic, after: Topic, made: list[MadeLedger], gone: Collection[int]) -> ChangePart:
+    shown: dict[str, Any] = {"ledgers": after.ids, "entries": after.number_of_entries}  # Any: JSON
+    if made:
+        shown["witnesses"] = {str(one.ledger_id): world.joins(one.ledger_id) for one in made}
+    warnings = [text for one in made for text in one.warnings]
+    if gone:
+        warnings.append(f"ledgers {_ids(gone)} were deleted since: no bookie has them")
+    return ChangePart(
+        topic=str(topic.name),
+        before={"ledgers": topic.ids, "entries": topic.number_of_entries},
+        after=shown,
+        warnings=tuple(warnings),
+    )
+
+
+def _ids(ids: Iterable[int]) -> str:
+    listed = sorted(ids)
+    return ", ".join(map(str, listed[:_SHOWN])) + (
+        f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
+    )
+
+
+# -- cursors ----------------------------------------------------------------------------------------------------------
+
+
+def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gone: Collection[int]) -> None:
+    """Write each cursor's state into its node: the cursor ledger that it names may be deleted since, and is not asked any more."""
+    reader = rolled.sources.reader
+    cursors = {name: read_cursor(rolled.txn, reader, topic, name) for name in iter_cursor_names(rolled.txn, topic.name)}
+    states = {name: cursor.recoverable or cursor.state for name, cursor in cursors.items()}
+    young = (one for one in world.evidence.values() if one.ledger_id > world.newest)
+    followed = follow(after, states, read_unnamed(reader, after, young)) if cursors else {}
+    for name, cursor in sorted(cursors.items()):
+        at = followed.get(name)
+        state = _existing(rolled, after, forgotten_state(topic, after, states[name] if at is None else at.state, gone))
+        kept = {key: value for key, value in cursor.info.cursor_properties.items() if not _is_lost(rolled, key, value)}
+        if state == cursor.state and cursor.info.cursors_ledger_id < 0 and kept == cursor.info.cursor_properties:
+            continue
+        info = info_of_state(state, kept, cursor.info.last_active_ms)
+        path = topic.name.cursor_path(name)
+        rolled.put(path, encode_cursor_info(info, read_node(rolled.txn, path).value))
+        if state != cursor.state or at is not None:
+            rolled.parts.append(_cursor_part(topic, after, cursor, state, at))
+
+
+def _existing(rolled: Rolled, after: Topic, state: CursorState) -> CursorState:
+    """Return STATE without a compacted ledger that is deleted since: its topic is compacted again."""
+    ledger_id = state.properties.get(COMPACTED_LEDGER)
+    if ledger_id is None or find_times(rolled.txn, ledger_id) is not None or _is_empty(rolled.txn, ledger_id):
+        return state
+    return CursorState(after.first_position)
+
+
+def _is_empty(txn: Txn, ledger_id: int) -> bool:
+    metadata = find_metadata(txn, ledger_id)
+    return metadata is not None and metadata.state is LedgerState.CLOSED and metadata.last_entry_id < 0
+
+
+def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
+    """Whether a cursor's property names a bucket of delayed messages that is deleted since."""
+    ledger_id = parse_integer(value) if key.startswith(BUCKET_PREFIX) else None
+    return ledger_id is not None and find_times(rolled.txn, ledger_id) is None
+
+
+def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, at: Followed | None) -> ChangePart:
+    shown = state_json(after, state)
+    if at is not None:
+        shown["witnesses"] = [
+            f"cursor ledger {ledger_id} begins where this subscription alone stood, and names this topic alone"
+            for ledger_id in at.ledger_ids
+        ]
+    return ChangePart(
+        topic=str(topic.name), subscription=cursor.name, before=state_json(topic, cursor.state), after=shown
+    )
+
+
+# -- what to know -----------------------------------------------------------------------------------------------------
+
+
+def _warnings(rolled: Rolled) -> Iterator[str]:
+    if rolled.joined:
+        yield (
+            f"{counted(rolled.joined, 'ledger')} of {counted(rolled.entries, 'entry')} {plural(rolled.joined, 'goes', 'go')} on with"
+            f" topics of this metadata. Acknowledgements since then come back where a cursor ledger says so, else messages are redelivered"
+        )
+        yield (
+            "what was deleted since this metadata was written comes back too where bookies still have its entries; topics,"
+            " subscriptions and policies that were deleted or changed since are as they were"
+        )
+    if rolled.gone:
+        gone = len(rolled.gone)
+        yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'is', 'are')} deleted since: {_ids(rolled.gone)}"
+    yield from rolled.warnings
