@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn, open_store
+from store.db.tree import Node, row_of
+from store.history.as_of import Moment, read_tree_at
+from store.history.servers import parse_place
 from store.model.references import index_owners
 from store.sources.rocksdb import apply_changes, lock_database
 from store.transfer.imports import ImportOptions, import_standalone
@@ -74,3 +78,22 @@ def apply_values(directory: Path, changes: Mapping[bytes, bytes | None]) -> None
     rows = sorted(changes.items())
     with lock_database(directory):
         apply_changes(directory, lambda: rows)
+
+
+def put_back(path: Path, zookeeper: Path, zxid: int) -> None:
+    """Give the store at PATH the metadata that ZOOKEEPER's files had as of transaction ZXID, as an import of a backup of then would."""
+    nodes = read_tree_at([parse_place(str(zookeeper))], Moment(zxid=zxid), []).persistent()
+    rows = [
+        row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
+        for node in nodes
+        if not node.path.startswith("/zookeeper")
+    ]
+
+    def work(txn: Txn) -> None:
+        txn.clear("tree")
+        txn.clear("base")
+        txn.put_all("tree", rows)
+        index_owners(store, txn)
+
+    with open_store(path, writable=True) as store:
+        store.write(work)

@@ -17,15 +17,16 @@ from store.compaction.view import COMPONENT
 from store.db.tree import find_node
 from store.errors import Refused
 from store.model.bundles import DEFAULT_BUNDLES, bundles_of
+from store.model.ledgers import find_metadata
 from store.model.resources import TENANT, tenant_path
-from store.names import NamespaceName, Position, TopicName
+from store.names import Position, TopicName
 from store.recovery.chains import Group
 from store.recovery.evidence import LedgerEvidence
+from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.from_ledgers import Sources, cluster_of
 from store.recovery.making import MadeLedger, make_ledger
 from store.wording import counted, plural
 
-LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
 SUBSCRIPTION = "lost-and-found"
 """At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""
 _KEPT = {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
@@ -42,7 +43,7 @@ class LostAndFound:
 
 def topic_of(group: Group) -> TopicName:
     """Return the topic that a group of no known topic becomes."""
-    return TopicName(LOST_AND_FOUND, f"{group.kind}-{group.ledger_ids[0]}")
+    return TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
 
 
 def plan_lost_and_found(
@@ -69,10 +70,11 @@ def plan_lost_and_found(
 def _made(sources: Sources, found: LostAndFound, group: Group, newest: int) -> list[MadeLedger]:
     custom = {COMPONENT: b"managed-ledger", "pulsar/managed-ledger": topic_of(group).managed_ledger_name.encode()}
     made = []
+    sibling = find_metadata(sources.reader.txn, newest) if newest >= 0 else None
     for ledger_id in group.ledger_ids:
         if ledger_id > newest:
             try:
-                made.append(make_ledger(sources.reader, ledger_id, custom, None))
+                made.append(make_ledger(sources.reader, ledger_id, custom, sibling))
             except Refused as error:
                 found.warnings.append(error.message)
     return made

@@ -6,7 +6,7 @@ Upstream: ``LedgerRecoveryOp`` finds a ledger's end so, ``RoundRobinDistribution
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from store.changes.restoring import find_ensembles
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
 from store.errors import Refused
 from store.model.coverage import read_disks, read_held
-from store.model.ledgers import EntryReader, iter_gaps, read_ledger
+from store.model.ledgers import EntryReader, find_metadata, iter_gaps, read_ledger
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -74,8 +74,12 @@ def make_ledger(
     end, behind = find_readable_end(reader, ledger_id)
     if end < 0:
         raise Refused(f"entry 0 of ledger {ledger_id} is in no file: nothing of it can be served", ledgerId=ledger_id)
-    write_quorum, segments, astray = fit_ensembles(ledger_id, held, end, sibling)
     last = reader.read(ledger_id, end)
+    own = find_metadata(txn, ledger_id)
+    if own is not None:  # it was made, and no topic lists it yet
+        closed = replace(own, state=LedgerState.CLOSED, last_entry_id=end, length=last.length)
+        return MadeLedger(ledger_id, closed, behind, 0)
+    write_quorum, segments, astray = fit_ensembles(ledger_id, held, end, sibling)
     same = sibling is not None and sibling.write_quorum == write_quorum
     metadata = LedgerMetadata(
         version=3,
@@ -130,20 +134,28 @@ def _closest(
     }
     copies = np.sum([has[bookie] for bookie in bookies], axis=0)
     usual = int(np.bincount(copies).argmax()) if sibling is None else sibling.write_quorum
-    size = min(len(bookies), max(usual, 1 if sibling is None else sibling.ensemble_size))
-    write_quorum = min(usual, size)
+    sizes = range(usual, len(bookies) + 1) if sibling is None else [max(usual, sibling.ensemble_size)]
+    fits = [_fit(bookies, has, min(size, len(bookies)), min(usual, len(bookies))) for size in sizes]
+    segments, astray = min(fits, key=lambda fit: (len(fit[0]) + fit[1], len(fit[0][0].members)))
+    return min(usual, len(bookies)), segments, astray
+
+
+def _fit(
+    bookies: Sequence[str], has: Mapping[str, Array], size: int, write_quorum: int
+) -> tuple[tuple[Segment, ...], int]:
+    """Return (ensembles of SIZE that serve every entry, how many entries have fewer or other copies)."""
+    import numpy as np
+
+    entries = np.arange(len(next(iter(has.values()))))
     segments: list[Segment] = []
-    astray, start = 0, 0
-    while start <= last_entry_id:
-        best = max(
-            (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size)),
-            key=lambda found: (found[0], -found[1]),
-        )
-        served, wrong, order = best
+    astray = start = 0
+    while start < len(entries):
+        found = (_served(order, has, entries[start:], write_quorum) for order in _orders(bookies, has, size))
+        served, wrong, order = max(found, key=lambda one: (one[0], -one[1]))
         segments.append(Segment(start, order))
         astray += wrong
         start += served
-    return write_quorum, tuple(segments), astray
+    return tuple(segments), astray
 
 
 def _orders(bookies: Sequence[str], has: Mapping[str, Array], size: int) -> Iterator[tuple[str, ...]]:

@@ -36,7 +36,7 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
                 hint="take level B, which keeps what is listed, or a store of the bookies alone",
             )
         return _summed(_from_bookies(sources, names), "C", condition)
-    plan = plan_from_ledgers(sources, survey) if wanted == "A" else plan_rolling(sources)
+    plan = plan_from_ledgers(sources, survey) if wanted == "A" else plan_rolling(sources, survey)
     return _summed(plan, wanted, condition) if plan.steps else _nothing(txn, condition)
 
 
@@ -64,7 +64,8 @@ def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}}
     parts = (ChangePart(resource=_METADATA, after={**found, **made}), *plan.parts)
-    return replace(plan, parts=parts, warnings=(*plan.warnings, NEXT))
+    again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
+    return replace(plan, parts=parts, warnings=(*plan.warnings, *again, NEXT))
 
 
 def _kind(part: ChangePart) -> str:
@@ -79,6 +80,7 @@ def _kind(part: ChangePart) -> str:
 _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")
+_AGAIN = "{} of entries are younger than any that is listed: run the same again behind this, for level B"
 NEXT = (
     "look at it with: pulsar-admin store check; then give it to ZooKeeper, which must not run: pulsar-admin store export"
     " zookeeper-snapshot DIR, where brokers and bookies start last"

@@ -24,7 +24,7 @@ from store.db.environment import Txn
 from store.db.tree import find_node, read_node
 from store.errors import Refused
 from store.model.coverage import absent_ids, read_disks, read_held
-from store.model.cursors import Cursor, iter_cursor_names, read_cursor
+from store.model.cursors import Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
 from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
@@ -35,6 +35,7 @@ from store.recovery.evidence import LedgerEvidence, read_evidence
 from store.recovery.from_ledgers import COMMAND, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
+from store.recovery.survey import Survey
 from store.wording import counted, plural
 
 _MANAGED_LEDGER, _CLAIMED = "pulsar/managed-ledger", b"managed-ledger"
@@ -70,36 +71,41 @@ class _World:
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
+    survey: Survey
     newest: int
 
     def joins(self, ledger_id: int) -> list[str]:
         """Return what joined a ledger to one before it."""
-        return [text for join in self.chains.joins if join.next_id == ledger_id for text in join.witnesses]
+        said = [text for join in self.chains.joins if join.next_id == ledger_id for text in join.witnesses]
+        return said or ["its own metadata names the topic, and it is younger than the last one listed"]
 
 
-def plan_rolling(sources: Sources) -> Plan:
+def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     """Plan the metadata as of the bookies' entries; raises Refused, MetadataCorrupt. A plan without steps: it is not older."""
     rolled = Rolled(sources)
-    world = _read_world(sources)
+    world = _read_world(sources, survey)
     topics = {str(group.topic): group for group in world.chains.groups if group.topic}
     for name in iter_topics(rolled.txn):
         group = topics.get(str(name))
-        young = [] if group is None else [one for one in group.ledger_ids if one > world.newest]
-        _roll_topic(rolled, world, name, young)
+        _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
     found = plan_lost_and_found(sources, strangers, world.newest, world.evidence)
     parts, steps = [*rolled.parts, *found.parts], [*rolled.steps, *found.steps]
     return Plan(COMMAND, rolled.txn.id, tuple(steps), tuple(parts), warnings=(*_warnings(rolled), *found.warnings))
 
 
-def _read_world(sources: Sources) -> _World:
+def _read_world(sources: Sources, survey: Survey) -> _World:
     txn = sources.reader.txn
-    known = {ledger_id: str(name) for name in iter_topics(txn) for ledger_id in read_topic(txn, name).ids}
+    known: dict[int, str] = {}
+    for name in iter_topics(txn):
+        ids = read_topic(txn, name).ids
+        unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])
+        known |= dict.fromkeys((*ids, *unlisted), str(name))
     listed = sorted_ledger_ids(txn)
     indexed = [ledger_of_key(key) for key in txn.keys("times", b"")]
     evidence = {one.ledger_id: one for one in read_evidence(sources.reader, indexed)}
     chains = find_chains(evidence.values(), known, sources.cluster or "")
-    return _World(evidence, chains, listed[-1] if len(listed) else -1)
+    return _World(evidence, chains, survey, listed[-1] if len(listed) else -1)
 
 
 def _is_young(group: Group, newest: int) -> bool:
@@ -109,8 +115,12 @@ def _is_young(group: Group, newest: int) -> bool:
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-def _roll_topic(rolled: Rolled, world: _World, name: TopicName, young: list[int]) -> None:
+def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[int]) -> None:
     topic = read_topic(rolled.txn, name)
+    last = topic.ids[-1] if topic.ids else -1
+    young = [
+        one for one in ids if one > last
+    ]  # a broker trims in front of the last one only, so these are no deleted ones
     if topic.managed.terminated is not None and young:
         rolled.warnings.append(f"{name} is terminated: ledgers {_ids(young)} that seem to go on with it stay apart")
         young = []
@@ -257,7 +267,7 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
     """Write each cursor's state into its node: the cursor ledger that it names may be deleted since, and is not asked any more."""
     reader = rolled.sources.reader
     cursors = {name: read_cursor(rolled.txn, reader, topic, name) for name in iter_cursor_names(rolled.txn, topic.name)}
-    states = {name: cursor.recoverable or cursor.state for name, cursor in cursors.items()}
+    states = {name: _newest_state(rolled, world, cursor) for name, cursor in cursors.items()}
     young = (one for one in world.evidence.values() if one.ledger_id > world.newest)
     followed = follow(after, states, read_unnamed(reader, after, young)) if cursors else {}
     for name, cursor in sorted(cursors.items()):
@@ -271,6 +281,17 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
         rolled.put(path, encode_cursor_info(info, read_node(rolled.txn, path).value))
         if state != cursor.state or at is not None:
             rolled.parts.append(_cursor_part(topic, after, cursor, state, at))
+
+
+def _newest_state(rolled: Rolled, world: _World, cursor: Cursor) -> CursorState:
+    """Return where a cursor stands by the ledger that its node names, or by a younger one whose own metadata names it."""
+    named = world.survey.cursors.get(cursor.topic, {}).get(cursor.name, ())
+    for ledger_id in reversed(named):
+        if ledger_id > cursor.info.cursors_ledger_id >= 0:
+            state, _ = read_cursor_ledger(rolled.txn, rolled.sources.reader, ledger_id)
+            if state is not None:
+                return state
+    return cursor.recoverable or cursor.state
 
 
 def _existing(rolled: Rolled, after: Topic, state: CursorState) -> CursorState:

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from pulsar_admin.cli import run
 from pulsar_admin.config import environment_variables
 from store.codec.ledgermetadata import ledger_path
-from tests.stores import apply_values, lose_nodes
+from tests.stores import apply_values, lose_nodes, put_back
 from tests.worlds import scratch_copy
 
 FOLDER = Path(__file__).resolve().parent
@@ -264,6 +264,13 @@ def _lose_nodes(arguments: Sequence[str], held: ExitStack) -> int:
     return 0
 
 
+def _put_back(arguments: Sequence[str], held: ExitStack) -> int:
+    """``put-back STORE ZOOKEEPER ZXID``: give a store the metadata that ZooKeeper's files had as of then."""
+    store, zookeeper, zxid = arguments
+    put_back(Path(store), Path(zookeeper), int(zxid, 16))
+    return 0
+
+
 def _flip(arguments: Sequence[str], held: ExitStack) -> int:
     """``flip FILE OFFSET``: turn every bit of one byte over; the file's time stays."""
     path, offset = Path(arguments[0]), int(arguments[1])
@@ -302,6 +309,7 @@ STEPS: dict[str, Callable[[Sequence[str], ExitStack], int]] = {
     "truncate": _truncate,
     "lose": _lose,
     "lose-nodes": _lose_nodes,
+    "put-back": _put_back,
     "flip": _flip,
     "lock": _lock,
     "unlock": _unlock,

@@ -1,0 +1,181 @@
+"""``store recover`` at level B: the metadata that a real ZooKeeper had earlier, put back under the bookies of later, and rolled forward."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from store.codec.ledgermetadata import LedgerState, Segment
+from store.db.environment import open_store
+from store.model.cursors import read_cursors
+from store.model.ledgers import find_metadata, open_reader
+from store.model.topics import iter_topics, read_topic
+from store.names import parse_topic
+from store.recovery.from_bookies import LOST_AND_FOUND
+from store.recovery.making import fit_ensembles
+from tests.conftest import Cli
+from tests.plans.test_restoring import holders_of
+from tests.stores import copied, imported, put_back
+from tests.worlds import CLUSTER, world
+
+
+@dataclass(slots=True)
+class State:
+    """Entries of each topic by ledger, and where its subscriptions stand."""
+
+    ledgers: dict[str, dict[int, int]]
+    cursors: dict[tuple[str, str], Any]
+
+
+def state_of(path: Path) -> State:
+    found = State({}, {})
+    with open_store(path) as store, open_reader(store) as reader:
+        for name in iter_topics(reader.txn):
+            topic = read_topic(reader.txn, name)
+            found.ledgers[str(name)] = {one.ledger_id: one.entries for one in topic.ledgers if one.entries}
+            for cursor in read_cursors(reader.txn, reader, topic).values():
+                found.cursors[str(name), cursor.name] = topic.place(cursor.mark_delete)
+    return found
+
+
+def rolled(state: str, zxid: int, tmp_path: Path, cli: Cli, folder: str = "store") -> tuple[Path, State]:
+    """Return a store whose metadata was put back to ZXID and rolled forward, and what that metadata had."""
+    store = Path(shutil.copytree(imported(CLUSTER, state), tmp_path / folder))
+    put_back(store, world(CLUSTER) / state / "zookeeper", zxid)
+    then = state_of(store)
+    assert cli("--store", store, "store", "recover", "--cluster", "standalone").exit_code == 0
+    return store, then
+
+
+@pytest.mark.parametrize(
+    ("state", "zxid"),
+    [
+        ("clean", 0xF0),
+        ("clean", 0x1E0),
+        ("clean", 0x2A0),
+        ("crashed", 0x35D),
+        ("crashed", 0x4B4),
+        ("crashed", 0x500),
+    ],
+)
+def test_every_message_of_topics_of_then_is_served_by_its_own_topic(
+    state: str, zxid: int, tmp_path: Path, cli: Cli
+) -> None:
+    """The truth is what the broker's own metadata listed at the end; ledgers that it trimmed since come back, too."""
+    store, then = rolled(state, zxid, tmp_path, cli)
+    truth, now = state_of(imported(CLUSTER, state)), state_of(store)
+    owners = {ledger: topic for topic, ledgers in truth.ledgers.items() for ledger in ledgers}
+    lost_and_found = {one for topic, ledgers in now.ledgers.items() if str(LOST_AND_FOUND) in topic for one in ledgers}
+    for topic, listed in then.ledgers.items():
+        if listed:  # one that had no message then says nothing of the ledgers it got
+            assert truth.ledgers.get(topic, {}).items() <= now.ledgers[topic].items(), topic
+    for topic, ledgers in now.ledgers.items():
+        if str(LOST_AND_FOUND) not in topic:
+            assert {owners.get(one, topic) for one in ledgers} <= {topic}
+    everywhere = {one for ledgers in now.ledgers.values() for one in ledgers}
+    assert owners.keys() <= everywhere
+    assert lost_and_found.isdisjoint(one for one, topic in owners.items() if then.ledgers.get(topic))
+    for key, place in now.cursors.items():  # acknowledged more than it ever was: a message would be lost
+        if key in truth.cursors:
+            with_trimmed = sum(now.ledgers[key[0]].values()) - sum(truth.ledgers[key[0]].values())
+            assert place <= truth.cursors[key] + with_trimmed, key
+
+
+def test_metadata_of_ledgers_is_what_brokers_wrote(tmp_path: Path, cli: Cli) -> None:
+    """Quorums, ends, lengths, digests and claims equal; bookies as far as entries tell of them."""
+    store, _ = rolled("crashed", 0x35D, tmp_path, cli)
+    with (
+        open_store(imported(CLUSTER, "crashed")) as original,
+        original.read() as was,
+        open_store(store) as again,
+        again.read() as now,
+    ):
+        ids = read_topic(now, parse_topic("public/default/plain")).ids[-10:]
+        for ledger_id in ids[:-1]:
+            old, new = find_metadata(was, ledger_id), find_metadata(now, ledger_id)
+            assert old is not None
+            assert new is not None
+            assert (old.last_entry_id, old.length, old.write_quorum, old.ack_quorum, old.ensemble_size) == (
+                new.last_entry_id,
+                new.length,
+                new.write_quorum,
+                new.ack_quorum,
+                new.ensemble_size,
+            )
+            assert (old.digest_type, old.custom, old.password) == (new.digest_type, new.custom, new.password)
+            assert holders_of(old) == holders_of(new)
+        last = find_metadata(now, ids[-1])  # open when it was killed
+        assert last is not None
+        assert last.state is LedgerState.CLOSED
+
+
+def test_a_subscription_goes_on_where_its_cursor_ledger_says(tmp_path: Path, cli: Cli) -> None:
+    """``half`` of plain moved from 30:26 to 30:35 (oracle: the broker's mutations); those of one position stay where they were."""
+    store, _ = rolled("crashed", 0x35D, tmp_path, cli)
+    name = parse_topic("public/default/plain")
+    with open_store(store) as again, open_reader(again) as reader:
+        cursors = read_cursors(reader.txn, reader, read_topic(reader.txn, name))
+    assert str(cursors["half"].mark_delete) == "30:35"
+    assert str(cursors["never"].mark_delete) == "8:-1"
+
+
+def test_metadata_that_is_not_older_stays(tmp_path: Path, cli: Cli) -> None:
+    store = copied(CLUSTER, "clean", tmp_path)
+    assert cli("--store", store, "store", "recover", "-o", "json").json["change"] is None
+
+
+def test_the_next_ledger_has_an_id_of_its_own(tmp_path: Path, cli: Cli) -> None:
+    """A snapshot of the rolled metadata gives ids above every one on any disk, also of ledgers that no metadata lists."""
+    store, _ = rolled("crashed", 0x35D, tmp_path, cli)
+    report = cli("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "zk", "-o", "json").json
+    with open_store(store) as again, again.read() as txn:
+        on_disks = max(int.from_bytes(key[:8], "big") for key, _ in txn.items("times"))
+    assert report["nextLedgerId"] > on_disks
+
+
+# -- ensembles that a crash leaves --------------------------------------------------------------------------------------
+
+
+def held_of(rows: dict[str, str]) -> dict[str, Any]:
+    return {
+        bookie: np.array([at for at, one in enumerate(row) if one == "x"], np.int64) for bookie, row in rows.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "astray"),
+    [
+        ({"a": "x.xx.x", "b": "xx.xx.", "c": ".xx.xx"}, 0),  # round robin over a, b, c
+        ({"a": "x.xx..", "b": "xx.xx.", "c": ".xx.x."}, 1),  # the last entry: on no bookie of a, c yet
+        ({"a": "x.xx..", "b": "xx.xx.", "c": ".xx.xx"}, 1),  # entry 5 is on one of its two
+    ],
+)
+def test_ensembles_serve_every_entry_there_is(rows: dict[str, str], astray: int) -> None:
+    held = held_of(rows)
+    last = max(int(one.max()) for one in held.values())
+    write_quorum, segments, found = fit_ensembles(1, held, last, None)
+    assert write_quorum == 2
+    assert {frozenset(one.members) for one in segments} == {frozenset("abc")}
+    for entry in range(last + 1):
+        members = [one.members for one in segments if one.first_entry_id <= entry][-1]
+        expected = {members[(entry + step) % 3] for step in range(2)}
+        assert any(entry in held[bookie] for bookie in expected)
+    assert found == (astray if last == 5 else 0)
+
+
+def test_a_bookie_that_failed_leaves_copies_beside_its_ensemble() -> None:
+    """c failed at entry 4, which had reached it: d took its place, and 4 was sent there again."""
+    held = held_of({"a": "x.xx.xx", "b": "xx.xx.x", "c": ".xx.x..", "d": "....xx."})
+    write_quorum, segments, astray = fit_ensembles(1, held, 6, None)
+    assert write_quorum == 2
+    assert astray
+    for entry in range(7):
+        members = [one.members for one in segments if one.first_entry_id <= entry][-1]
+        expected = {members[(entry + step) % len(members)] for step in range(2)}
+        assert any(entry in held[bookie] for bookie in expected)
+    assert isinstance(segments[0], Segment)
