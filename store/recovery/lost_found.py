@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from store.changes.bundles import new_policies
 from store.changes.cursors import info_of_state
 from store.changes.plan import Step, put_value_step
 from store.changes.report import ChangePart
@@ -16,20 +15,18 @@ from store.codec.policies import encode_json_object
 from store.compaction.view import COMPONENT
 from store.db.tree import find_node
 from store.errors import Refused
-from store.model.bundles import DEFAULT_BUNDLES, bundles_of
 from store.model.ledgers import find_metadata
 from store.model.resources import TENANT, tenant_path
 from store.names import Position, TopicName
 from store.recovery.chains import Group
 from store.recovery.evidence import LedgerEvidence
 from store.recovery.from_bookies import LOST_AND_FOUND
-from store.recovery.from_ledgers import Sources, cluster_of
+from store.recovery.from_ledgers import Sources, cluster_of, default_policies
 from store.recovery.making import MadeLedger, make_ledger
 from store.wording import counted, plural
 
 SUBSCRIPTION = "lost-and-found"
 """At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""
-_KEPT = {"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}
 
 
 @dataclass(slots=True)
@@ -101,7 +98,9 @@ def _make_namespace(sources: Sources, found: LostAndFound) -> None:
     txn = sources.reader.txn
     cluster = cluster_of(sources)
     tenant = TENANT.replace(None, {"adminRoles": [], "allowedClusters": [cluster]})
-    policies = new_policies({"replication_clusters": [cluster], "bundles": bundles_of(DEFAULT_BUNDLES), **_KEPT})
-    for path, value in ((tenant_path(LOST_AND_FOUND.tenant), tenant), (LOST_AND_FOUND.policies_path, policies)):
+    for path, value in (
+        (tenant_path(LOST_AND_FOUND.tenant), tenant),
+        (LOST_AND_FOUND.policies_path, default_policies(cluster)),
+    ):
         if find_node(txn, path) is None:
             found.steps.append(put_value_step(txn, path, encode_json_object(value), sources.now_ms))

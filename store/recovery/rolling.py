@@ -91,6 +91,8 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
     found = plan_lost_and_found(sources, strangers, world.newest, world.evidence)
     parts, steps = [*rolled.parts, *found.parts], [*rolled.steps, *found.steps]
+    if not parts:  # cursors alone whose ledgers are as they should be
+        return Plan(COMMAND, rolled.txn.id, (), ())
     return Plan(COMMAND, rolled.txn.id, tuple(steps), tuple(parts), warnings=(*_warnings(rolled), *found.warnings))
 
 
