@@ -269,7 +269,10 @@ def _sides(part: ChangePart) -> Iterator[str]:
     """Yield ``key: old -> new`` of what differs; of what is made or removed, ``key: value``."""
     if part.before is None or part.after is None:
         for key, value in _leaves(hide_secrets_in(part.before or part.after or {})):
-            if value and value != "[]":
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                yield f"{clean_text(key)}:"
+                yield from (f"  {clean_text(_item(item))}" for item in value)
+            elif value and value != "[]":
                 yield f"{clean_text(key)}: {_shown(key, value)}"
         return
     before, after = (dict(_leaves(hide_secrets_in(side))) for side in (part.before, part.after))
@@ -279,6 +282,11 @@ def _sides(part: ChangePart) -> Iterator[str]:
             new = "a new ledger"  # which one is known once it is written
         if old != new:
             yield f"{clean_text(key)}: {old} -> {new}"
+
+
+def _item(item: Json) -> str:
+    """Return the values of ITEM, such as a join: of which ledgers, and what witnesses it."""
+    return ": ".join(", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in item.values())
 
 
 def _leaves(value: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:  # Any: JSON values
