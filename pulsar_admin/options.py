@@ -85,12 +85,12 @@ def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object
     return parse
 
 
-def _time_parser(function: str) -> Callable[[str], object]:
-    """Return a parser of ``store.timespec`` that takes now and the zone from the running command's settings."""
+def _time_parser(function: str, module: str = "store.timespec") -> Callable[[str], object]:
+    """Return a parser of MODULE that takes now and the zone from the running command's settings."""
 
     def parse(text: str) -> object:
         settings = current_app().settings
-        return getattr(import_module("store.timespec"), function)(text, now_ms=settings.now_ms, tz=settings.tz)
+        return getattr(import_module(module), function)(text, now_ms=settings.now_ms, tz=settings.tz)
 
     return parse
 
@@ -102,6 +102,7 @@ POSITION = ParsedType("position", _parser("store.names", "parse_position"), "LED
 TIME = ParsedType("time", _time_parser("parse_time"), "TIME")
 TIME_POINT = ParsedType("time", _time_parser("parse_time_point"), "TIME")
 TIME_OR_AGO = ParsedType("time", _time_parser("parse_time_or_ago"), "AGO|TIME")
+MOMENT = ParsedType("moment", _time_parser("parse_moment", "store.history.as_of"), "TIME|ZXID")
 DURATION = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms"), "DURATION")
 DURATION_OR_MINUS = ParsedType("duration", _parser(_TIMESPEC, "parse_duration_ms", allow_negative=True), "DURATION")
 SIZE = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes"), "SIZE")

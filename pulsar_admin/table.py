@@ -107,6 +107,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "Make the index of a stopped bookie again, and cut a journal that stops its start.",
         ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
+        "history": Row(
+            "commands.store.past:history",
+            "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",
+        ),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
         "recover": Row(

@@ -11,6 +11,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store cat",
         "store owner",
         "store log",
+        "store history",
         "topics list",
         "topics list-partitioned-topics",
         "topics info-internal",

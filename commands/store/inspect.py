@@ -213,6 +213,19 @@ def _node_document(app: App, reader: EntryReader, node: Node) -> dict[str, Any]:
     return document
 
 
+def readable_node(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: JSON
+    """Return what VALUE of the node at PATH is, decoded, with secrets hidden; in hexadecimal where it cannot be read; None for none."""
+    from store.model.redaction import hide_secrets_in
+
+    if value is None:
+        return None
+    try:
+        structure, found = decode_structure(path, value)
+    except StoreError as error:
+        return {"structure": "unreadable", "error": error.message, "value": value.hex()}
+    return {"structure": structure, "value": hide_secrets_in(_readable(found))}
+
+
 def _readable(value: object) -> object:
     """Return VALUE as JSON with names for upstream's numbers, text for custom metadata, and short ranges."""
     document = to_json(value)

@@ -1,0 +1,224 @@
+"""Who changed what in the metadata, when: each version of a node beside the one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from store.codec.ledgermetadata import ledger_id_of_path, ledger_path
+from store.errors import StoreError
+from store.frozen import frozen
+from store.history.as_of import Moment
+from store.history.versions import Advance, Flaw, Version, iter_versions
+from store.history.words import describe
+from store.model.structures import cursor_of_path, decode_structure
+from store.names import MANAGED_LEDGERS, NamespaceName, TopicName, parse_namespace, parse_topic, topic_of_path
+from store.sources.zookeeper import Gap, ServerFiles
+
+_PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
+"""What is written for the moment: numbers, load reports, who serves a bundle."""
+_REGISTERED = (
+    ("/loadbalance/brokers/", "broker "),
+    ("/ledgers/available/readonly/", "bookie "),
+    ("/ledgers/available/", "bookie "),
+)
+_REGISTRIES = tuple(prefix for prefix, _ in _REGISTERED)
+
+
+class Event(NamedTuple):
+    """A version of a node, the value before it (None: the node was not there, or its value is not known), and who wrote it:
+    the broker or bookie that registered in the same session, "" where none did."""
+
+    version: Version
+    before: bytes | None
+    who: str
+
+    @property
+    def what(self) -> str:
+        """Return what was done, in words."""
+        version = self.version
+        if version.kind == "set" and self.before is None:
+            return f"value set, the one before is not known; since then: {describe(version.path, None, version.value)}"
+        return describe(version.path, self.before, version.value)
+
+
+@frozen
+class Span:
+    """From ``since`` to ``until``, both included; None: no end."""
+
+    since: Moment | None = None
+    until: Moment | None = None
+
+    def has_begun(self, zxid: int, time_ms: int) -> bool:
+        """Whether the transaction is not before ``since``."""
+        return self.since is None or _compare(self.since, zxid, time_ms) >= 0
+
+    def is_over(self, zxid: int, time_ms: int) -> bool:
+        """Whether the transaction is behind ``until``."""
+        return self.until is not None and _compare(self.until, zxid, time_ms) > 0
+
+
+_ALWAYS = Span()
+
+
+def _compare(moment: Moment, zxid: int, time_ms: int) -> int:
+    return zxid - (moment.zxid or 0) if moment.time_ms is None else time_ms - moment.time_ms
+
+
+class Question:
+    """Which nodes a history is asked of; what a topic or ledger is named in comes up as its versions are seen."""
+
+    def __init__(self, path: str = "", *, passing: bool = True) -> None:
+        self._path = path
+        self._passing = passing
+
+    def wants(self, path: str) -> bool:
+        """Whether versions of the node at PATH have to be looked at."""
+        if self._path:
+            return path == self._path or path.startswith(self._path.rstrip("/") + "/")
+        return self._passing or not path.startswith(_PASSING)
+
+    def takes(self, event: Event) -> bool:
+        """Whether EVENT, of a node that is wanted, belongs to the answer."""
+        version = event.version
+        empty = not version.value and not event.before and topic_of_path(version.path) is None
+        return bool(self._path) or self._passing or not empty
+
+
+class TopicQuestion(Question):
+    """Of one topic or all of a namespace: lists, cursors, partitions, schemas, policies of the namespace, and their ledgers."""
+
+    def __init__(self, name: TopicName | NamespaceName) -> None:
+        super().__init__()
+        self._ledgers: set[str] = set()
+        self._prefixes: tuple[str, ...]
+        self._claims: tuple[str, ...]
+        if isinstance(name, TopicName):
+            self._paths = {name.path, name.partitioned_path, name.schema_path}
+            self._prefixes = (name.path + "/", f"{name.path}-partition-")
+            self._claims = (f"{name.managed_ledger_name}\0", f"{name.managed_ledger_name}-partition-")
+        else:
+            below = (f"/admin/partitioned-topics/{name}/", f"/schemas/{name}/")
+            self._paths = {name.policies_path, f"/admin/local-policies/{name}"}
+            self._prefixes = (name.managed_ledgers_path + "/", *below)
+            self._claims = (f"{name}/",)
+
+    def wants(self, path: str) -> bool:
+        return path in self._paths or path.startswith(self._prefixes) or ledger_id_of_path(path) is not None
+
+    def takes(self, event: Event) -> bool:
+        path = event.version.path
+        if ledger_id_of_path(path) is None or path in self._ledgers:
+            return True
+        if not any(claim.startswith(self._claims) for claim in _claims_of(event)):
+            return False
+        self._ledgers.add(path)
+        return True
+
+
+def _claims_of(event: Event) -> Iterator[str]:
+    """Yield whom the ledger of EVENT says to be of: the names of managed ledgers and schemas, each with a zero behind it."""
+    custom = _decoded(event.version.path, event.version.value or event.before, "custom") or {}
+    for key, value in custom.items():
+        if key in ("pulsar/managed-ledger", "pulsar/compactedTopic", "pulsar/schemaId"):
+            yield _managed_ledger_name(key, value.decode("utf-8", "replace")) + "\0"
+
+
+def _managed_ledger_name(key: str, text: str) -> str:
+    """Return the managed ledger's name of what custom metadata has under KEY: that, a topic, or a schema's tenant/namespace/topic."""
+    if key == "pulsar/managed-ledger":
+        return text
+    if key == "pulsar/schemaId":
+        namespace, _, topic = text.rpartition("/")
+        return f"{namespace}/persistent/{topic}"
+    try:
+        return parse_topic(text).managed_ledger_name
+    except StoreError:
+        return ""
+
+
+class LedgerQuestion(Question):
+    """Of one ledger: its metadata, and the lists and cursors that came to name it, or name it no more."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__()
+        self._ledger_id = ledger_id
+        self._path = ledger_path(ledger_id)
+
+    def wants(self, path: str) -> bool:
+        return path == self._path or path.startswith((MANAGED_LEDGERS + "/", "/schemas/"))
+
+    def takes(self, event: Event) -> bool:
+        path = event.version.path
+        return path == self._path or self._named(path, event.before) != self._named(path, event.version.value)
+
+    def _named(self, path: str, value: bytes | None) -> object:
+        """Return what VALUE has of the ledger."""
+        if value is None:
+            return None
+        if topic_of_path(path) is not None:
+            return next(
+                (one for one in _decoded(path, value, "ledgers") or () if one.ledger_id == self._ledger_id), None
+            )
+        if cursor_of_path(path) is not None:
+            return _decoded(path, value, "cursors_ledger_id") == self._ledger_id or None
+        return self._ledger_id in (_decoded(path, value, "ledger_ids") or ()) or None
+
+
+def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attribute's type
+    """Return the attribute NAME of the structure in VALUE, None where there is none."""
+    try:
+        return None if value is None else getattr(decode_structure(path, value)[1], name, None)
+    except StoreError:
+        return None
+
+
+def parse_question(text: str | None, *, passing: bool = False) -> Question:
+    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but what is PASSING. Raises InvalidValue."""
+    if text is None:
+        return Question(passing=passing)
+    if text.startswith("/"):
+        return Question(text)
+    if text.isascii() and text.isdigit():
+        return LedgerQuestion(int(text))
+    if text.count("/") == 1:
+        return TopicQuestion(parse_namespace(text))
+    return TopicQuestion(parse_topic(text))
+
+
+def iter_events(
+    servers: Sequence[ServerFiles],
+    question: Question,
+    span: Span = _ALWAYS,
+    advance: Advance = lambda size_bytes: None,
+) -> Iterator[Event | Gap | Flaw]:
+    """Yield what ``iter_versions`` has of QUESTION in SPAN as events. Of each node that is wanted its last value is in memory."""
+    values: dict[str, bytes] = {}
+    sessions: dict[int, str] = {}
+
+    def wanted(path: str) -> bool:
+        return question.wants(path) or path.startswith(_REGISTRIES)
+
+    for item in iter_versions(servers, wanted, advance):
+        if not isinstance(item, Version):
+            yield item
+            continue
+        if span.is_over(item.zxid, item.time_ms):
+            return
+        if item.session is not None and item.kind == "create" and item.path.startswith(_REGISTRIES):
+            _register(sessions, item.session, item.path)
+        if not question.wants(item.path):
+            continue
+        before = values.pop(item.path, None)
+        if item.value is not None:
+            values[item.path] = item.value
+        event = Event(item, before, sessions.get(item.session or 0, ""))
+        if question.takes(event) and span.has_begun(item.zxid, item.time_ms):
+            yield event
+
+
+def _register(sessions: dict[int, str], session: int, path: str) -> None:
+    for prefix, noun in _REGISTERED:
+        if path.startswith(prefix):
+            sessions[session] = noun + path.removeprefix(prefix)
+            return

@@ -1,0 +1,133 @@
+"""``store history`` against the same logs as ZooKeeper's own classes read them, and values as protobuf's own code does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from store.names import Position
+from store.proto import managed_ledger_pb2
+from tests.conftest import Cli
+from tests.history.files import Said, linked, said_by_zookeeper, unpack_zookeeper
+
+PLAIN = "/managed-ledgers/public/default/persistent/plain"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack_zookeeper(tmp_path_factory.mktemp("zookeeper"))
+
+
+def _done() -> list[Said]:
+    said = said_by_zookeeper()
+    failed = {item.zxid for item in said if item.kind == "14/-1"}
+    return [item for item in said if item.path and item.zxid not in failed]
+
+
+def _rows(cli: Cli, folder: Path, tmp_path: Path, *words: str, exit_code: int = 0) -> list[dict[str, object]]:
+    found = cli("--store", tmp_path / "none", "store", "history", *words, "--zookeeper", folder, "-o", "json")
+    assert found.exit_code == exit_code, found.stderr
+    return found.json  # type: ignore[no-any-return]
+
+
+def test_every_change_of_a_path(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    rows = _rows(cli, unpacked, tmp_path, PLAIN)
+    expected = [item for item in _done() if item.path == PLAIN or item.path.startswith(PLAIN + "/")]
+    assert [(row["path"], row["zxid"], row["session"]) for row in rows] == [
+        (item.path, f"{item.zxid:#x}", f"{item.session:#x}") for item in expected
+    ]
+    assert all(row["who"] == "broker 127.0.0.1:8082" for row in rows)
+    lists = [(row, item) for row, item in zip(rows, expected, strict=True) if item.path == PLAIN]
+    before: list[int] = []
+    for row, item in lists:
+        message = managed_ledger_pb2.ManagedLedgerInfo.FromString(item.data)
+        ids = [info.ledgerId for info in message.ledgerInfo]
+        assert [one["ledgerId"] for one in row["new"]["value"]["ledgers"]] == sorted(ids)  # type: ignore[index]
+        for came in set(ids) - set(before):
+            assert f"ledger {came}" in str(row["what"])
+        for gone in set(before) - set(ids):
+            assert str(gone) in str(row["what"])
+        before = ids
+    assert "rolled over to ledger 19" in str(lists[2][0]["what"])
+
+
+def test_a_topic_has_its_ledgers(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    """Created and deleted ones by what their own metadata claims, from protobuf's own decoder."""
+    rows = _rows(cli, unpacked, tmp_path, "public/default/doomed")
+    mine: set[str] = set()
+    expected = []
+    for item in _done():
+        if item.path.startswith("/ledgers/0") and b"public/default/persistent/doomed" in item.data:
+            mine.add(item.path)
+        if item.path in mine:
+            expected.append(f"{item.zxid:#x}")
+    assert [row["zxid"] for row in rows if str(row["path"]).startswith("/ledgers")] == expected
+    assert len(mine) > 5
+    kinds = [row["kind"] for row in rows if row["path"] == "/managed-ledgers/public/default/persistent/doomed"]
+    assert (kinds[0], kinds[-1]) == ("create", "delete")
+
+
+def test_a_ledger_has_who_named_it(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    rows = _rows(cli, unpacked, tmp_path, "19")
+    assert [(row["path"], str(row["what"]).split(";")[0]) for row in rows] == [
+        ("/ledgers/00/0000/L0019", rows[0]["what"]),
+        (PLAIN, "ledger 8 closed with 40 entries (7,131 bytes)"),
+        ("/ledgers/00/0000/L0019", "closed with last entry 39, 7,628 bytes"),
+        (PLAIN, "ledger 19 closed with 40 entries (7,628 bytes)"),
+    ]
+    cursor = _rows(cli, unpacked, tmp_path, "100")
+    assert cursor[0]["what"] == (
+        "ledger created for cursor half of persistent://public/default/plain: open, on bk1test, bk2test, bk0test"
+    )
+    assert cursor[1]["what"] == "its position is in ledger 100 from here on"
+
+
+def test_spans(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    everything = _rows(cli, unpacked, tmp_path, "--all")
+    logged = [row for row in everything if row["kind"] != "snapshot"]
+    assert len(logged) == sum(len(item.path.split()) for item in _done())
+    few = _rows(cli, unpacked, tmp_path, "--all", "--since", "0x100", "--until", "0x200")
+    assert few == [row for row in logged if 0x100 <= int(str(row["zxid"]), 16) <= 0x200]
+    times = sorted(str(row["time"]) for row in few)
+    by_time = _rows(cli, unpacked, tmp_path, "--all", "--since", times[0], "--until", times[-1])
+    assert set(map(json.dumps, few)) <= set(map(json.dumps, by_time))
+    shown = _rows(cli, unpacked, tmp_path)
+    assert 0 < len(shown) < len(everything)
+    assert not any(str(row["path"]).startswith(("/ledgers/idgen", "/counters")) for row in shown)
+
+
+def test_gaps_are_rows(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    folder = linked(unpacked, tmp_path / "gap", "log.35e", "snapshot.481")
+    rows = _rows(cli, folder, tmp_path, "/managed-ledgers", exit_code=1)
+    (gap,) = (row for row in rows if row["kind"] == "gap")
+    assert (gap["after"], gap["before"], gap["lost"]) == ("0x35d", "0x482", 292)
+    table = cli("--store", tmp_path / "none", "store", "history", "--zookeeper", folder)
+    assert table.exit_code == 1
+    assert "292 transactions before 0x482 are lost" in table.stdout
+    both = _rows(cli, folder, tmp_path, "/managed-ledgers", "--zookeeper", str(unpacked))
+    assert both == _rows(cli, unpacked, tmp_path, "/managed-ledgers")
+
+
+def test_what_has_no_history(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
+    refused = cli("--store", demo_store, "store", "history")
+    assert refused.exit_code == 3
+    assert "RocksDB, which keeps no history" in refused.stderr
+    assert cli("--store", tmp_path / "none", "store", "history").exit_code == 5
+    assert cli("--store", demo_store, "store", "history", "--zookeeper", tmp_path).exit_code == 5
+
+
+def test_entries_between_positions() -> None:
+    from store.codec.managedledger import LedgerInfo
+    from store.history.words import entries_between
+
+    ledgers = [LedgerInfo(3, 10, 1), LedgerInfo(5, 4, 1), LedgerInfo(9, 0, 0)]
+    every = [
+        Position(ledger.ledger_id, entry)
+        for ledger, count in zip(ledgers, (10, 4, 6), strict=True)
+        for entry in range(count)
+    ]
+    for low in range(len(every)):
+        for high in range(len(every)):
+            assert entries_between(ledgers, every[low], every[high]) == high - low
