@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from store.codec.zookeeper import HEADER, SEAL, SNAPSHOT_MAGIC, STAT, check_header, is_of_session
+from store.codec.jute import HEADER, check_header
+from store.codec.zookeeper import SEAL, SNAPSHOT_MAGIC, STAT, is_of_session
 from store.errors import MetadataCorrupt
 
 _CHUNK_BYTES = 4 << 20

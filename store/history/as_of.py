@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 
-from store.codec.zookeeper import Transaction
+from store.codec.zookeeper_log import Transaction
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
 from store.frozen import frozen
 from store.sources.zookeeper import (

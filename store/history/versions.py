@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from store.codec.zookeeper import BadRecord, Put, Transaction
+from store.codec.zookeeper_log import BadRecord, Put, Transaction
 from store.errors import LimitExceeded, MetadataCorrupt
 from store.frozen import frozen
 from store.sources.zookeeper import (

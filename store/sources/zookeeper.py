@@ -11,17 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from store.codec.zookeeper import (
-    BadRecord,
-    Delete,
-    Put,
-    Snapshot,
-    Transaction,
-    ZooKeeperNode,
-    decode_snapshot,
-    decompress_snapshot,
-    read_transactions,
-)
+from store.codec.zookeeper import Snapshot, ZooKeeperNode, decode_snapshot, decompress_snapshot
+from store.codec.zookeeper_log import BadRecord, Delete, Put, Transaction, read_transactions
 from store.errors import LimitExceeded, MetadataCorrupt, SourceNotFound
 from store.frozen import frozen
 from store.wording import counted, plural

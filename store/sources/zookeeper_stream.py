@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from store.codec.zookeeper import Transaction, ZooKeeperNode, decompress_snapshot
+from store.codec.zookeeper import ZooKeeperNode, decompress_snapshot
+from store.codec.zookeeper_log import Transaction
 from store.codec.zookeeper_stream import StreamedNode, iter_snapshot_nodes
 from store.errors import SourceNotFound
 from store.sources.zookeeper import (

@@ -53,6 +53,7 @@ from store.codec import (
     value,
     wrapper,
     zookeeper,
+    zookeeper_log,
 )
 from store.codec.digest import DigestType
 from store.db import blocks as index
@@ -224,7 +225,12 @@ def _compressed(data: bytes) -> object:
 
 
 def _zookeeper_log(data: bytes) -> None:
-    each(lambda: zookeeper.iter_transactions(data, "x"))
+    def both() -> list[object]:
+        whole = list(zookeeper_log.iter_transactions(data, "x"))
+        assert list(zookeeper_log.read_transactions(BytesIO(data), "x")) == whole
+        return whole
+
+    each(both)
 
 
 def _zookeeper_directory(data: bytes) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.codec.zookeeper import Transaction, decode_snapshot
+from store.codec.zookeeper import decode_snapshot
+from store.codec.zookeeper_log import Transaction
 from store.errors import MetadataCorrupt
 from store.history.versions import Flaw, Version, iter_versions
 from store.sources.zookeeper import Gap, iter_merged

@@ -18,7 +18,8 @@ from store.codec.cursor import decode_cursor_info
 from store.codec.entrylog import EntryLogHeader, encode_header
 from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from store.codec.managedledger import decode_managed_ledger
-from store.codec.zookeeper import BadRecord, Transaction, ZooKeeperNode, decode_snapshot, iter_transactions
+from store.codec.zookeeper import ZooKeeperNode, decode_snapshot
+from store.codec.zookeeper_log import BadRecord, Transaction, iter_transactions
 from store.db.environment import open_store
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from store.model.structures import decode_structure, structure_of

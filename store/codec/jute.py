@@ -1,0 +1,62 @@
+"""Jute, ZooKeeper's serialization, as far as its files have it, and the header of these files.
+
+Integers are big-endian; a string or buffer is i32 length (−1: null) and bytes; a vector i32 count and items. Source: ``zookeeper.jute``,
+``BinaryInputArchive``, ``FileHeader`` (ZooKeeper 3.5 to 3.9).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from store.codec.buffer import Reader
+from store.errors import MetadataCorrupt
+
+VERSION = 2
+HEADER = struct.Struct(
+    ">4s"  # magic
+    "i"  #   version
+    "q"  #   database id
+)
+INT, LONG = struct.Struct(">i"), struct.Struct(">q")
+
+
+def check_header(raw: bytes | memoryview, magic: bytes, where: str) -> None:
+    """Raise MetadataCorrupt unless RAW, the first bytes of a file, have this MAGIC and our version."""
+    found, version, _ = HEADER.unpack(raw)
+    if found != magic or version != VERSION:
+        raise MetadataCorrupt(
+            f"{where}: expected {magic.decode()} version {VERSION}, found {found!r} version {version}",
+            where=where,
+            expected=magic.decode(),
+            found=found.hex(),
+        )
+
+
+def read_count(reader: Reader, where: str) -> int:
+    """Return how many items a vector has; raises MetadataCorrupt where the bytes cannot hold so many."""
+    count = reader.i32()
+    if count > reader.remaining:  # every item has a byte at least
+        raise MetadataCorrupt(f"{where}: a vector of {count} items in {reader.remaining} bytes", where=where)
+    return max(count, 0)
+
+
+def read_buffer(reader: Reader, where: str) -> bytes:
+    """Return the bytes of a buffer, none for null."""
+    length = reader.i32()
+    return bytes(reader.take(length)) if length > 0 else b""
+
+
+def read_text(reader: Reader, where: str) -> str:
+    """Return a string; raises MetadataCorrupt where it is not UTF-8."""
+    try:
+        return read_buffer(reader, where).decode()
+    except UnicodeDecodeError as error:
+        raise MetadataCorrupt(f"{where}: a path that is not UTF-8", where=where) from error
+
+
+def skip_acls(reader: Reader, where: str) -> None:
+    """Pass over a vector of ACLs."""
+    for _ in range(read_count(reader, where)):
+        reader.take(4)
+        read_buffer(reader, where)
+        read_buffer(reader, where)

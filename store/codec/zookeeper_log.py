@@ -1,0 +1,300 @@
+"""ZooKeeper's transaction logs: ``log.<zxid hex>`` of ``version-2``, as jute writes them (ZooKeeper 3.5 to 3.9).
+
+**Log** (``log.<zxid hex>``): ``ZKLG``, version i32 = 2, database id i64; then records: Adler-32 as i64, i32 length, bytes, ``B``. The file
+is extended with zeros ahead of use: zeros are its end. Bytes: client id i64, cxid i32, zxid i64, time i64, type i32, the
+transaction, in newer versions a digest. The end of a session names the ephemeral nodes that it takes with it. Zxids of an epoch (the
+upper 32 bits) follow each other without a gap.
+
+Sources: ``FileTxnLog``, ``FilePadding``, ``DataTree``, ``PrepRequestProcessor``, ``zookeeper.jute``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+from store.codec.buffer import Reader, written_end
+from store.codec.jute import HEADER, INT, LONG, check_header, read_buffer, read_count, read_text, skip_acls
+from store.errors import MetadataCorrupt
+
+LOG_MAGIC = b"ZKLG"
+_RECORD_HEAD = struct.Struct(
+    ">q"  # Adler-32 of the bytes
+    "i"  #  length
+)
+_TRANSACTION_HEAD = struct.Struct(
+    ">q"  # client id: its session
+    "i"  #  cxid
+    "q"  #  zxid
+    "q"  #  time, ms
+    "i"  #  type
+)
+_PART = struct.Struct(
+    ">i"  # type of a part of a multi
+    "i"  #  its length
+)
+_OPEN_ACLS = bytes.fromhex("00000001 0000001f 00000005") + b"world" + bytes.fromhex("00000006") + b"anyone"
+_END_OF_RECORD = 0x42
+_RECORD_BORDER = b"B\0\0\0\0"  # end of a record, and the upper half of the next one's Adler-32
+_LOOKED_AT_BYTES = 1 << 20
+"""Behind the last record: logs are extended by 64 MiB, and damage that begins at a record's border is rare."""
+_CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
+_LONG_BYTES = 64 << 20  # a length that is damage, most likely
+_SEARCHED = 4  # times the bytes of a log that looking for whole records behind damage may sum up
+
+CLOSE_SESSION, ERROR, CREATE, DELETE, SET_DATA, MULTI, CREATE_2 = -11, -1, 1, 2, 5, 14, 15
+RECONFIG, CREATE_CONTAINER, DELETE_CONTAINER, CREATE_TTL = 16, 19, 20, 21
+_DIGEST_VERSION = 2
+_CREATES = {CREATE, CREATE_2, CREATE_CONTAINER, CREATE_TTL}
+_DELETES = {DELETE, DELETE_CONTAINER}
+_SETS = {SET_DATA, RECONFIG}
+_USUAL = {CREATE, DELETE, SET_DATA, CREATE_2}
+
+
+class Put(NamedTuple):
+    """A node was created (``version`` None) or got new data. A tuple, as there are millions in the logs of a day."""
+
+    path: str
+    data: bytes
+    version: int | None
+    ephemeral: bool = False
+
+
+class Delete(NamedTuple):
+    """A node was deleted."""
+
+    path: str
+
+
+class Transaction(NamedTuple):
+    """One record of a log: its zxid, time in ms, whose it was, and what it did to nodes (nothing for sessions and errors).
+
+    ``session``: the id of the client's session; ``cxid``: the number that the client gave its request.
+    """
+
+    zxid: int
+    time_ms: int
+    session: int
+    cxid: int
+    changes: tuple[Put | Delete, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """Bytes at OFFSET that are not a whole record. ``unfinished``: they are what a write leaves that was stopped, the beginning of a record
+    with nothing but the zeros of preallocation behind it."""
+
+    offset: int
+    reason: str
+    unfinished: bool
+
+
+def iter_transactions(data: bytes | bytearray | memoryview, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield the transactions of a log in order, and a BadRecord where bytes are none; it goes on at the next whole record."""
+    view = memoryview(data)
+    check_header(Reader(view, where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
+    yield from _iter_records(view, HEADER.size, 0, where)
+
+
+def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield what ``iter_transactions`` yields of the log FILE, of which some MiB at a time are in memory; all of it behind damage.
+
+    An empty file has none, and 4 MiB of zeros end it.
+    """
+    data = file.read(HEADER.size)
+    if data:
+        check_header(Reader(data, where, MetadataCorrupt).take(HEADER.size), LOG_MAGIC, where)
+    base, data = len(data), file.read(_CHUNK_BYTES)
+    chunk = data
+    while chunk:
+        offset = 0
+        while end := _record_end(data, offset):
+            start = offset + _RECORD_HEAD.size
+            found = _decode_usual(data, start, end - 1)
+            yield found or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
+            offset = end
+        base, data = base + offset, data[offset:]
+        if not _may_go_on(data):
+            break
+        chunk = file.read(_CHUNK_BYTES)
+        data += chunk
+    rest = bytearray(data)
+    while chunk and chunk.count(0) < _CHUNK_BYTES and (chunk := file.read(_CHUNK_BYTES)):
+        rest += chunk
+    yield from _iter_records(memoryview(rest), 0, base, where)
+
+
+def _may_go_on(data: bytes) -> bool:
+    """Whether DATA, which begins with no whole record, may be the beginning of one."""
+    if len(data) <= _RECORD_HEAD.size:
+        return True
+    length = int(_RECORD_HEAD.unpack_from(data)[1])
+    return len(data) - _RECORD_HEAD.size <= length < _LONG_BYTES
+
+
+def _iter_records(view: memoryview, offset: int, base: int, where: str) -> Iterator[Transaction | BadRecord]:
+    """Yield the records of VIEW from OFFSET on; it begins at position BASE of its log."""
+    search: _Search | None = None
+    while offset >= 0:
+        end = _record_end(view, offset)
+        if end:
+            yield _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
+            offset = end
+            continue
+        search = search or _Search(view)
+        if search.is_end(offset):
+            return
+        following = search.next_record(offset)
+        yield BadRecord(base + offset, *search.judge(offset, following))
+        offset = following
+
+
+def _record_end(view: bytes | memoryview, offset: int) -> int:
+    """Return the position behind the whole record at OFFSET, 0 when there is none."""
+    start = offset + _RECORD_HEAD.size
+    if start >= len(view):
+        return 0
+    checksum, length = _RECORD_HEAD.unpack_from(view, offset)
+    end = start + int(length)
+    if length <= 0 or end >= len(view) or view[end] != _END_OF_RECORD:
+        return 0
+    return end + 1 if zlib.adler32(view[start:end]) == checksum else 0
+
+
+class _Search:
+    """What stands in a log where its whole records end: nothing, a write that was stopped, or damage."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._raw = b""
+        self._left = _SEARCHED * len(view)
+
+    def is_end(self, offset: int) -> bool:
+        """Whether nothing was written from OFFSET on."""
+        if self._raw:
+            return offset >= len(self._raw)
+        return written_end(self._view, offset, min(len(self._view), offset + _LOOKED_AT_BYTES)) == offset
+
+    def next_record(self, offset: int) -> int:
+        """Return the position of the first whole record behind OFFSET, −1 when there is none or looking for it takes too long."""
+        if not self._raw:
+            self._raw = bytes(self._view[: written_end(self._view, offset, len(self._view))])
+        if len(self._raw) - offset > _RECORD_HEAD.size:
+            length = int(_RECORD_HEAD.unpack_from(self._view, offset)[1])
+            follower = offset + _RECORD_HEAD.size + length + 1
+            if length > 0 and _record_end(self._view, follower):
+                return follower
+        while (offset := self._raw.find(_RECORD_BORDER, offset) + 1) > 0:
+            length = int.from_bytes(self._raw[offset + 8 : offset + 12], "big", signed=True)
+            if 0 < length < len(self._raw) - offset:
+                self._left -= length
+                if self._left < 0:
+                    return -1
+                if _record_end(self._view, offset):
+                    return offset
+        return -1
+
+    def judge(self, offset: int, following: int) -> tuple[str, bool]:
+        """Return what is wrong at OFFSET, and whether a write was stopped there; FOLLOWING as ``next_record`` gives."""
+        written = len(self._raw) - offset
+        head = self._raw[offset : offset + _RECORD_HEAD.size].ljust(_RECORD_HEAD.size, b"\0")
+        checksum, length = _RECORD_HEAD.unpack(head)
+        end = offset + _RECORD_HEAD.size + max(length, 0)
+        is_begun = 0 <= checksum < 1 << 32 and (written <= _RECORD_HEAD.size or len(self._raw) <= end)
+        # All of a record but for its length or its end: a write that was stopped leaves fewer bytes.
+        is_whole = written > _RECORD_HEAD.size and zlib.adler32(self._raw[offset + _RECORD_HEAD.size : -1]) == checksum
+        if following < 0 and is_begun and not is_whole:
+            if end < len(self._view):
+                return "a record that was not finished", True
+            return "the file ends inside a record", False
+        is_framed = length > 0 and end < len(self._view) and self._view[end] == _END_OF_RECORD
+        return ("checksum mismatch" if is_framed else "no record"), False
+
+
+def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:
+    """Return the transaction in DATA from POS to END where it is as nearly all are, five times as fast as ``_decode_transaction``."""
+    try:
+        session, cxid, zxid, time_ms, kind = _TRANSACTION_HEAD.unpack_from(data, pos)
+        pos += _TRANSACTION_HEAD.size
+        if kind != MULTI:
+            change = _usual_change(data, pos, end, kind)
+            return None if change is None else Transaction(zxid, time_ms, session, cxid, (change,))
+        (count,) = INT.unpack_from(data, pos)
+        pos += INT.size
+        changes: list[Put | Delete] = []
+        for _ in range(count):
+            part, length = _PART.unpack_from(data, pos)
+            pos += _PART.size
+            behind = pos + length
+            change = _usual_change(data, pos, behind, part) if pos <= behind <= end else None
+            if change is None:
+                return None
+            changes.append(change)
+            pos = behind
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return Transaction(zxid, time_ms, session, cxid, tuple(changes))
+
+
+def _usual_change(data: bytes, pos: int, end: int, kind: int) -> Put | Delete | None:
+    """Return the change of KIND between POS and END: of one node, which everybody may change."""
+    if kind not in _USUAL:
+        return None
+    (length,) = INT.unpack_from(data, pos)
+    pos += INT.size
+    behind = pos + length
+    if length <= 0 or behind > end:
+        return None
+    path = data[pos:behind].decode()
+    if kind == DELETE:
+        return Delete(path)
+    (length,) = INT.unpack_from(data, behind)
+    pos = behind + INT.size
+    behind = pos + max(length, 0)
+    value = data[pos:behind]
+    if kind == SET_DATA:
+        return Put(path, value, INT.unpack_from(data, behind)[0]) if behind + INT.size <= end else None
+    at = behind + len(_OPEN_ACLS)
+    if data[behind:at] != _OPEN_ACLS or at >= end:
+        return None
+    return Put(path, value, None, data[at] != 0)
+
+
+def _decode_transaction(body: memoryview, where: str) -> Transaction:
+    reader = Reader(body, where, MetadataCorrupt)
+    session, cxid, zxid, time_ms, kind = _TRANSACTION_HEAD.unpack(reader.take(_TRANSACTION_HEAD.size))
+    return Transaction(zxid, time_ms, session, cxid, tuple(_changes(reader, kind, where)))
+
+
+def _changes(reader: Reader, kind: int, where: str, *, inner: bool = False) -> Iterator[Put | Delete]:
+    """Yield what a transaction of KIND changes; INNER: it is a part of another, where ZooKeeper takes no further MULTI."""
+    if kind in _CREATES:
+        path, data = read_text(reader, where), read_buffer(reader, where)
+        skip_acls(reader, where)
+        ephemeral = kind in (CREATE, CREATE_2) and bytes(reader.take(1)) != b"\0"
+        yield Put(path, data, None, ephemeral)
+    elif kind in _DELETES:
+        yield Delete(read_text(reader, where))
+    elif kind in _SETS:
+        yield Put(read_text(reader, where), read_buffer(reader, where), reader.i32())
+    elif kind == CLOSE_SESSION and not inner:
+        yield from map(Delete, _closed_paths(reader, where))
+    elif kind == MULTI and not inner:
+        parts = [(reader.i32(), read_buffer(reader, where)) for _ in range(read_count(reader, where))]
+        if any(part == ERROR for part, _ in parts):
+            return
+        for part, raw in parts:
+            yield from _changes(Reader(raw, where, MetadataCorrupt), part, where, inner=True)
+
+
+def _closed_paths(reader: Reader, where: str) -> Iterator[str]:
+    """Yield the nodes that a session took with it: in the transaction since 3.6 (``zookeeper.closeSessionTxn.enabled``), where a digest,
+    version i32 = 2 and i64, may follow or stand alone."""
+    count = read_count(reader, where) if reader.remaining else 0
+    if count == _DIGEST_VERSION and reader.remaining == LONG.size:
+        return
+    for _ in range(count):
+        yield read_text(reader, where)
