@@ -20,11 +20,16 @@ _PROTOCOL_VERSION = 19
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """One entry to send: its publish time in ms and its payloads; more than one payload makes a batch."""
+    """One entry to send: its publish time in ms and its payloads; more than one payload makes a batch.
+
+    ``sequence_id``: of its first message, None for the next one; ``replicated_from``: the cluster that a replicator brings it from.
+    """
 
     publish_time_ms: int
     payloads: tuple[bytes, ...]
     batched: bool
+    sequence_id: int | None = None
+    replicated_from: str = ""
 
 
 class StampingProducer:
@@ -46,8 +51,10 @@ class StampingProducer:
 
     def send(self, message: Stamped) -> tuple[int, int]:
         """Publish one entry; the ledger and entry where the broker put it."""
-        self._sequence += 1
+        self._sequence = self._sequence + 1 if message.sequence_id is None else message.sequence_id
         metadata = _text(1, self._name) + _number(2, self._sequence) + _number(3, message.publish_time_ms)
+        if message.replicated_from:
+            metadata += _text(5, message.replicated_from)
         payload = message.payloads[0]
         if message.batched:
             metadata += _number(11, len(message.payloads))

@@ -16,7 +16,9 @@ from store.model.ledgers import open_reader
 from store.recovery.chains import Chains, find_chains
 from store.recovery.evidence import LedgerEvidence, Producer, Run, read_evidence
 from store.recovery.naming import find_names
+from tests.conftest import Cli
 from tests.stores import imported
+from tests.worlds import oracle, world
 
 
 def evidence_of(store: Path) -> list[LedgerEvidence]:
@@ -76,6 +78,46 @@ def test_engines_say_the_same() -> None:
         reader.engine = LocalEngine(1)
         found = list(read_evidence(reader, [ledger_of_key(key) for key in reader.txn.keys("times", b"")]))
     assert found == evidence_of(store)
+
+
+def test_topics_that_are_hard_to_tell_apart(cli: Cli, tmp_path: Path) -> None:
+    """Where somebody consumes, cursor ledgers join all that belongs together; where nobody does, much stays apart; nothing is wrong."""
+    store = tmp_path / "chains"
+    bookies = [
+        ",".join(sorted(str(path) for path in bookie.rglob("current")))
+        for bookie in (world("chains") / "clean").iterdir()
+    ]
+    given = [word for bookie in bookies for word in ("--bookie", bookie)]
+    assert cli("--store", store, "store", "import", "cluster", *given).exit_code == 0
+    evidence = evidence_of(store)
+    here = {one.ledger_id for one in evidence}
+    topics = {ledger: name for name, ids in oracle("chains")["topics"].items() for ledger in ids if ledger in here}
+    chains = find_chains(evidence)
+    assert score(chains, topics) == (89, 54, 0)
+    consumed = {ledger: name for ledger, name in topics.items() if name.startswith("public/consumed/")}
+    assert score(chains, consumed) == (34, 34, 0)
+    apart = {name.rpartition("/")[2].partition("-")[0] for name in _apart(chains, topics)}
+    assert apart == {
+        *(
+            "alone",
+            "batches",
+            "blocks",
+            "like",
+            "once",
+            "pair",
+            "recreated",
+            "recreated#1",
+            "restarted",
+            "step",
+            "turns",
+        ),
+    }
+
+
+def _apart(chains: Chains, topics: dict[int, str]) -> set[str]:
+    """Return the topics that are in several groups."""
+    groups = [{topics[one] for one in group.ledger_ids if one in topics} for group in chains.groups]
+    return {name for name in topics.values() if sum(name in group for group in groups) > 1}
 
 
 def _run(first: int, last: int, time_ms: int = 1000, jumps: int = 0) -> Run:
