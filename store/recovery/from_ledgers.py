@@ -35,6 +35,7 @@ from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.resources import TENANT, TENANTS_PATH, current_cluster, list_clusters, tenant_path
 from store.model.topics import Topic, TopicLedger, partition_count, read_topic
 from store.names import NamespaceName, TopicName
+from store.recovery.holding import HOLDING, holding_name
 from store.recovery.schemas import Version, made_locator
 from store.recovery.survey import Survey
 from store.wording import counted, plural
@@ -61,7 +62,7 @@ class Sources:
 
 @dataclass(slots=True)
 class Made:
-    """What is made again so far. ``bare``: topics that have no subscription."""
+    """What is made again so far. ``bare``: topics of which no subscription is known."""
 
     steps: list[Step] = field(default_factory=list)
     parts: list[ChangePart] = field(default_factory=list)
@@ -109,9 +110,8 @@ def _make_topic(sources: Sources, survey: Survey, made: Made, name: TopicName) -
         "witness": f"custom metadata of {counted(len(survey.data[name]), 'ledger')}",
     }
     made.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(lost)))
-    cursors = _cursors(sources, survey, topic)
-    made.bare += not cursors
-    for cursor in cursors:
+    for cursor in _cursors(sources, survey, topic):
+        made.bare += cursor.name == HOLDING
         made.cursors += 1
         made.put(sources, name.cursor_path(cursor.name), cursor.value)
         shown = {**state_json(topic, cursor.state), "witness": cursor.witness}
@@ -226,8 +226,15 @@ def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
     names = {*ledgers, *_earlier_names(sources, topic.name)}
     if topic.name in survey.compacted:
         names.add(COMPACTION_CURSOR)
-    found = (_cursor(sources, survey, topic, name) for name in sorted(names))
-    return [one for one in found if one is not None]
+    told = (_cursor(sources, survey, topic, name) for name in sorted(names))
+    found = [one for one in told if one is not None]
+    known = sources.earlier_value(topic.name.path) is not None
+    name = None if known else holding_name(topic, {one.name for one in found})
+    if name is not None:
+        state = CursorState(topic.first_position)
+        value = encode_cursor_info(info_of_state(state, {}))
+        found.append(_Cursor(name, state, value, "none: at the beginning, so that brokers keep the messages"))
+    return found
 
 
 def _earlier_names(sources: Sources, name: TopicName) -> list[str]:
@@ -440,8 +447,9 @@ def _warnings(sources: Sources, survey: Survey, made: Made) -> Iterator[str]:
     yield from made.warnings
     if made.bare and sources.earlier is None:
         yield (
-            f"{counted(made.bare, 'topic')} of {len(made.topics):,} {plural(made.bare, 'has', 'have')} no subscription: one that never"
-            " acknowledged, or that was closed in order, is in no ledger. An earlier state of the metadata knows them: --earlier STORE"
+            f"of {counted(made.bare, 'topic')} no subscription is known: one that never acknowledged, or that was closed in order, is in no"
+            f" ledger. An earlier state of the metadata knows them (--earlier STORE). Else {HOLDING!r} stands at the beginning and keeps"
+            " the messages: create yours, then remove it with: pulsar-admin topics unsubscribe"
         )
     if made.topics and sources.earlier is None:
         yield "properties of topics and subscriptions, terminated topics and ledgers in tiered storage are in no ledger's metadata"

@@ -22,10 +22,11 @@ from store.recovery.chains import Group
 from store.recovery.evidence import LedgerEvidence
 from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.from_ledgers import Sources, cluster_of, default_policies
+from store.recovery.holding import HOLDING
 from store.recovery.making import MadeLedger, make_ledger
 from store.wording import counted, plural
 
-SUBSCRIPTION = "lost-and-found"
+SUBSCRIPTION = HOLDING
 """At the beginning of each topic, so that nothing is trimmed, nor the topic deleted as inactive."""
 
 

@@ -1,0 +1,33 @@
+"""The subscription that keeps a topic's messages where none is known: brokers delete what no subscription waits for.
+
+Upstream, Pulsar 4.0.8: ``ManagedLedgerImpl.internalTrimLedgers`` takes all but the last ledger of a topic without cursors once retention
+has passed, ``PersistentTopic.checkGC`` deletes a topic without subscriptions. Of the broker's own topics it is the cursor that their
+readers make, at the beginning, as they do.
+"""
+
+from __future__ import annotations
+
+from store.model.cursors import COMPACTION_CURSOR
+from store.model.topics import Topic
+from store.names import TopicName
+
+HOLDING = "recovered"
+_LOG_CURSOR, _PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
+
+
+def holding_name(topic: Topic, names: set[str]) -> str | None:
+    """Return the subscription that TOPIC needs beside the cursors NAMES; None: what is in it is kept, or nothing is."""
+    own = _own_cursor(topic.name)
+    if own is not None:
+        return None if own in names else own
+    return HOLDING if topic.number_of_entries and not names - {COMPACTION_CURSOR} else None
+
+
+def _own_cursor(name: TopicName) -> str | None:
+    """Return the cursor that the broker itself makes on its topic NAME; None for a topic of users."""
+    local = name.base.local_name
+    if local.endswith("__transaction_pending_ack"):
+        return _PENDING_ACK_CURSOR
+    if local.startswith("__transaction_log_"):
+        return _LOG_CURSOR
+    return COMPACTION_CURSOR if name.is_system else None
