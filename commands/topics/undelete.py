@@ -22,6 +22,9 @@ from store.model.ledgers import open_reader
 from store.names import NamespaceName, TopicName
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
+_COPY = click.option(
+    "--copy", is_flag=True, help="Copy the entries into new ledgers, where bookies have forgotten the old ones."
+)
 _HOLD = click.option(
     "--hold",
     metavar="NAME",
@@ -34,6 +37,7 @@ _HOLD = click.option(
 @command(
     "undelete",
     changes=True,
+    writes_first=True,
     examples=[],
     elsewhere=[
         "pulsar-admin topics undelete public/default/orders --dry-run",
@@ -54,6 +58,7 @@ _HOLD = click.option(
 @click.option("--in-place", is_flag=True, help="Under its own name; what is there keeps what it has.")
 @click.option("--trimmed", is_flag=True, help="Of a deleted topic also the ledgers that were trimmed before.")
 @gaps_option
+@_COPY
 @_HOLD
 @zookeeper_option
 @pass_app
@@ -74,7 +79,8 @@ def undelete(
     """
     from store.history.servers import find_servers
     from store.recovery.past import read_past
-    from store.recovery.undelete import Undelete, find_deleted, keep_of, plan_undelete
+    from store.recovery.restore import plan_undelete
+    from store.recovery.undelete import Undelete, find_deleted, keep_of
 
     asked = Undelete(**options)
     if to is not None and (asked.in_place or namespaces or len(topics) != 1):
@@ -106,6 +112,7 @@ def undelete(
 @click.option(
     "--in-place", is_flag=True, help="In the topic itself: nothing that is there goes, subscriptions go back."
 )
+@_COPY
 @_HOLD
 @zookeeper_option
 @pass_app

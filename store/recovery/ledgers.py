@@ -26,6 +26,7 @@ from store.errors import LedgerNotFound, Refused
 from store.model.coverage import count_unseen
 from store.model.ledger_owners import custom_text
 from store.model.ledgers import EntryReader, Ledger, find_times, iter_gaps
+from store.recovery.forgotten import Indexed, find_forgetful, read_indexed
 from store.recovery.past import Fate, Past
 from store.wording import counted, plural
 
@@ -145,6 +146,7 @@ def plan_restore_deleted(
     steps: list[Step] = []
     parts: list[ChangePart] = []
     lost: list[str] = []
+    indexed, forgotten = read_indexed(txn.store.info), dict[int, list[str]]()
     for ledger_id in found:
         if ledger_id in unknown:
             continue
@@ -155,8 +157,11 @@ def plan_restore_deleted(
             continue
         steps.append(ledger_step(txn, returning, now_ms))
         parts.append(_part(returning))
+        forgetful = find_forgetful(indexed, ledger_id, returning.metadata)
+        forgotten.update({ledger_id: forgetful} if forgetful else {})
         lost += [text for text in (lost_text(returning),) if text]
-    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_warnings(parts, unknown)))
+    texts = index_texts(indexed, forgotten) if parts else ()
+    return Plan(COMMAND, txn.id, tuple(steps), tuple(parts), warnings=(*lost, *_warnings(parts, unknown), *texts))
 
 
 def ledger_step(txn: Txn, found: Returning, now_ms: int, custom: Mapping[str, bytes] | None = None) -> Step:
@@ -187,7 +192,6 @@ def _warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> Iterator[s
         yield (
             "no topic lists these ledgers: bookies keep their entries from the export on, and topics undelete puts them into a topic"
         )
-        yield COLLECTED
     if unknown:
         shown = ", ".join(map(str, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
         yield (
@@ -196,10 +200,18 @@ def _warnings(parts: Sequence[ChangePart], unknown: Sequence[int]) -> Iterator[s
         )
 
 
-COLLECTED = (
-    "a bookie that collected garbage since the deletion has forgotten where these entries lie: after the export read them there, with:"
-    " bookkeeper shell readledger -l LEDGER -b BOOKIE"
-)
+def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Iterator[str]:
+    """Yield what bookies' indexes mean for ledgers that come back; FORGOTTEN: ledger → bookies that have its entries in no index."""
+    if forgotten:
+        bookies = ", ".join(sorted({bookie for some in forgotten.values() for bookie in some}))
+        ids = ", ".join(map(str, list(forgotten)[:_SHOWN])) + (", …" if len(forgotten) > _SHOWN else "")
+        yield (
+            f"{bookies} collected garbage since: no index there names {counted(len(forgotten), 'ledger')} ({ids}), whose entries still lie"
+            " in the entry logs; readers would find nothing: topics undelete --copy puts the entries into new ledgers"
+        )
+    if not indexed:
+        yield "no index of a bookie was read: one that collected garbage since the deletion would find nothing of these ledgers"
+    yield "a bookie that runs collects these entries with its next garbage (gcWaitTime, 15 minutes): export before, or stop it"
 
 
 def _part(found: Returning) -> ChangePart:

@@ -6,7 +6,8 @@ copied into ledgers of their own, because of two topics that list a ledger the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from store.changes.intent import WritingPlan, check_transaction
@@ -17,22 +18,23 @@ from store.codec.cursor import CursorState, decode_cursor_info
 from store.codec.managedledger import LedgerInfo, decode_managed_ledger
 from store.codec.message import decode_entry_times
 from store.codec.rocksvalue import NodeStat
+from store.codec.schema import decode_schema_locator
 from store.db.environment import Store
 from store.db.owners import find_owners
-from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, SubscriptionNotFound, TopicNotFound
+from store.db.tree import find_node
+from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor
-from store.model.ledgers import EntryReader, iter_gaps, open_reader, read_ledger
-from store.model.topics import Topic, TopicLedger
+from store.model.ledgers import EntryReader, open_reader, read_ledger
+from store.model.topics import Topic, TopicLedger, check_namespace
 from store.names import TopicName, decode_name
 from store.recovery.as_of import AsOf, state_in_force
 from store.recovery.cursor_versions import CursorHistory, read_cursor_history
+from store.recovery.ledgers import Returning, find_returning
 from store.recovery.past import Past
-from store.recovery.topics import CursorThen, TopicThen
-from store.recovery.undelete import MANAGED_LEDGER_CLAIM, Comeback, Undelete, target_of
+from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
+from store.recovery.undelete import MANAGED_LEDGER_CLAIM, SCHEMA_CLAIM, Comeback, Copies, Undelete, target_of
 from store.sources.zookeeper import ServerFiles
 from store.timespec import format_time_ms
-
-COMMAND = "topics restore"
 
 
 def read_then(reader: EntryReader, name: TopicName, past: Past, cursors: CursorHistory, at_ms: int) -> TopicThen:
@@ -128,27 +130,57 @@ def plan_restore_at(
     names = find_then(past, wanted.topic)
     paths = [path for path in past.fates if path.startswith(tuple(f"{name.path}/" for name in names))]
     cursors = read_cursor_history(servers, paths)
-    thens = {
-        target_of(name, wanted.to, in_place=wanted.asked.in_place): read_then(reader, name, past, cursors, wanted.at_ms)
-        for name in names
-    }
-    return Restoring(past, thens, wanted.asked, now_ms).plan(reader)
+    thens = [read_then(reader, name, past, cursors, wanted.at_ms) for name in names]
+    named = _named(thens, wanted.to, wanted.asked)
+    return Restoring("topics restore", past, named, wanted.asked, now_ms, not wanted.asked.in_place).plan(reader)
+
+
+def plan_undelete(
+    reader: EntryReader,
+    names: Iterable[TopicName],
+    past: Past,
+    asked: Undelete,
+    now_ms: int,
+    to: TopicName | None = None,
+) -> Plan | WritingPlan:
+    """Plan bringing the deleted topics NAMES back, or what was trimmed of those that are there, under the names of ``target_of``.
+
+    Raises TopicNotFound, AlreadyExists, Refused, LedgerNotFound, MetadataCorrupt.
+    """
+    wanted = [name for name in names if asked.in_place or not name.is_system]
+    thens = [read_deleted(reader, name, past, trimmed=asked.trimmed) for name in wanted]
+    return Restoring("topics undelete", past, _named(thens, to, asked), asked, now_ms).plan(reader)
+
+
+def _named(thens: Iterable[TopicThen], to: TopicName | None, asked: Undelete) -> dict[TopicName, TopicThen]:
+    return {target_of(then.name, to, in_place=asked.in_place): then for then in thens}
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A ledger to copy: how it is listed, up to its last entry to copy, and what the copy says of itself."""
+
+    info: LedgerInfo
+    spec: LedgerSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """Topics as they were, each under its name to be."""
+    """Topics as they were, each under its name to be; ``copies_referenced``: what anything references is copied, else refused."""
 
+    command: str
     past: Past
     thens: Mapping[TopicName, TopicThen]
     asked: Undelete
     now_ms: int
+    copies_referenced: bool = False
 
     def plan(self, reader: EntryReader) -> Plan | WritingPlan:
         """Return the change; one that copies ledgers writes them first. Raises what ``Comeback`` does."""
-        copied = {name: self._copied(reader, then) for name, then in self.thens.items()}
-        planned = self._planned(reader, {one: info for infos in copied.values() for one, info in infos.items()})
-        if not any(copied.values()):
+        copied = [copy for target, then in self.thens.items() for copy in self._topic_copies(reader, then, target)]
+        copied += [copy for base, target in self._bases() for copy in self._schema_copies(reader, base, target)]
+        planned = self._planned(reader, {copy.info.ledger_id: copy.info for copy in copied})
+        if not copied:
             return planned
 
         def make(store: Store) -> tuple[ChangeReport, ...]:
@@ -159,58 +191,77 @@ class Restoring:
                 with open_reader(store) as current:
                     plan = self._planned(current, copies)
                     steps = (*written.steps(current.txn, self.now_ms), *plan.steps)
+                # The copies are not in the index yet: how much they have was counted by the ledgers they are of.
                 parts = tuple(
-                    replace(part, extent=shown.extent) for part, shown in zip(plan.parts, planned.parts, strict=True)
-                )  # the copies are not in the index yet
+                    replace(one, extent=two.extent) for one, two in zip(plan.parts, planned.parts, strict=True)
+                )
                 return (apply_written(written, replace(plan, steps=steps, parts=parts), self.now_ms),)
             except BaseException:
                 written.discard()
                 raise
 
-        return WritingPlan(COMMAND, planned.txn_id, lambda: (planned.preview(),), make)
+        return WritingPlan(self.command, planned.txn_id, lambda: (planned.preview(),), make)
 
-    def _planned(self, reader: EntryReader, copies: Mapping[int, LedgerInfo]) -> Plan:
+    def _bases(self) -> list[tuple[TopicName, TopicName]]:
+        """Return (topic without partition number, its name to be), each once."""
+        return list({then.name.base: target.base for target, then in self.thens.items()}.items())
+
+    def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
         comeback = Comeback(reader, self.past, self.asked, self.now_ms)
         for target, then in self.thens.items():
             comeback.add_topic(then, target, copies)
         for namespace in dict.fromkeys(then.name.namespace for then in self.thens.values()):
             comeback.add_namespace(namespace)
-        for base, target in {then.name.base: target.base for target, then in self.thens.items()}.items():
-            comeback.add_base(base, target)
-        return comeback.plan(COMMAND)
+        for base, target in self._bases():
+            if target.namespace != base.namespace:
+                check_namespace(reader.txn, target.namespace)
+            comeback.add_base(base, target, copies)
+        return comeback.plan(self.command)
 
-    def _copied(self, reader: EntryReader, then: TopicThen) -> dict[int, LedgerInfo]:
-        """Return the ledgers to copy, as they are listed now: those from the first on that anything references. In place: none."""
-        if self.asked.in_place:
-            return {}
+    def _topic_copies(self, reader: EntryReader, then: TopicThen, target: TopicName) -> Iterator[_Copy]:
+        """Yield the ledgers to copy: all of them, else those from the first on that anything references; in place none of these."""
         ids = [info.ledger_id for info in then.infos]
-        first = next((place for place, one in enumerate(ids) if find_owners(reader.txn, one)), len(ids))
-        ends = [(info, self._end(reader, then, info)) for info in then.infos[first:]]
-        return {
-            info.ledger_id: info._replace(entries=end + 1, size_bytes=reader.read(info.ledger_id, end).length)
-            for info, end in ends
-            if end >= 0
-        }
+        referenced = (place for place, one in enumerate(ids) if self.copies_referenced and find_owners(reader.txn, one))
+        first = 0 if self.asked.copy else next(referenced, len(ids))
+        if self.asked.copy and find_node(reader.txn, target.path) is not None:
+            raise Refused(
+                f"{target} is there: copies would come behind its messages",
+                hint="bring them back beside it, without --in-place",
+                topic=str(target),
+            )
+        spec = LedgerSpec("managed-ledger", {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()})
+        for info in then.infos[first:]:
+            found = self._find(reader, info.ledger_id, then.ends.get(info.ledger_id))
+            if found is not None:
+                closed_ms = info.timestamp_ms or found.written_ms or self.now_ms
+                yield _Copy(LedgerInfo(info.ledger_id, found.entries, found.metadata.length, closed_ms), spec)
 
-    def _end(self, reader: EntryReader, then: TopicThen, info: LedgerInfo) -> int:
-        """Return the last entry to copy: in front of the first one that is in no file."""
-        last = then.ends.get(info.ledger_id, info.entries - 1)
-        gap = next(iter_gaps(reader.txn, info.ledger_id, last), None)
-        return last if gap is None else gap[0] - 1
+    def _schema_copies(self, reader: EntryReader, base: TopicName, target: TopicName) -> Iterator[_Copy]:
+        fate = self.past.fates.get(base.schema_path)
+        if fate is None or not fate.value or find_node(reader.txn, target.schema_path) is not None:
+            return
+        spec = LedgerSpec("schema", {SCHEMA_CLAIM: target.schema_path.removeprefix("/schemas/").encode()})
+        for ledger_id in decode_schema_locator(fate.value, base.schema_path).ledger_ids:
+            if self.asked.copy or (self.copies_referenced and find_owners(reader.txn, ledger_id)):
+                found = self._find(reader, ledger_id, None)
+                if found is not None:
+                    yield _Copy(LedgerInfo(ledger_id, found.entries, found.metadata.length, self.now_ms), spec)
+
+    def _find(self, reader: EntryReader, ledger_id: int, last: int | None) -> Returning | None:
+        """Return a ledger up to the first entry that is lost, or LAST; None where that is nothing."""
+        with suppress(LedgerNotFound):
+            found = find_returning(reader, ledger_id, find_fate(self.past, ledger_id), last=last)
+            return found if found.entries else None
+        return None
 
     def _write(
-        self, store: Store, reader: EntryReader, copied: Mapping[TopicName, Mapping[int, LedgerInfo]]
+        self, store: Store, reader: EntryReader, copied: Sequence[_Copy]
     ) -> tuple[WrittenLedgers, dict[int, LedgerInfo]]:
         """Write the copies; return them, and how they are listed by the ids of the ledgers they are of."""
-        wanted = [(target, info) for target, infos in copied.items() for info in infos.values()]
-        written = write_ledgers(store, (self._ledger(reader, target, info) for target, info in wanted))
-        copies = {
-            info.ledger_id: LedgerInfo(new.ledger_id, new.entries, new.size_bytes, info.timestamp_ms or self.now_ms)
-            for (_, info), new in zip(wanted, written.ledgers, strict=True)
-        }
-        return written, copies
+        written = write_ledgers(store, ((copy.spec, _payloads(reader, copy.info)) for copy in copied))
+        pairs = zip((copy.info for copy in copied), written.ledgers, strict=True)
+        return written, {info.ledger_id: info._replace(ledger_id=new.ledger_id) for info, new in pairs}
 
-    def _ledger(self, reader: EntryReader, target: TopicName, info: LedgerInfo) -> tuple[LedgerSpec, Iterator[Payload]]:
-        end = self._end(reader, self.thens[target], info)
-        spec = LedgerSpec("managed-ledger", {MANAGED_LEDGER_CLAIM: target.managed_ledger_name.encode()})
-        return spec, (reader.read(info.ledger_id, entry_id).payload for entry_id in range(end + 1))
+
+def _payloads(reader: EntryReader, info: LedgerInfo) -> Iterator[Payload]:
+    return (reader.read(info.ledger_id, entry_id).payload for entry_id in range(info.entries))

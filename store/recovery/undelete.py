@@ -18,7 +18,7 @@ from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger, encode_managed_ledger
 from store.codec.policies import decode_json_object
 from store.codec.rocksvalue import NodeStat
-from store.codec.schema import decode_schema_locator
+from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from store.db.owners import find_owners
 from store.db.tree import find_node, tree_key
 from store.errors import AlreadyExists, LedgerNotFound, NamespaceNotFound, Refused, TopicNotFound
@@ -28,19 +28,21 @@ from store.model.extent import extent_of
 from store.model.ledgers import EntryReader
 from store.model.references import COMPACTED_LEDGER
 from store.model.resources import tenant_path
-from store.model.topics import Topic, TopicLedger, check_namespace, read_topic
+from store.model.topics import Topic, TopicLedger, read_topic
 from store.names import NamespaceName, Position, TopicName, parse_topic, shell_word
-from store.recovery.ledgers import COLLECTED, Returning, find_returning, ledger_step, lost_text
+from store.recovery.forgotten import find_forgetful, read_indexed
+from store.recovery.ledgers import Returning, find_returning, index_texts, ledger_step, lost_text
 from store.recovery.past import Keep, Past, is_ledger
-from store.recovery.topics import CursorThen, TopicThen, find_fate, read_deleted
+from store.recovery.topics import CursorThen, TopicThen, find_fate
+from store.wording import plural
 
-COMMAND = "topics undelete"
 SUFFIX = "-restored"
+_SHOWN = 10
 Copies = Mapping[int, LedgerInfo]
 """Ledger id → how a topic lists the copy of it."""
 _NO_COPIES: Copies = {}
 MANAGED_LEDGER_CLAIM = "pulsar/managed-ledger"
-_SCHEMA_CLAIM = "pulsar/schemaId"
+SCHEMA_CLAIM = "pulsar/schemaId"
 _COMPACTED_CLAIM = "pulsar/compactedTopic"
 _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/admin/local-policies", "/schemas")
 
@@ -48,12 +50,15 @@ _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/
 @dataclass(frozen=True, slots=True)
 class Undelete:
     """What is asked for. ``in_place``: under the old name; ``trimmed``: of deleted topics also what was trimmed before; ``with_gaps``:
-    ledgers keep their end though entries are lost; ``hold``: the subscription that keeps what no other one holds, "" for none."""
+    ledgers keep their end though entries are lost; ``hold``: the subscription that keeps what no other one does, "" for none; ``copy``:
+    all entries go into new ledgers, none of the old ones comes back.
+    """
 
     in_place: bool = False
     trimmed: bool = False
     with_gaps: bool = False
     hold: str = "restored"
+    copy: bool = False
 
 
 def keep_of(namespaces: Iterable[NamespaceName]) -> Keep:
@@ -101,37 +106,12 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
     return list(found)
 
 
-def plan_undelete(
-    reader: EntryReader,
-    names: Sequence[TopicName],
-    past: Past,
-    asked: Undelete,
-    now_ms: int,
-    to: TopicName | None = None,
-) -> Plan:
-    """Plan bringing the deleted topics NAMES back, or what was trimmed of those that are there, under the names of ``target_of``.
-
-    Raises TopicNotFound, AlreadyExists, Refused, LedgerNotFound, MetadataCorrupt.
-    """
-    if not asked.in_place:
-        names = [name for name in names if not name.is_system]
-    thens = [read_deleted(reader, name, past, trimmed=asked.trimmed) for name in names]
-    comeback = Comeback(reader, past, asked, now_ms)
-    for then in thens:
-        comeback.add_topic(then, target_of(then.name, to, in_place=asked.in_place))
-    for namespace in dict.fromkeys(name.namespace for name in names):
-        comeback.add_namespace(namespace)
-    if to is not None:
-        check_namespace(reader.txn, to.namespace)
-    for base in dict.fromkeys(name.base for name in names):
-        comeback.add_base(base, target_of(base, to, in_place=asked.in_place))
-    return comeback.plan(COMMAND)
-
-
 class Comeback:
     """Collects the steps and parts of topics that come back."""
 
     def __init__(self, reader: EntryReader, past: Past, asked: Undelete, now_ms: int) -> None:
+        self._indexed = read_indexed(reader.txn.store.info)
+        self._forgotten: dict[int, list[str]] = {}
         self._reader = reader
         self._txn = reader.txn
         self._past = past
@@ -145,7 +125,7 @@ class Comeback:
     def plan(self, command: str) -> Plan:
         """Return all of it as one change."""
         if self._taken:
-            self._warnings[COLLECTED] = None
+            self._warnings.update(dict.fromkeys(index_texts(self._indexed, self._forgotten)))
         names = sorted({str(parse_topic(part.topic).namespace) for part in self._parts if part.topic})
         self._warnings[
             f"a broker that serves {', '.join(names)} does not notice: unload it on the live cluster (namespaces unload), then:"
@@ -173,9 +153,9 @@ class Comeback:
         present = ManagedLedger() if node is None else decode_managed_ledger(node.value, node.path)
         there = {info.ledger_id: info for info in present.ledgers}
         texts: list[str] = []
-        if copies:
-            shown = ", ".join(map(str, sorted(copies)))
-            texts.append(f"entries of ledgers {shown}, which something references, are copied into ledgers of its own")
+        own = [info.ledger_id for info in then.infos if info.ledger_id in copies]
+        if own:
+            texts.append(f"the entries of {_ids_text(own)} are copied into ledgers of its own")
         returned = dict(self._returning(then, target, there, texts, copies))
         if not (returned or then.cursors) and (node is not None or then.gone_ms is None):
             raise TopicNotFound(
@@ -245,6 +225,8 @@ class Comeback:
         fate = find_fate(self._past, ledger_id)
         found = find_returning(self._reader, ledger_id, fate, with_gaps=self._asked.with_gaps, last=last)
         if found.entries:
+            forgetful = find_forgetful(self._indexed, ledger_id, found.metadata)
+            self._forgotten.update({ledger_id: forgetful} if forgetful else {})
             custom = found.metadata.custom
             kept = {key: claims.get(key, value) for key, value in custom.items()}
             step = ledger_step(self._txn, found, self._now_ms, kept)
@@ -326,29 +308,26 @@ class Comeback:
                 namespace=str(namespace),
             )
 
-    def add_base(self, base: TopicName, target: TopicName) -> None:
-        """Bring back the record of partitions of BASE, and its schema, as TARGET's, where they were deleted."""
+    def add_base(self, base: TopicName, target: TopicName, copies: Copies = _NO_COPIES) -> None:
+        """Bring back the record of partitions of BASE, and its schema, as TARGET's; COPIES in place of ledgers."""
         fate = self._past.fates.get(base.partitioned_path)
         if fate is not None and find_node(self._txn, target.partitioned_path) is None:
             self._put(target.partitioned_path, _not_deleted(fate.value, base.partitioned_path))
         schema = self._past.fates.get(base.schema_path)
         if schema is None or find_node(self._txn, target.schema_path) is not None or not schema.value:
             return
-        if schema.gone_ms is None:
-            self._warnings[
-                f"{target}: the schema stays with {base}, whose ledger it is: give it one with pulsar-admin schemas upload"
-            ] = None
-            return
-        claim = {_SCHEMA_CLAIM: f"{target.namespace}/{target.local_name}".encode()}
+        locator = decode_schema_locator(schema.value, base.schema_path)
+        claim = {SCHEMA_CLAIM: target.schema_path.removeprefix("/schemas/").encode()}
         try:
-            found = [self._take(one, claim) for one in decode_schema_locator(schema.value, base.schema_path).ledger_ids]
+            found = [self._take(one, claim) for one in locator.ledger_ids if one not in copies]
         except (Refused, LedgerNotFound) as error:
             self._warnings[f"{target}: its schema does not come back: {error.message}"] = None
             return
         lost = [text for text in map(lost_text, found) if text]
         if lost:
             self._warnings[f"{target}: versions of its schema are lost: {'; '.join(lost)}"] = None
-        self._put(target.schema_path, schema.value)
+        moved = SchemaLocator(_moved(locator.newest, copies), tuple(_moved(one, copies) for one in locator.index))
+        self._put(target.schema_path, encode_schema_locator(moved, schema.value))
 
     def _lost(self, path: str) -> bytes | None:
         """Return the value that the node at PATH had, None where it is there or never was."""
@@ -374,6 +353,18 @@ def _listed_again(info: LedgerInfo, found: Returning) -> LedgerInfo:
         offloaded=False,
         offload_uuid=None,
         bookkeeper_deleted=False,
+    )
+
+
+def _moved(entry: IndexEntry, copies: Copies) -> IndexEntry:
+    copy = copies.get(entry.position.ledger_id)
+    return entry if copy is None else replace(entry, position=Position(copy.ledger_id, entry.position.entry_id))
+
+
+def _ids_text(ids: Sequence[int]) -> str:
+    """Return ledger ids for a person."""
+    return f"{plural(len(ids), 'ledger', 'ledgers')} {', '.join(map(str, ids[:_SHOWN]))}" + (
+        ", …" if len(ids) > _SHOWN else ""
     )
 
 

@@ -13,7 +13,7 @@ from store.proto import managed_ledger_pb2
 from store.transfer.imports import ImportOptions, import_standalone
 from tests.conftest import Cli
 from tests.recovery.written import entries_of, writes_of
-from tests.stores import NOW_MS, copied
+from tests.stores import NOW_MS, apply_values, copied
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
 
 DOOMED = "public/default/doomed"  # deleted with its seven closed ledgers and an open one
@@ -124,6 +124,31 @@ def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_s
     found = messages_of(cli, store, "kept")
     expected = {(one, entry) for one in range(121, 129) for entry in range(20 if one == 128 else 40)} - LOST
     assert found.keys() == expected
+
+
+def test_what_bookies_have_forgotten_is_copied(cli: Cli, tmp_path: Path) -> None:
+    """Garbage collection takes a deleted ledger out of the index at once: its row goes, its entries stay in the log."""
+    source = scratch_copy(CLUSTER, "crashed", tmp_path)
+    for bookie in bookies_of(source):
+        apply_values(bookie / "current" / "ledgers", {struct.pack(">q", 122): None})
+    store = tmp_path / "store"
+    import_standalone(source, store, ImportOptions(now_ms=NOW_MS), lambda _: None)
+    tried = cli("--store", store, "topics", "undelete", DOOMED, "--dry-run")
+    assert "bk0test, bk1test, bk2test collected garbage since: no index there names 1 ledger (122)" in tried.stdout
+    cli("--store", store, "topics", "undelete", DOOMED)
+    old = list(messages_of(cli, store, f"{DOOMED}-restored").values())
+    cli("--store", store, "store", "undo", "1")
+    shown = cli("--store", store, "topics", "undelete", DOOMED, "--copy", "--in-place")
+    assert "collected garbage" not in shown.stdout
+    assert "8 ledgers that this wrote" in shown.stdout
+    found = messages_of(cli, store, DOOMED)
+    assert list(found.values()) == old
+    assert min(found)[0] > 60_000
+    assert cli("--store", store, "topics", "undelete", DOOMED, "--copy", "--in-place").exit_code == 3
+    states = {
+        row["ledgerId"]: row["state"] for row in cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    }
+    assert states[122] == "DELETED"
 
 
 # -- restore --at -----------------------------------------------------------------------------------------------------
