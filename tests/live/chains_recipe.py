@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,12 +78,13 @@ class Writer:
             self.stack.callback(consumer.close)
 
 
-def fill(cluster: Cluster) -> dict[str, list[int]]:
-    """Write it all; topic → ledgers with entries, and the one that is open."""
+def fill(cluster: Cluster, namespaces: Sequence[str]) -> dict[str, list[int]]:
+    """Write it all into NAMESPACES; topic → ledgers with entries, and the one that is open."""
     found: dict[str, list[int]] = {}
-    cluster.put(f"namespaces/{CONSUMED}")
+    for namespace in {*namespaces} - {ALONE}:
+        cluster.put(f"namespaces/{namespace}")
     client = open_client(cluster.service_url)
-    for namespace in NAMESPACES:
+    for namespace in namespaces:
         with ExitStack() as stack:
             writer = Writer(cluster, namespace, stack, client if namespace == CONSUMED else None)
             for step in (_blocks, _turns, _lockstep, _replicated, _restarted, _days, _deduplicated, _batches):
@@ -92,7 +93,7 @@ def fill(cluster: Cluster) -> dict[str, list[int]]:
         found |= _recreated(cluster, client, namespace)
     _ordinary(cluster, client)
     client.close()
-    for namespace in NAMESPACES:
+    for namespace in namespaces:
         for name in cluster.get(f"persistent/{namespace}"):
             topic = name.removeprefix("persistent://")
             found[topic] = _ledgers(cluster, topic)
@@ -219,12 +220,12 @@ def _ordinary(cluster: Cluster, client: pulsar.Client) -> None:
     time.sleep(1.5)  # cursors are flushed each second
 
 
-def made(folder: Path) -> Iterator[tuple[Cluster, dict[str, list[int]]]]:
+def made(folder: Path, namespaces: Sequence[str] = NAMESPACES) -> Iterator[tuple[Cluster, dict[str, list[int]]]]:
     """A cluster in FOLDER that was filled, running, and its topics' ledgers; killed at the end."""
     cluster = Cluster(folder, SETTINGS, ({**BOOKIE_SETTINGS},) * 3)
     try:
         cluster.start()
-        yield cluster, fill(cluster)
+        yield cluster, fill(cluster, namespaces)
     finally:
         cluster.kill()
 

@@ -97,21 +97,21 @@ def test_topics_that_are_hard_to_tell_apart(cli: Cli, tmp_path: Path) -> None:
     consumed = {ledger: name for ledger, name in topics.items() if name.startswith("public/consumed/")}
     assert score(chains, consumed) == (34, 34, 0)
     apart = {name.rpartition("/")[2].partition("-")[0] for name in _apart(chains, topics)}
-    assert apart == {
-        *(
-            "alone",
-            "batches",
-            "blocks",
-            "like",
-            "once",
-            "pair",
-            "recreated",
-            "recreated#1",
-            "restarted",
-            "step",
-            "turns",
-        ),
-    }
+    told = [
+        "alone",
+        "batches",
+        "blocks",
+        "from",
+        "like",
+        "once",
+        "pair",
+        "recreated",
+        "recreated#1",
+        "restarted",
+        "step",
+        "turns",
+    ]
+    assert apart == {*told}
 
 
 def _apart(chains: Chains, topics: dict[int, str]) -> set[str]:
