@@ -33,6 +33,7 @@ MEASURES = {
     "dump": "bench.hooks:measure_dump",
     "delayed": "bench.hooks:measure_delayed",
     "compaction": "bench.hooks:measure_compaction",
+    "preflight": "bench.preflight:measure",
     "peers": "bench.beside:measure",
 }
 

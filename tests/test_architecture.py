@@ -99,6 +99,8 @@ ARROWS = {
         "history",
         "reports",
         "compaction",
+        "policies",
+        "search",
         "scan",
         "index",
         "kernels",

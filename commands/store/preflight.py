@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from store.errors import (
 from store.wording import counted
 
 if TYPE_CHECKING:
+    from store.recovery.broker_forecast import BrokerForecast
     from store.recovery.parts import Parts
     from store.recovery.preflight import Preflight
 
@@ -86,27 +89,56 @@ def _percent(text: str) -> object:
     help="Exit with 3 when a bookie loses more of its bytes.",
 )
 @click.option("--list", "listing", is_flag=True, help="List the ledgers that go, of each bookie, instead of sums.")
+@click.option("--brokers", is_flag=True, help="What brokers would delete, too: consumed, expired, inactive.")
+@click.option(
+    "--broker-conf", "conf", type=_PATH, metavar="FILE", help="The brokers' broker.conf, instead of Pulsar's defaults."
+)
 @pass_app
-def preflight(app: App, limit: float | None, listing: bool, **parts: Any) -> None:  # Any: the options above
+def preflight(app: App, limit: float | None, listing: bool, **options: Any) -> None:  # Any: the options above
     """Show what bookies would delete if they started on this metadata.
 
     A bookie that has run for `gcWaitTime` (15 minutes) deletes every ledger that the metadata does not list, whatever the reason. This is
     that first garbage collection, made with index files and metadata alone; nothing is changed. Without options the metadata is the
-    store's, its changes included, and the bookies are those it was imported from, as their disks are now.
+    store's, its changes included, and the bookies are those it was imported from, as their disks are now. With --brokers, or of metadata
+    without bookies: what brokers delete that load every topic before any client connects.
     """
-    from store.recovery.preflight import check_loss, iter_lost, read_preflight
+    from store.recovery.preflight import check_loss, iter_lost
 
     if listing and limit is not None:
         raise click.UsageError("--list has no sums: leave out --max-loss")
-    found = _parts(app, **parts)
     if listing:
+        found = _parts(app, **{key: value for key, value in options.items() if key not in ("brokers", "conf")})
         app.emit_rows(iter_lost(found.known, found.bookies), _LEDGERS)
         return
+    forecast = _forecast(app, **options)
+    app.emit(forecast, plain=render_preflight)
+    check_loss(forecast, limit)
+
+
+def _forecast(app: App, brokers: bool, conf: Path | None, **options: Any) -> Preflight:  # Any: of the command
+    from store.recovery.preflight import read_preflight
+
+    if options["no_metadata"] and (brokers or conf):
+        raise click.UsageError("an empty metadata store has no topics: leave out --brokers")
+    found = _parts(app, **options)
     forecast = read_preflight(found.known, found.bookies)
     for text in (*found.known.problems, *(text for one in forecast.bookies for text in one.problems)):
         app.warn(text)
-    app.emit(forecast, plain=render_preflight)
-    check_loss(forecast, limit)
+    if not (brokers or conf or not found.bookies):
+        return forecast
+    return replace(forecast, brokers=_broker_forecast(app, found, conf))
+
+
+def _broker_forecast(app: App, found: Parts, conf: Path | None) -> BrokerForecast:
+    from store.model.ledgers import open_reader
+    from store.recovery.broker_forecast import BrokerDefaults, read_broker_conf, read_broker_forecast
+    from store.recovery.parts import open_metadata_alone
+
+    defaults = BrokerDefaults() if conf is None else read_broker_conf(conf)
+    with ExitStack() as stack:
+        source = found.source
+        store = app.store if source is None else stack.enter_context(open_metadata_alone(source, app.now_ms))
+        return read_broker_forecast(stack.enter_context(open_reader(store)), app.now_ms, defaults)
 
 
 def _parts(
@@ -120,7 +152,7 @@ def _parts(
 ) -> Parts:
     from store.recovery.parts import read_parts, read_store_parts
 
-    given = bookies_of(bookies, **confs)
+    given = bookies_of(bookies, confs["confs"], confs["roots"])
     places = [place for place in (zookeeper, metadata and str(metadata)) if place]
     if len(places) + no_metadata > 1 or (given and not (places or no_metadata)) or (no_metadata and not given):
         raise click.UsageError(
@@ -141,6 +173,7 @@ def render_preflight(found: Preflight) -> str:
         lines += [render_table(found.bookies, _BOOKIES).rstrip("\n"), ""]
     lines += [line for one in found.bookies if one.refuses for line in (f"{one.bookie} does not start: {one.refuses}",)]
     lines += _reason_lines(found) + _log_lines(found) + _topic_lines(found) + _id_lines(found)
+    lines += [] if found.brokers is None else _broker_lines(found.brokers)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -192,3 +225,29 @@ def _id_lines(found: Preflight) -> list[str]:
         return [f"the next ledger id is not known; {largest}"]
     text = f"the next ledger id is {ids.next_id}; {largest}"
     return [text if not ids.twice else f"{text}: {counted(ids.twice, 'id')} in use would be given twice"]
+
+
+def _broker_lines(found: BrokerForecast) -> list[str]:
+    lines = [
+        "",
+        f"brokers that load all {counted(found.topics, 'topic')} ({size_text(found.bytes)}) before any client connects:",
+    ]
+    for text, part in (
+        ("delete for inactivity", found.inactive),
+        ("trim what everybody has consumed", found.trimmed),
+        (f"expire by TTL {counted(found.expires, 'entry', 'entries')} of subscriptions, and trim", found.expired),
+    ):
+        sums = f"{counted(part.ledgers, 'ledger')} of {counted(part.topics, 'topic')}, {size_text(part.bytes)}"
+        lines.append(f"  {text}: {sums if part.topics else 'nothing'}")
+    if found.unread_cursors:
+        lines.append(
+            f"  {counted(found.unread_cursors, 'cursor')} taken to stand where their metadata says: their ledgers were not read"
+        )
+    for row in found.rows[:_TOPICS_SHOWN]:
+        what = (
+            f"deleted after {row.after_seconds} s"
+            if row.inactive
+            else f"{counted(row.trimmed_ledgers + row.expired_ledgers, 'ledger')}"
+        )
+        lines.append(f"  {row.topic}: {what}, {size_text(row.lost_bytes)}")
+    return lines + (["  …"] if len(found.rows) > _TOPICS_SHOWN else [])

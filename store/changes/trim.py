@@ -67,8 +67,13 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of TOPIC that a broker would delete at NOW_MS: every durable cursor has left them, retention lets them go."""
-    consumed, _ = _consumed(topic, read_mark_deletes(reader, topic))
-    return topic.ledgers[: _released(topic, consumed, _retention(reader, topic), now_ms)]
+    return released_ledgers(topic, read_mark_deletes(reader, topic), _retention(reader, topic), now_ms)
+
+
+def released_ledgers(topic: Topic, positions: Positions, retention: Retention, now_ms: int) -> tuple[TopicLedger, ...]:
+    """Return the ledgers of TOPIC that a broker would delete at NOW_MS with its durable cursors at POSITIONS."""
+    consumed, _ = _consumed(topic, positions)
+    return topic.ledgers[: _released(topic, consumed, retention, now_ms)]
 
 
 def _retention(reader: EntryReader, topic: Topic) -> Retention:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from store.codec.rocksvalue import COUNTER_KEYS, decode_counter
+from store.codec.ledgermetadata import LEDGERS_ROOT
+from store.codec.rocksvalue import COUNTER_KEYS, NodeStat, decode_counter
 from store.db.bookies import Bookie
-from store.db.environment import Store, Txn
+from store.db.environment import Store, Txn, create_store, open_store
 from store.db.files import METADATA_FILE_ID, Damage, iter_damage
-from store.db.tree import Node, decode_node, iter_values
+from store.db.tree import Node, decode_node, iter_values, put_nodes
 from store.errors import Refused, SourceNotFound
 from store.frozen import frozen
 from store.recovery.known import Known, no_metadata, read_known
@@ -18,20 +21,22 @@ from store.sources.cluster import read_stored_layout
 from store.sources.given import GivenBookie, check_apart, find_bookie
 from store.sources.nodes import MetadataDirectory, Source
 from store.sources.rocksdb import is_rocksdb
-from store.sources.rocksopen import open_links
+from store.sources.rocksopen import open_links, scratch_directory
 from store.sources.zookeeper import ServerFiles
 from store.sources.zookeeper_stream import ZooKeeperStream
 
 _LOST_AND_FOUND = "lost+found"
+_BATCH = 50_000
+_NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 
 @frozen
 class Parts:
-    """What the metadata says and the bookies that would start on it; ``blank``: those that have nothing yet."""
+    """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none."""
 
     known: Known
     bookies: tuple[Bookie, ...]
-    blank: tuple[str, ...] = ()
+    source: Source | None = None
 
 
 def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
@@ -56,7 +61,7 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
                 hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
                 bookie=bookie_id,
             )
-    return Parts(known, tuple(bookies), tuple(one.where for one in blank))
+    return Parts(known, tuple(bookies), metadata)
 
 
 def _is_blank(given: GivenBookie) -> bool:
@@ -83,6 +88,20 @@ def read_source(metadata: Source) -> Known:
     known = read_known(metadata.name, nodes)
     next_id = _find_next_id(metadata) if stream is None else stream.next_ledger_id
     return replace(known, next_id=next_id, problems=tuple(problems))
+
+
+@contextmanager
+def open_metadata_alone(metadata: Source, now_ms: int) -> Iterator[Store]:
+    """Hand out a store, which is gone afterwards, that has METADATA without the ledgers' own."""
+    stream = _zookeeper_of(metadata, [])
+    values = _iter_values(metadata, []) if stream is None else stream.nodes()
+    nodes = (Node(path, _NO_STAT, value) for path, value in values if not path.startswith(f"{LEDGERS_ROOT}/"))
+    with scratch_directory() as scratch:
+        create_store(scratch / "store", now_ms=now_ms)
+        with open_store(scratch / "store", writable=True) as store:
+            while batch := [*islice(nodes, _BATCH)]:
+                store.write(lambda txn, batch=batch: put_nodes(txn, batch))  # type: ignore[misc]  # binds this one
+            yield store
 
 
 def _zookeeper_of(metadata: Source, problems: list[str]) -> ZooKeeperStream | None:

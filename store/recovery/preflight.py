@@ -15,6 +15,7 @@ import numpy as np
 from store.db.bookies import Bookie
 from store.errors import InvalidValue, Refused
 from store.frozen import frozen
+from store.recovery.broker_forecast import BrokerForecast
 from store.recovery.disks import NONE, Disk, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from store.recovery.known import Array, Known
 from store.sources.bookies import identity_of, read_cookie
@@ -123,6 +124,7 @@ class Preflight:
     topic_count: int
     ids: Ids
     problems: tuple[str, ...]
+    brokers: BrokerForecast | None = None
 
 
 def parse_percent(text: str) -> float:
@@ -177,6 +179,13 @@ def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
 
 def check_loss(found: Preflight, limit: float | None) -> None:
     """Raise Refused when a bookie of FOUND loses more than LIMIT percent of its bytes."""
+    brokers = found.brokers
+    if limit is not None and brokers is not None and brokers.percent > limit:
+        raise Refused(
+            f"brokers would delete {brokers.percent:.1f} % of the bytes of topics, more than {limit:g} %",
+            hint="set policies in a store first, or let clients connect before: docs/howto/preflight.md",
+            percent=brokers.percent,
+        )
     over = [] if limit is None else [one for one in found.bookies if one.percent > limit]
     if over:
         worst = max(over, key=lambda one: one.percent)

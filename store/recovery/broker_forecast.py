@@ -1,0 +1,258 @@
+"""What brokers delete when they start and load every topic, while no client connects.
+
+Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.internalTrimLedgers`` with retention, ``PersistentMessageExpiryMonitor`` with a TTL, and
+``PersistentTopic.checkGC``, which deletes a topic that nobody uses. Loading a topic closes its last ledger and opens another one, so that
+the last one may go, too. System topics are left out: they expire nothing, and are never deleted so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from store.changes.trim import Positions, released_ledgers
+from store.codec.managedledger import LedgerInfo
+from store.codec.policies import Retention
+from store.codec.properties import parse_properties
+from store.errors import InvalidValue, SourceNotFound, StoreError
+from store.files import read_file
+from store.frozen import frozen
+from store.model.cursors import Cursor, backlog_entries, is_own, is_subscription, iter_cursor_names, read_cursor
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.names import TopicName
+from store.policies.in_force import BROKER, find_message_ttl, find_retention
+from store.policies.table import policies_by_name
+from store.policies.values import value_in_force
+from store.search.broker_setup import BrokerSetup
+from store.search.expiry import broker_through
+
+CAUGHT_UP = "delete_when_subscriptions_caught_up"
+ROWS_MAX = 1_000
+_MINUTE_SECONDS = 60
+_NUMBER = re.compile(r"-?\d{1,18}")
+
+
+@frozen
+class BrokerDefaults:
+    """What a broker does where no policy says anything else: the settings of ``broker.conf``, by default Pulsar's."""
+
+    retention_minutes: int = 0
+    retention_mb: int = 0
+    ttl_seconds: int = 0
+    deletes_inactive: bool = True
+    inactive_mode: str = "delete_when_no_subscriptions"
+    inactive_seconds: int = 60
+
+
+@frozen
+class Deleted:
+    """Topics, and ledgers of them with their payload bytes."""
+
+    topics: int = 0
+    ledgers: int = 0
+    bytes: int = 0
+
+
+@frozen
+class TopicForecast:
+    """What becomes of a topic. ``trimmed``, ``expired``: ledgers that go because everybody has left them, and because a TTL lets cursors
+    leave them; ``expires``: entries that subscriptions lose by it. ``inactive``: it is deleted, ``after_seconds`` behind its loading."""
+
+    topic: str
+    bytes: int
+    trimmed_ledgers: int
+    trimmed_bytes: int
+    expired_ledgers: int
+    expired_bytes: int
+    expires: int
+    inactive: bool
+    after_seconds: int | None
+    unread_cursors: int
+
+    @property
+    def lost_bytes(self) -> int:
+        """How much of it goes."""
+        return self.bytes if self.inactive else self.trimmed_bytes + self.expired_bytes
+
+
+@frozen
+class BrokerForecast:
+    """All topics: ``trimmed`` and ``expired`` of those that stay, ``inactive`` those that go. ``percent``: of the bytes of all.
+
+    ``unread_cursors`` stand in ledgers of theirs that are not here: they count as standing at the beginning.
+    """
+
+    defaults: BrokerDefaults
+    topics: int
+    bytes: int
+    trimmed: Deleted
+    expired: Deleted
+    expires: int = field(metadata={"json": "entriesExpired"})
+    inactive: Deleted
+    percent: float
+    unread_cursors: int
+    rows: tuple[TopicForecast, ...]
+    problems: tuple[str, ...]
+
+
+def read_broker_conf(file: Path) -> BrokerDefaults:
+    """Return what the ``broker.conf`` FILE sets; raises SourceNotFound, InvalidValue."""
+    try:
+        found = parse_properties(read_file(file).decode("utf-8", "replace"))
+    except OSError as error:
+        raise SourceNotFound(
+            f"cannot read {file}: {error.strerror}", hint="name a broker.conf", path=str(file)
+        ) from error
+
+    def number(key: str, default: int) -> int:
+        text = found.get(key, "").strip() or str(default)
+        if not _NUMBER.fullmatch(text):
+            raise InvalidValue(f"{file}: {key}={text[:40]} is no number", path=str(file))
+        return int(text)
+
+    plain = BrokerDefaults()
+    frequency = number("brokerDeleteInactiveTopicsFrequencySeconds", plain.inactive_seconds)
+    return BrokerDefaults(
+        number("defaultRetentionTimeInMinutes", plain.retention_minutes),
+        number("defaultRetentionSizeInMB", plain.retention_mb),
+        number("ttlDurationDefaultInSeconds", plain.ttl_seconds),
+        found.get("brokerDeleteInactiveTopicsEnabled", "true").strip() != "false",
+        found.get("brokerDeleteInactiveTopicsMode", "").strip() or plain.inactive_mode,
+        number("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", frequency),
+    )
+
+
+def read_broker_forecast(reader: EntryReader, now_ms: int, defaults: BrokerDefaults) -> BrokerForecast:
+    """Return what brokers with DEFAULTS that load every topic at NOW_MS delete."""
+    problems: list[str] = []
+    count = size = expires = unread = 0
+    sums: dict[str, list[int]] = {"trimmed": [0, 0, 0], "expired": [0, 0, 0], "inactive": [0, 0, 0]}
+    rows: list[TopicForecast] = []
+    for row in _rows(reader, now_ms, defaults, problems):
+        count, size, unread = count + 1, size + row.bytes, unread + row.unread_cursors
+        if row.inactive:
+            _add(sums["inactive"], 1, row.trimmed_ledgers, row.bytes)
+        else:
+            expires += row.expires
+            _add(sums["trimmed"], bool(row.trimmed_ledgers), row.trimmed_ledgers, row.trimmed_bytes)
+            _add(sums["expired"], bool(row.expires), row.expired_ledgers, row.expired_bytes)
+        if row.inactive or row.trimmed_ledgers or row.expires:
+            rows.append(row)
+        if len(rows) > 2 * ROWS_MAX:
+            rows = _largest(rows)
+    lost = sum(total[2] for total in sums.values())
+    return BrokerForecast(
+        defaults,
+        count,
+        size,
+        Deleted(*sums["trimmed"]),
+        Deleted(*sums["expired"]),
+        expires,
+        Deleted(*sums["inactive"]),
+        100 * lost / size if size else 0.0,
+        unread,
+        tuple(_largest(rows)),
+        tuple(problems),
+    )
+
+
+def _add(total: list[int], topics: int, ledgers: int, size: int) -> None:
+    total[0] += topics
+    total[1] += ledgers
+    total[2] += size
+
+
+def _largest(rows: list[TopicForecast]) -> list[TopicForecast]:
+    return sorted(rows, key=lambda row: (-row.lost_bytes, row.topic))[:ROWS_MAX]
+
+
+def _rows(reader: EntryReader, now_ms: int, defaults: BrokerDefaults, problems: list[str]) -> Iterator[TopicForecast]:
+    for name in iter_topics(reader.txn):
+        if not name.is_system:
+            try:
+                yield _forecast(reader, name, now_ms, defaults)
+            except StoreError as error:
+                problems.append(f"{name}: {error.message}")
+
+
+def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: BrokerDefaults) -> TopicForecast:
+    topic = _loaded(read_topic(reader.txn, name), now_ms)
+    cursors = {cursor: read_cursor(reader.txn, reader, topic, cursor) for cursor in iter_cursor_names(reader.txn, name)}
+    in_force = find_retention(reader.txn, name)
+    retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
+    positions = {cursor: found.mark_delete for cursor, found in cursors.items()}
+    trimmed = released_ledgers(topic, positions, retention, now_ms + 1)
+    moved, expires = _expired(reader, topic, cursors, _ttl(reader, name, defaults), now_ms)
+    expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
+    after = _inactive_after(reader, topic, cursors, retention, defaults)
+    goes = topic.ledgers[:-1] if after is not None else trimmed
+    return TopicForecast(
+        str(name),
+        topic.total_size_bytes,
+        len(goes),
+        sum(ledger.size_bytes for ledger in goes),
+        0 if after is not None else len(expired),
+        0 if after is not None else sum(ledger.size_bytes for ledger in expired),
+        0 if after is not None else expires,
+        after is not None,
+        after,
+        sum(cursor.source == "metadata-fallback" for cursor in cursors.values()),
+    )
+
+
+def _loaded(topic: Topic, now_ms: int) -> Topic:
+    """Return TOPIC as a broker has it that just loaded it: its last ledger is closed, and an empty one follows."""
+    closed = [
+        ledger._replace(info=ledger.info._replace(timestamp_ms=now_ms)) if ledger.is_open else ledger
+        for ledger in topic.ledgers
+    ]
+    last = max(topic.ids, default=-1)
+    new = TopicLedger(LedgerInfo(last + 1), 0, 0, True)
+    kept = tuple(ledger for ledger in closed if ledger.entries)
+    return Topic(topic.name, topic.stat, topic.managed, (*kept, new))
+
+
+def _ttl(reader: EntryReader, name: TopicName, defaults: BrokerDefaults) -> int:
+    found = find_message_ttl(reader.txn, name)
+    return defaults.ttl_seconds if found is None else found.seconds
+
+
+def _expired(
+    reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], ttl_seconds: int, now_ms: int
+) -> tuple[Positions, int]:
+    """Return where a TTL moves cursors to, and how many entries they lose by it."""
+    moved, lost = {}, 0
+    for name, cursor in cursors.items() if ttl_seconds > 0 else ():
+        if is_own(name) or not is_subscription(name):
+            continue
+        through = broker_through(reader, topic, cursor, now_ms - ttl_seconds * 1000, BrokerSetup(loaded_ms=now_ms))
+        if through is not None:
+            moved[name] = through
+            after = replace(cursor.state, mark_delete=through)
+            lost += backlog_entries(topic, cursor.state) - backlog_entries(topic, after)
+    return moved, lost
+
+
+def _inactive_after(
+    reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], retention: Retention, defaults: BrokerDefaults
+) -> int | None:
+    """Return how many seconds behind its loading TOPIC is deleted, None when it stays (``checkGC``, ``shouldTopicBeRetained``)."""
+    value, source = value_in_force(reader.txn, topic.name, policies_by_name()["inactive-topic-policies"], {})
+    rule: Mapping[str, Any] = value  # Any: JSON
+    if source == BROKER:
+        keys = ("inactiveTopicDeleteMode", "maxInactiveDurationSeconds", "deleteWhileInactive")
+        rule = dict(
+            zip(keys, (defaults.inactive_mode, defaults.inactive_seconds, defaults.deletes_inactive), strict=True)
+        )
+    subscriptions = [cursor for name, cursor in cursors.items() if is_subscription(name)]
+    if rule["inactiveTopicDeleteMode"] == CAUGHT_UP:
+        is_used = any(backlog_entries(topic, cursor.state) for cursor in subscriptions)
+    else:
+        is_used = bool(subscriptions)
+    if not rule["deleteWhileInactive"] or is_used or retention.time_minutes < 0:
+        return None
+    return max(int(rule["maxInactiveDurationSeconds"]), retention.time_minutes * _MINUTE_SECONDS)

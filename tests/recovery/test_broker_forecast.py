@@ -1,0 +1,80 @@
+"""What brokers would delete, against what the recorded broker said of subscriptions, sizes and policies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.worlds import oracle, world
+
+DAY_MS = 86_400_000
+
+
+def brokers(cli: Cli, *words: object) -> dict[str, Any]:
+    result = cli("-o", "json", *words)
+    assert result.exit_code == 0, result.stderr
+    return result.json["brokers"]  # type: ignore[no-any-return]
+
+
+def unused() -> dict[str, int]:
+    """Topics that had no subscription, in namespaces that do not retain for ever, with the bytes that the broker counted."""
+    said = oracle("small")
+    kept = {
+        name
+        for name, answers in said["namespaces"].items()
+        if answers["policies"].get("retention_policies", {}).get("retentionTimeInMinutes") == -1
+    }
+    return {
+        f"persistent://{name}": answers["stats"]["storageSize"]
+        for name, answers in said["topics"].items()
+        if name.rpartition("/")[0] not in kept and not answers["stats"]["subscriptions"]
+    }
+
+
+def test_unused_topics_go(cli: Cli) -> None:
+    found = brokers(cli, "--store", imported("small", "clean"), "store", "preflight", "--brokers")
+    rows = {row["topic"]: row for row in found["rows"] if row["inactive"]}
+    expected = unused()
+    assert expected
+    # One more topic is in the namespaces' lists that the broker was not asked of.
+    assert rows.keys() - expected.keys() == {"persistent://public/default/odd%20name"}
+    assert {topic: rows[topic]["bytes"] for topic in expected} == expected
+    assert {row["afterSeconds"] for row in rows.values()} == {60}
+    assert found["inactive"]["topics"] == len(rows)
+    by_metadata = brokers(cli, "store", "preflight", "--metadata", world("small") / "clean" / "metadata")
+    assert {row["topic"] for row in by_metadata["rows"] if row["inactive"]} == rows.keys()
+
+
+@pytest.mark.parametrize(
+    ("setting", "goes"),
+    [
+        ("brokerDeleteInactiveTopicsEnabled=false", False),
+        ("defaultRetentionTimeInMinutes=-1", False),
+        ("brokerDeleteInactiveTopicsMaxInactiveDurationSeconds=7", True),
+    ],
+)
+def test_settings_of_brokers(cli: Cli, tmp_path: Path, setting: str, goes: bool) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"# of a broker\n{setting}\n")
+    words = ("--store", imported("small", "clean"), "store", "preflight", "--broker-conf", conf)
+    rows = [row for row in brokers(cli, *words)["rows"] if row["inactive"] and "/public/default/" in row["topic"]]
+    assert bool(rows) == goes
+    if "Seconds" in setting:
+        assert {row["afterSeconds"] for row in rows} == {7}
+
+
+def test_an_age_limit(cli: Cli) -> None:
+    """The namespace's TTL is a day: years later the whole backlog expires, and every ledger is trimmed."""
+    store = imported("small", "clean")
+    assert oracle("small")["namespaces"]["acme/iot"]["policies"]["message_ttl_in_seconds"] == DAY_MS // 1000
+    said = oracle("small")["topics"]["acme/iot/skewed-batched"]["stats"]["subscriptions"]
+    late = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    rows = {row["topic"]: row for row in late["rows"]}
+    row = rows["persistent://acme/iot/skewed-batched"]
+    assert row["expires"] == sum(answers["msgBacklog"] for answers in said.values())
+    assert row["expired"] + row["trimmed"] == row["bytes"]
+    assert cli("--store", store, "store", "preflight", "--brokers", "--max-loss", "1").exit_code == 3
