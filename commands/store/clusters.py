@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.store.importing import import_parts, render_preview
+from commands.store.importing import at_option, import_parts, metadata_then, render_preview
 from commands.store.refreshing import render_refresh
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
@@ -21,6 +21,7 @@ from store.errors import (
     MetadataCorrupt,
     MissingComponent,
     NotFound,
+    NothingMatches,
     NotWritable,
     Refused,
     SourceBusy,
@@ -31,6 +32,7 @@ from store.errors import (
 )
 
 if TYPE_CHECKING:
+    from store.history.as_of import Moment
     from store.sources.given import GivenBookie
     from store.sources.layout import Layout
     from store.transfer.imports import ImportOptions
@@ -106,10 +108,11 @@ zookeeper_client = click.option(
     elsewhere=[
         "pulsar-admin --store new-store store import cluster --zookeeper /copy/zookeeper --bookie bk1=/copy/bk1/ledgers0,/copy/bk1/journal0"
         " --bookie bk2=/copy/bk2/ledgers0,/copy/bk2/journal0",
+        "pulsar-admin --store then store import cluster --zookeeper /copy/zookeeper --at 2024-05-01T09:00:00Z --bookie /copy/bk1",
         "pulsar-admin --store new-store store import cluster --zookeeper zk1:2181/pulsar --bookie-conf bk1.conf --root /copy/bk1",
     ],
     output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
-    errors=_ERRORS,
+    errors=[*_ERRORS, NothingMatches],
     uses=["dry_run", "now", "spark"],
 )
 @click.option(
@@ -118,6 +121,7 @@ zookeeper_client = click.option(
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
+@at_option
 @_files_options
 @pass_app
 def cluster(
@@ -128,7 +132,7 @@ def cluster(
     bookies: tuple[str, ...],
     mode: str | None,
     no_checksums: bool,
-    **confs: Any,  # Any: of ``_files_options``
+    **more: Any,  # Any: of ``_files_options`` and ``at_option``
 ) -> None:
     """Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.
 
@@ -140,11 +144,13 @@ def cluster(
     """
     from store.sources.cluster import make_layout
 
-    given = bookies_of(_fetched(app, bookies, confs.pop("fetch_to")), **confs)
+    at: Moment | None = more.pop("at")
+    given = bookies_of(_fetched(app, bookies, more.pop("fetch_to")), **more)
     place = zookeeper if metadata is None else str(metadata)
     if (zookeeper and metadata) or not (place or given):
         raise click.UsageError("name --zookeeper or --metadata, and the bookies with --bookie or --bookie-conf")
-    import_parts(app, make_layout(metadata_at(place, client), given), _options(app, mode, no_checksums))
+    found = metadata_then(app, metadata_at(place, client), at)
+    import_parts(app, make_layout(found, given), _options(app, mode, no_checksums))
 
 
 @command(

@@ -9,14 +9,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.context import App
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import MOMENT, command, pass_app
 from store.db.environment import create_store
 from store.db.storeinfo import FORMAT_VERSION, check_new_store
-from store.errors import AlreadyExists, DiskFull, MetadataCorrupt, NotWritable, SourceNotFound, StoreBusy
+from store.errors import (
+    AlreadyExists,
+    DiskFull,
+    MetadataCorrupt,
+    NothingMatches,
+    NotWritable,
+    Refused,
+    SourceNotFound,
+    StoreBusy,
+)
 
 if TYPE_CHECKING:
+    from store.history.as_of import Moment
     from store.sources.layout import Layout
+    from store.sources.nodes import Source
     from store.transfer.imports import ImportOptions, ImportPreview, ImportResult
+
+
+at_option = click.option(
+    "--at",
+    type=MOMENT,
+    help="The metadata as of a time, or behind a transaction such as 0x4a1, from ZooKeeper's snapshots and logs.",
+)
 
 
 @command(
@@ -50,15 +68,16 @@ def _render_init(made: dict[str, Any]) -> str:  # Any: JSON
     examples=["pulsar-admin --store new-store store import standalone standalone"],
     elsewhere=["pulsar-admin --store new-store store import standalone /backup/standalone --copy"],
     output="What was read: metadata nodes, files, bytes, entries, damaged places. Exit code 1 when anything is damaged.",
-    errors=[SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable],
+    errors=[SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable, Refused, NothingMatches],
     uses=["dry_run", "now", "spark"],
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--copy", "mode", flag_value="copied", help="Copy the entry logs into the store.")
 @click.option("--link", "mode", flag_value="linked", help="Hard-link the entry logs into the store.")
 @click.option("--no-checksums", is_flag=True, help="Do not verify the entries' digests.")
+@at_option
 @pass_app
-def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) -> None:
+def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool, at: Moment | None) -> None:
     """Read a standalone Pulsar's data directory into a new store.
 
     DIRECTORY holds `metadata` (RocksDB) or `zookeeper`, and `bookkeeper*/current` (entry logs, journals) of one or more
@@ -70,7 +89,23 @@ def standalone(app: App, directory: Path, mode: str | None, no_checksums: bool) 
     from store.transfer.imports import ImportOptions
 
     options = ImportOptions(mode or "referenced", not no_checksums, app.now_ms, wait_ms=app.settings.wait_ms)
-    import_parts(app, read_standalone_layout(directory), options)
+    layout = read_standalone_layout(directory)
+    import_parts(app, replace(layout, metadata=metadata_then(app, layout.metadata, at)), options)
+
+
+def metadata_then(app: App, metadata: Source | None, moment: Moment | None) -> Source | None:
+    """Return METADATA as of MOMENT, None: as it is; raises Refused for what keeps no history, NothingMatches."""
+    if moment is None:
+        return metadata
+    from store.history.as_of import past_metadata
+
+    problems: list[str] = []
+    found = past_metadata(metadata, moment, problems)
+    for text in problems:
+        app.warn(text)
+    app.problems(len(problems))
+    app.tell(f"the metadata is that as of transaction {found.as_of:#x}; entries are those that are there now")
+    return found
 
 
 def import_parts(app: App, layout: Layout, options: ImportOptions) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 
 from store.codec.zookeeper_log import Transaction
 from store.errors import InvalidValue, LimitExceeded, MetadataCorrupt, NothingMatches
 from store.frozen import frozen
+from store.sources.cluster import with_history
+from store.sources.nodes import MetadataDirectory, Source
 from store.sources.zookeeper import (
+    LogOrder,
     ServerFiles,
     Tree,
     iter_log_files,
     iter_merged,
     iter_snapshot_files,
+    newest_zxid,
     read_log,
     read_snapshot,
     read_tree,
 )
+from store.timespec import format_time_ms, parse_time_point
 
 _ZXID = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 
@@ -31,15 +37,11 @@ class Moment:
     zxid: int | None = None
 
     def __str__(self) -> str:
-        from store.timespec import format_time_ms
-
         return f"{self.zxid:#x}" if self.time_ms is None else format_time_ms(self.time_ms)
 
 
 def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
     """Parse a zxid as ZooKeeper shows it, ``0x4a1``, or a time as everywhere; raises InvalidValue."""
-    from store.timespec import parse_time_point
-
     match = _ZXID.fullmatch(text.strip())
     if match is None:
         return Moment(time_ms=parse_time_point(text, now_ms=now_ms, tz=tz))
@@ -53,27 +55,42 @@ def read_tree_at(servers: Sequence[ServerFiles], moment: Moment, problems: list[
     """Return the nodes as of MOMENT by SERVERS, copies of one ensemble; what is missing of them is told in PROBLEMS.
 
     As of a time: behind the last transaction in front of the first one that is later, by the leaders' clocks. Raises NothingMatches
-    where nothing reaches so far back, and as ``store.sources.zookeeper.read_tree``.
+    where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.
     """
-    until = find_zxid(servers, moment)
-    tree = read_tree(servers, problems, until)
-    if tree.zxid < 1 <= until:
-        raise _too_early(servers, moment)
-    if moment.zxid is not None and tree.zxid < until and not problems:
-        problems.append(
-            f"the newest transaction here is {tree.zxid:#x}: what came up to {until:#x} is not in these files"
-        )
-    return tree
+    return read_tree(servers, problems, find_zxid(servers, moment, problems))
 
 
-def find_zxid(servers: Sequence[ServerFiles], moment: Moment) -> int:
-    """Return the last transaction of MOMENT; raises NothingMatches where the files begin later."""
+def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
+    """Return METADATA as of MOMENT; raises Refused for what keeps no history, NothingMatches, and tells in PROBLEMS as ``find_zxid``."""
+    found = with_history(metadata)
+    servers = (ServerFiles(found.path, found.logs or found.path),)
+    return replace(found, as_of=find_zxid(servers, moment, problems))
+
+
+def find_zxid(servers: Sequence[ServerFiles], moment: Moment, problems: list[str]) -> int:
+    """Return the last transaction of MOMENT; raises NothingMatches where the files begin later, or end before a zxid.
+
+    PROBLEMS is told of transactions that are missing in front of a time.
+    """
     if moment.time_ms is None:
         assert moment.zxid is not None
-        return moment.zxid
+        return _checked(servers, moment.zxid)
     first = max((zxid for zxid, time_ms in _first_times(servers) if time_ms <= moment.time_ms), default=None)
-    found = None if first is None else _last_until(servers, first, moment.time_ms)
+    found = None if first is None else _last_until(servers, first, moment.time_ms, problems)
     return _snapshot_before(servers, moment) if found is None else found
+
+
+def _checked(servers: Sequence[ServerFiles], zxid: int) -> int:
+    begins = [*(found[0] for found in iter_snapshot_files(servers)), *(first for first, _ in _first_times(servers))]
+    if zxid < min(begins, default=0) or zxid < 1:
+        raise _too_early(servers, Moment(zxid=zxid))
+    newest = max(newest_zxid(place) for server in servers for place in (server.snapshots, server.logs))
+    if zxid > newest:
+        raise NothingMatches(
+            f"the newest transaction here is {newest:#x}, before {zxid:#x}",
+            hint="name the copies of other servers with --zookeeper DIR[,LOGDIR], or a time: now is the newest state",
+        )
+    return zxid
 
 
 def _first_times(servers: Sequence[ServerFiles]) -> Iterator[tuple[int, int]]:
@@ -85,13 +102,18 @@ def _first_times(servers: Sequence[ServerFiles]) -> Iterator[tuple[int, int]]:
                 yield first.zxid, first.time_ms
 
 
-def _last_until(servers: Sequence[ServerFiles], first: int, time_ms: int) -> int | None:
+def _last_until(servers: Sequence[ServerFiles], first: int, time_ms: int, problems: list[str]) -> int | None:
     found = None
-    for _, item in iter_merged(servers, first):
-        if isinstance(item, Transaction) and item.zxid >= first:
-            if item.time_ms > time_ms:
-                break
-            found = item.zxid
+    order = LogOrder(first - 1)
+    for file, item in iter_merged(servers, first):
+        gap = order.take(file, item)
+        if not isinstance(item, Transaction) or item.zxid < first:
+            continue
+        if item.time_ms > time_ms:
+            late = f"{gap.text}; some of them may be older than {format_time_ms(time_ms)}" if gap else ""
+            problems += [late] * bool(late)
+            break
+        found = item.zxid
     return found
 
 
@@ -111,8 +133,6 @@ def _snapshot_before(servers: Sequence[ServerFiles], moment: Moment) -> int:
 
 
 def _too_early(servers: Sequence[ServerFiles], moment: Moment) -> NothingMatches:
-    from store.timespec import format_time_ms
-
     first = min(_first_times(servers), default=None)
     begin = (
         "there is no log"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def open_metadata(place: str, client: Path | None = None) -> Source:
         found = [_metadata_in(part) for part in parts]
         # The one with snapshots is dataDir, whichever was named first.
         found.sort(key=lambda directory: not any(directory.glob("snapshot.*")))
-        return MetadataDirectory(*found)
+        return MetadataDirectory(found[0], found[1] if len(found) > 1 else None)
     from store.sources.ensemble import LiveEnsemble, is_address, parse_address, read_client
 
     if path.exists() or not is_address(place):
@@ -64,6 +65,8 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
         if source["kind"] == "standalone":
             found = read_standalone_layout(Path(source["path"]))
             metadata, roots = found.metadata, [Path(source["path"])]
+            if "asOf" in source:
+                metadata = replace(with_history(metadata), as_of=source["asOf"])
             bookies += found.bookies
         elif "bookies" in source:
             bookies += map(decode_bookie, source["bookies"])
@@ -114,7 +117,18 @@ def _stored_metadata(source: Mapping[str, Any]) -> Source:  # Any: JSON
         client = Path(source["client"]) if "client" in source else None
         return LiveEnsemble(parse_address(source["path"]), read_client(client), client)
     logs = Path(source["logs"]) if "logs" in source else None
-    return MetadataDirectory(Path(source["path"]), logs)
+    return MetadataDirectory(Path(source["path"]), logs, source.get("asOf"))
+
+
+def with_history(metadata: Source | None) -> MetadataDirectory:
+    """Return METADATA, which has ZooKeeper's files; raises Refused for what keeps no history."""
+    if isinstance(metadata, MetadataDirectory) and not is_rocksdb(metadata.path):
+        return metadata
+    name = "no metadata" if metadata is None else metadata.name
+    raise Refused(
+        f"{name}: earlier metadata is in the snapshots and transaction logs of ZooKeeper alone",
+        hint="name the dataDir of one of its servers; RocksDB keeps no history, and a running ensemble tells what is now",
+    )
 
 
 def _metadata_in(path: Path) -> Path:

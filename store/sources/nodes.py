@@ -12,7 +12,7 @@ from store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage
 from store.db.tree import PATH_MAX_BYTES, Node, Row, row_of, row_of_packed
 from store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from store.sources.rocksdb import is_rocksdb, locked_by, open_for_reading
-from store.sources.zookeeper import is_zookeeper, read_zookeeper_nodes
+from store.sources.zookeeper import ServerFiles, is_zookeeper, read_tree
 
 
 class Source(Protocol):
@@ -37,10 +37,12 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataDirectory:
-    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart."""
+    """A metadata store in a directory: RocksDB, or ZooKeeper's snapshots and logs; ``logs``: where the logs are apart; ``as_of``: the
+    last transaction (zxid) that counts, None: all do."""
 
     path: Path
     logs: Path | None = None
+    as_of: int | None = None
 
     @property
     def name(self) -> str:
@@ -55,12 +57,13 @@ class MetadataDirectory:
         """Return what ``store.json`` has of it."""
         kind = "rocksdb" if is_rocksdb(self.path) else "zookeeper"
         logs = {} if self.logs is None else {"logs": str(self.logs.resolve())}
-        return {"kind": kind, "path": str(self.path.resolve())} | logs
+        as_of = {} if self.as_of is None else {"asOf": self.as_of}
+        return {"kind": kind, "path": str(self.path.resolve())} | logs | as_of
 
     def nodes(self, problems: list[str]) -> Iterator[Row | Damage]:
         """Yield its nodes as ``Source`` says; raises SourceNotFound."""
-        if self.logs is not None:
-            yield from _zookeeper_rows(self.path, problems, self.logs)
+        if self.logs is not None or self.as_of is not None:
+            yield from _zookeeper_rows(self.path, problems, self.logs, self.as_of)
             return
         kind = next((kind for kind in _KINDS if kind.holds(self.path)), None)
         if kind is None:
@@ -108,9 +111,11 @@ def iter_source_rows(metadata: Source | None) -> Iterator[Row | Damage]:
         yield row_of(node) if isinstance(node, Node) else node
 
 
-def _zookeeper_rows(metadata: Path, problems: list[str], logs: Path | None = None) -> Iterator[Row]:
+def _zookeeper_rows(
+    metadata: Path, problems: list[str], logs: Path | None = None, as_of: int | None = None
+) -> Iterator[Row]:
     """Yield the znodes; ZooKeeper keeps no owner of a node, and intermediate nodes exist, empty."""
-    for node in read_zookeeper_nodes(metadata, problems, logs):
+    for node in read_tree((ServerFiles(metadata, logs or metadata),), problems, as_of).persistent():
         yield row_of(Node(node.path, NodeStat(node.version, 0, node.created_ms, node.modified_ms, False), node.data))
 
 

@@ -106,7 +106,7 @@ def read_tree(servers: Sequence[ServerFiles], problems: list[str], until: int | 
             raise MetadataCorrupt(problems[0], hint="bring an older snapshot or the transaction logs", path=str(where))
         raise SourceNotFound(f"{where} holds neither a ZooKeeper log nor a snapshot", path=str(where))
     for server in servers:
-        problems += iter_unread_logs(server.logs, base)
+        problems += iter_unread_logs(server.logs, base, until)
     replay = Replay(base, {} if snapshot is None else snapshot.nodes, problems)
     reached = base
     for file, item in iter_merged(servers, base + 1):
@@ -162,10 +162,10 @@ def _newest_snapshot(
     return late
 
 
-def iter_unread_logs(directory: Path, base: int) -> Iterator[str]:
-    """Yield what to do with each log of DIRECTORY that begins behind transaction BASE and is packed."""
+def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> Iterator[str]:
+    """Yield what to do with each log of DIRECTORY that begins behind transaction BASE, UNTIL at most, and is packed."""
     for zxid, extension, file in _numbered(directory, "log"):
-        if extension and zxid > base:
+        if extension and zxid > base and (until is None or zxid <= until):
             yield f"{file} is not read: unpack it beside the other logs, as {file.name.removesuffix('.' + extension)}"
 
 

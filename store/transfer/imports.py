@@ -295,7 +295,8 @@ def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any],
     how = {"imported": options.now_ms, "mode": options.mode, "checksums": options.verify}
     if layout.root is not None:
         bookies = [encode_bookie(bookie) for bookie in layout.bookies]
-        return ({"kind": "standalone", "path": str(layout.root.resolve())} | how | {"bookies": bookies},)
+        when = {} if layout.metadata is None else {k: v for k, v in layout.metadata.row().items() if k == "asOf"}
+        return ({"kind": "standalone", "path": str(layout.root.resolve())} | how | when | {"bookies": bookies},)
     metadata = () if layout.metadata is None else (layout.metadata.row() | how,)
     return (
         *metadata,

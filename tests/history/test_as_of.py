@@ -88,9 +88,17 @@ def test_before_all_files(unpacked: Path, tmp_path: Path) -> None:
 
 
 def test_behind_all_files(unpacked: Path) -> None:
+    with pytest.raises(NothingMatches, match="the newest transaction here is 0x517, before 0x9999"):
+        read_tree_at(servers(unpacked), Moment(zxid=0x9999), [])
+
+
+def test_a_time_in_a_gap_is_told(unpacked: Path, tmp_path: Path) -> None:
+    folder = linked(unpacked, tmp_path / "gap", "log.35e")
+    times = {item.zxid: item.time_ms for item in said_by_zookeeper()}
     problems: list[str] = []
-    read_tree_at(servers(unpacked), Moment(zxid=0x9999), problems)
-    assert problems == ["the newest transaction here is 0x517: what came up to 0x9999 is not in these files"]
+    tree = read_tree_at(servers(folder), Moment(time_ms=times[0x400]), problems)
+    assert tree.zxid == 0x35D
+    assert "292 transactions before 0x482 are lost; some of them may be older than 2026-11-21" in problems[0]
 
 
 @pytest.mark.parametrize(

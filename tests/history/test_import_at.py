@@ -1,0 +1,79 @@
+"""``store import … --at``: the tree of the store is the tree as it then was, by a replay in the test of what ZooKeeper's classes read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from store.db.environment import open_store
+from store.db.tree import iter_values
+from tests.conftest import Cli
+from tests.history.files import said_by_zookeeper
+from tests.worlds import world
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Path:
+    return world("cluster") / "crashed"
+
+
+def _values(store: Path) -> dict[str, bytes]:
+    with open_store(store) as opened, opened.read() as txn:
+        return {path: value for path, value in iter_values(txn, "/") if not path.startswith("/zookeeper")}
+
+
+def _expected(zxid: int) -> dict[str, bytes]:
+    said = said_by_zookeeper()
+    failed = {item.zxid for item in said if item.kind == "14/-1"}
+    tree: dict[str, tuple[bytes, bool]] = {}
+    for item in said:
+        if item.zxid > zxid or item.zxid in failed or not item.path:
+            continue
+        kind = item.kind.rpartition("/")[2]
+        if kind in ("2", "-11"):
+            for path in item.path.split():
+                tree.pop(path, None)
+        else:
+            ephemeral = tree[item.path][1] if kind == "5" else item.version == "ephemeral"
+            tree[item.path] = item.data, ephemeral
+    return {path: data for path, (data, ephemeral) in tree.items() if not ephemeral}
+
+
+def test_a_store_of_then(cli: Cli, cluster: Path, tmp_path: Path) -> None:
+    store = tmp_path / "then"
+    bookies = [word for number in range(3) for word in ("--bookie", f"{cluster}/bookkeeper{number}")]
+    line = ("store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *bookies, "-o", "json")
+    made = cli("--store", store, *line, "--at", "0x2a1")
+    assert "as of transaction 0x2a1" in made.stderr
+    assert _values(store) == _expected(0x2A1)
+    assert "persistent://public/default/doomed" in cli("--store", store, "topics", "list", "public/default").stdout
+    assert cli("--store", store, "store", "check").exit_code in (0, 1)
+    refreshed = cli("--store", store, "store", "refresh", "-o", "json").json
+    assert [refreshed[f"nodes{what}"] for what in ("Added", "Updated", "Removed")] == [0, 0, 0]
+    assert _values(store) == _expected(0x2A1)
+
+
+def test_a_standalone_directory_with_zookeeper(cli: Cli, cluster: Path, tmp_path: Path) -> None:
+    source = tmp_path / "standalone"
+    shutil.copytree(cluster / "bookkeeper0", source / "bookkeeper0")
+    (source / "zookeeper").symlink_to(cluster / "zookeeper")
+    time = next(item.time_ms for item in said_by_zookeeper() if item.zxid == 0x200)
+    cli("--store", tmp_path / "store", "store", "import", "standalone", source, "--at", f"@{time}")
+    assert _values(tmp_path / "store") == _expected(0x200)
+    assert cli("--store", tmp_path / "store", "store", "refresh").exit_code in (0, 1)
+    assert _values(tmp_path / "store") == _expected(0x200)
+
+
+def test_what_cannot_be_then(cli: Cli, cluster: Path, tmp_path: Path) -> None:
+    small = world("small") / "clean"
+    for words, exit_code, text in (
+        (("standalone", small, "--at", "-1h"), 3, "transaction logs of ZooKeeper alone"),
+        (("cluster", "--zookeeper", cluster / "zookeeper", "--at", "@1"), 5, "logs begin with transaction 0x1"),
+        (("cluster", "--zookeeper", cluster / "zookeeper", "--at", "0x9999"), 5, "newest transaction here is 0x517"),
+        (("cluster", "--zookeeper", cluster / "zookeeper", "--at", "0x0"), 5, "logs begin with transaction 0x1"),
+    ):
+        found = cli("--store", tmp_path / "none", "store", "import", *words)
+        assert (found.exit_code, text in found.stderr) == (exit_code, True), found.stderr
+        assert not (tmp_path / "none").exists()
