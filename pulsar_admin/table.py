@@ -106,6 +106,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.salvage:salvage",
             "Make the index of a stopped bookie again, and cut a journal that stops its start.",
         ),
+        "clone": Row(
+            "commands.store.clone:clone", "Write the store's cluster as one standalone directory, which boots."
+        ),
         "generate": Row("commands.store.generate:generate", "Write a synthetic Pulsar data directory."),
         "history": Row(
             "commands.store.past:history",

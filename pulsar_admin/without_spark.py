@@ -122,6 +122,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store export bookie",
         "store reclaim",
         "store salvage",
+        "store clone",
         "compaction upgrade",
     ),
     "it reads no data": ("completion",),

@@ -1,0 +1,48 @@
+"""``store clone``: a cluster, or some of its topics, as one standalone directory that boots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import TOPIC, command, pass_app
+from store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged, StalePlan, TopicNotFound
+from store.names import TopicName
+
+
+@command(
+    "clone",
+    changes=True,
+    no_plan="a clone is not kept as a plan",
+    examples=["pulsar-admin store clone copy --boot-at /pulsar/data --dry-run"],
+    elsewhere=["pulsar-admin store clone copy --topic acme/orders/parts --cluster prod=lab --boot-at /lab/pulsar"],
+    output="Where it starts and as what; topics, ledgers, entries and bytes; entries that are missing, by ledger; how to start it.",
+    errors=[AlreadyExists, InvalidValue, Refused, TopicNotFound, StalePlan, SourceChanged],
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--boot-at", type=click.Path(path_type=Path), metavar="PATH", help="Where DIRECTORY will be when it starts."
+)
+@click.option("--topic", "topics", type=TOPIC, multiple=True, help="A topic to clone, alone; repeatable.")
+@click.option(
+    "--cluster", default="", metavar="NAME[=NEW]", help="The cluster that this is, and its name in the clone."
+)
+@click.option("--bookie-id", default="127.0.0.1:3181", show_default=True, metavar="HOST:PORT", help="The bookie's id.")
+@pass_app
+def clone(
+    app: App, directory: Path, boot_at: Path | None, topics: tuple[TopicName, ...], cluster: str, bookie_id: str
+) -> None:
+    """Write the store's cluster as one standalone directory, which boots.
+
+    All entries lie on one bookie, which every ledger names as its ensemble; cookies, instance id and bookie are new, and other clusters get
+    addresses that lead nowhere. A bookie's cookie holds its path: start it where --boot-at says (DIRECTORY itself otherwise). With --topic
+    that topic comes with its schema, its namespace's policies and the system topics. Nothing of the original is touched.
+    """
+    from store.disks.clone import CloneRequest, plan_clone
+    from store.disks.cloning import apply_clone
+
+    plan = plan_clone(app.store, CloneRequest(directory, boot_at, topics, cluster, bookie_id))
+    app.confirm(plan)
+    app.emit(apply_clone(app.store, plan, app.now_ms))

@@ -1,0 +1,132 @@
+"""A cluster of three bookies folded into one standalone directory: every message, every backlog as the cluster's broker said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.bookie import decode_cookie
+from store.codec.ledgermetadata import ledger_path
+from store.sources.cluster import make_layout, open_metadata
+from store.sources.given import parse_bookie
+from store.transfer.imports import ImportOptions, import_layout
+from tests.conftest import Cli
+from tests.stores import NOW_MS
+from tests.worlds import asked_topics, digest_of, world
+
+KEYS = ("ledgerId", "entryId", "batchIndex", "publishTime")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ZooKeeper and three bookies after a clean stop."""
+    cluster, store = world("cluster") / "clean", tmp_path_factory.mktemp("clone") / "store"
+    bookies = [parse_bookie(str(cluster / f"bookkeeper{number}")) for number in range(3)]
+    import_layout(
+        make_layout(open_metadata(str(cluster / "zookeeper")), bookies),
+        store,
+        ImportOptions(now_ms=NOW_MS),
+        lambda _: None,
+    )
+    return store
+
+
+def clone(cli: Cli, store: Path, target: Path, *words: object) -> Any:
+    shown = cli("--store", store, "store", "clone", target, *words, "--dry-run", "-o", "json")
+    assert shown.exit_code == 0, shown.stderr
+    assert not target.exists()
+    done = cli("--store", store, "store", "clone", target, *words, "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    assert {**done.json, "dryRun": True} == shown.json
+    return done.json
+
+
+def rows(cli: Cli, store: Path, topic: str) -> list[list[Any]]:
+    found = cli("--store", store, "topics", "read", topic, "-o", "jsonl").json_lines
+    return [[row[key] for key in KEYS] for row in found]
+
+
+def test_a_clone_has_every_message_and_backlog(store: Path, tmp_path: Path, cli: Cli) -> None:
+    before = digest_of(world("cluster") / "clean")
+    report = clone(cli, store, tmp_path / "data")
+    assert digest_of(world("cluster") / "clean") == before
+    assert report["missing"] == {}
+    copy = tmp_path / "copy"
+    assert cli("--store", copy, "store", "import", "standalone", tmp_path / "data").exit_code == 0
+    checked = cli("--store", copy, "store", "check", "--deep", "-o", "jsonl").json_lines
+    assert not [row for row in checked if row["severity"] not in ("note", "summary")]
+    counted = 0
+    for topic, answers in asked_topics("cluster").items():
+        found = rows(cli, copy, topic)
+        assert found == rows(cli, store, topic), topic
+        said = {name: row["msgBacklog"] for name, row in answers["stats"]["subscriptions"].items()}
+        stats = cli("--store", copy, "topics", "stats", topic, "-o", "json").json
+        assert {name: row["msgBacklog"] for name, row in stats["subscriptions"].items()} == said, topic
+        counted += len(said)
+    assert counted >= 20
+    current = tmp_path / "data" / "bookkeeper" / "current"
+    cookie = decode_cookie((current / "VERSION").read_bytes(), "")
+    original = decode_cookie((world("cluster") / "clean" / "bookkeeper0" / "current" / "VERSION").read_bytes(), "")
+    assert cookie.ledger_dirs == (f"{tmp_path}/data/bookkeeper",)
+    assert (cookie.bookie_id, cookie.instance_id) == ("127.0.0.1:3181", report["instanceId"])
+    assert cookie.instance_id != original.instance_id
+    ledger = cli("--store", copy, "topics", "stats-internal", "public/default/plain").json["ledgers"][0]["ledgerId"]
+    metadata = cli("--store", copy, "store", "cat", ledger_path(ledger), "-o", "json").json["value"]
+    assert metadata["segments"] == [{"firstEntryId": 0, "members": ["127.0.0.1:3181"]}]
+    assert (metadata["ensembleSize"], metadata["writeQuorum"], metadata["ackQuorum"]) == (1, 1, 1)
+    again = cli("--store", copy, "store", "salvage", tmp_path / "data" / "bookkeeper", "--dry-run", "-o", "json").json
+    assert not again["needed"]
+
+
+def test_one_topic_comes_alone_at_another_address(store: Path, tmp_path: Path, cli: Cli) -> None:
+    topic = "acme/orders/parts"
+    words = ("--topic", topic, "--cluster", "standalone=lab", "--boot-at", "/lab/pulsar", "--bookie-id", "lab:3182")
+    report = clone(cli, store, tmp_path / "data", *words)
+    assert (report["cluster"], report["renamedFrom"], report["bootAt"]) == ("lab", "standalone", "/lab/pulsar")
+    copy = tmp_path / "copy"
+    assert cli("--store", copy, "store", "import", "standalone", tmp_path / "data").exit_code == 0
+    assert report["bytes"] < sum(file.stat().st_size for file in (world("cluster") / "clean").rglob("*.log")) / 10
+    for number in range(3):
+        name = f"{topic}-partition-{number}"
+        assert rows(cli, copy, name) == rows(cli, store, name)
+    assert cli("--store", copy, "topics", "stats", "public/default/plain").exit_code != 0
+    listed = cli("--store", copy, "topics", "list", "acme/orders", "-o", "json").json
+    assert {name.partition("-partition-")[0] for name in listed} == {f"persistent://{topic}"}
+    assert cli("--store", copy, "clusters", "list", "-o", "json").json == ["lab"]
+    assert cli("--store", copy, "tenants", "get", "acme", "-o", "json").json["allowedClusters"] == ["lab"]
+    policies = cli("--store", copy, "namespaces", "policies", "acme/orders", "-o", "json").json
+    assert policies["replication_clusters"] == ["lab"]
+    assert '"standalone"' not in json.dumps(policies)
+
+
+def test_what_cannot_be_cloned_is_refused(store: Path, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "there").mkdir()
+    for words, text in (
+        ((tmp_path / "there",), "exists"),
+        ((tmp_path / "data", "--cluster", "west"), "the metadata has no cluster 'west', but standalone"),
+        ((tmp_path / "data", "--topic", "public/default/nobody"), "nobody"),
+    ):
+        done = cli("--store", store, "store", "clone", *words)
+        assert done.exit_code not in (0, 70)
+        assert text in done.stderr
+        assert not (tmp_path / "data").exists()
+
+
+def test_other_clusters_are_not_reached(store: Path, tmp_path: Path, cli: Cli) -> None:
+    import shutil
+
+    two = tmp_path / "two"
+    shutil.copytree(store, two)
+    made = cli(
+        "--store", two, "clusters", "create", "east", "--url", "http://east:8080", "--broker-url", "pulsar://east:6650"
+    )
+    assert made.exit_code == 0, made.stderr
+    assert "which of them" in cli("--store", two, "store", "clone", tmp_path / "data").stderr
+    clone(cli, two, tmp_path / "data", "--cluster", "standalone")
+    copy = tmp_path / "copy"
+    assert cli("--store", copy, "store", "import", "standalone", tmp_path / "data").exit_code == 0
+    east = cli("--store", copy, "clusters", "get", "east", "-o", "json").json
+    assert (east["serviceUrl"], east["brokerServiceUrl"]) == ("http://clone.invalid", "pulsar://clone.invalid")
