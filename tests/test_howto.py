@@ -12,6 +12,8 @@ import pytest
 
 from commands.topics.resets_file import iter_reset_rows
 from tests.conftest import Cli
+from tests.stores import copied
+from tests.worlds import CLUSTER
 
 HOWTO = Path(__file__).resolve().parent.parent / "docs" / "howto"
 PAGES = (
@@ -37,6 +39,17 @@ def commands_of(page: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_page(page: str, cli: Cli, demo_copy: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(demo_copy)
+    check(page, cli)
+
+
+def test_page_on_a_cluster(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:
+    copied(CLUSTER, "crashed", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    check("undelete.md", cli)
+
+
+def check(page: str, cli: Cli) -> None:
+    """Run the commands of PAGE and compare what they print."""
     commands = commands_of(page)
     assert len(commands) >= 5
     for line, shown in commands:

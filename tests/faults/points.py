@@ -102,7 +102,7 @@ class Bench:
         self.folder = folder
         self.work, self.prepared = folder / "work", folder / "prepared"
         self.store = self.work / "store"
-        self.source = self.work / "data" if scenario.in_place else folder / "source"
+        self.source = self.work / "data" if scenario.in_place else folder / f"source of {scenario.world}"
         self.checked: dict[str, list[str]] = {}
         server.watched = [self.work]
         self._prepare()
@@ -125,7 +125,7 @@ class Bench:
             self._must(command)
         if scenario.state != "clean":
             shutil.rmtree(self.source)
-            copy_tree(world("small") / scenario.state, self.source)
+            copy_tree(world(scenario.world) / scenario.state, self.source)
         if scenario.damaged_index:
             self.server.call("lose_rows", self.store)
         if scenario.lost:
@@ -133,9 +133,9 @@ class Bench:
         copy_tree(self.work, self.prepared)
 
     def _import(self) -> None:
-        base = self.folder / ("base in place" if self.scenario.in_place else "base")
+        base = self.folder / ("base in place" if self.scenario.in_place else f"base of {self.scenario.world}")
         if not self.source.exists() and not (self.scenario.in_place and base.exists()):
-            copy_tree(world("small") / "clean", self.source)
+            copy_tree(world(self.scenario.world) / "clean", self.source)
         if base.exists():
             copy_tree(base, self.work)
             return

@@ -35,6 +35,7 @@ class Scenario:
     damaged_index: bool = False
     lost: tuple[str, ...] = ()
     """Prefixes of metadata nodes that are gone."""
+    world: str = "small"
 
 
 SKIP = f"topics skip {PLAIN} -s half -n 3"
@@ -116,6 +117,10 @@ SCENARIOS = (
         before=(f"managed-ledger delete-managed-ledger-ids -mlp {ML_PLAIN} -lid 9", "ledgers delete 9", "store undo 1"),
         repeats=True,
     ),
+    Scenario("ledgers restore deleted", "ledgers restore --deleted 121 137", world="cluster"),
+    Scenario("undelete", "topics undelete public/default/doomed", world="cluster"),
+    Scenario("undelete copied", "topics undelete public/default/doomed --copy --in-place", world="cluster"),
+    Scenario("restore at", "topics restore acme/secure/trimmed --at 2026-11-21T09:31:38.900Z", world="cluster"),
     Scenario("recover", "store recover --cluster standalone", lost=("/managed-ledgers", "/schemas", "/admin")),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
