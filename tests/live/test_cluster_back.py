@@ -4,6 +4,7 @@ ZooKeeper was lost and starts on an exported snapshot."""
 from __future__ import annotations
 
 import shutil
+import signal
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,8 +151,7 @@ def test_a_cluster_goes_on_with_an_exported_snapshot(cluster: Cluster, tmp_path:
     target = said[TOPICS[1]][30][0]
     reset(store, TOPICS[1], target)
     report = run_toolkit(store, "store", "export", "zookeeper-snapshot", out)
-    shutil.rmtree(cluster.zookeeper_data / "version-2")  # it is lost
-    shutil.copytree(out / "version-2", cluster.zookeeper_data / "version-2")
+    put_zookeeper(cluster, out / "version-2")
     cluster.start()
     client = open_client(cluster.service_url)
     assert {topic: read_all(client, topic) for topic in TOPICS} == said
@@ -160,4 +160,84 @@ def test_a_cluster_goes_on_with_an_exported_snapshot(cluster: Cluster, tmp_path:
         (new,) = produce(client, topic, ["after"])
         assert new[0] >= report["nextLedgerId"]
         assert read_all(client, topic) == [*said[topic], (new, b"after")]
+    client.close()
+
+
+def consume(cluster: Cluster, client: pulsar.Client, topic: str, count: int) -> Place:
+    """Acknowledge COUNT more messages, wait until that is written, and return the last one."""
+    consumer = client.subscribe(f"persistent://{topic}", SUBSCRIPTION)
+    before = backlog(cluster, topic)
+    for _ in range(count):
+        last = consumer.receive(RECEIVE_MS)
+    consumer.acknowledge_cumulative(last)
+    wait_until(lambda: backlog(cluster, topic) == before - count, "the acknowledgement")
+    consumer.close()
+    return place(last)
+
+
+def test_a_zookeeper_that_was_put_back_is_rolled_forward(cluster: Cluster, tmp_path: Path) -> None:
+    """Its files of earlier under bookies that went on and were killed: every message that was confirmed is served, and by its topic."""
+    store, early, late = tmp_path / "store", "public/default/early", "public/default/late"
+    client = open_client(cluster.service_url)
+    producer = client.create_producer(f"persistent://{early}", batching_enabled=False)
+    for number in range(MESSAGES // 2):
+        producer.send(f"early {number}".encode())
+    client.subscribe(f"persistent://{early}", SUBSCRIPTION, initial_position=pulsar.InitialPosition.Earliest).close()
+    consume(cluster, client, early, 30)
+    shutil.copytree(cluster.zookeeper_data / "version-2", tmp_path / "version-2")
+    for number in range(MESSAGES // 2, MESSAGES):
+        producer.send(f"early {number}".encode())
+    acknowledged = consume(cluster, client, early, 40)
+    produce(client, late, [f"late {number}" for number in range(MESSAGES)])
+    said = {topic: read_all(client, topic) for topic in (*TOPICS, early, late)}
+    assert [data for _, data in said[early]] == [f"early {number}".encode() for number in range(MESSAGES)]
+    cluster.kill()
+    client.close()
+    put_zookeeper(cluster, tmp_path / "version-2")
+    import_it(cluster, store, cluster.zookeeper_data)
+    report = run_toolkit(store, "store", "recover")
+    assert report[0]["after"]["level"] == "B"
+    run_toolkit(store, "store", "export", "zookeeper-snapshot", tmp_path / "out")
+    put_zookeeper(cluster, tmp_path / "out" / "version-2")
+    cluster.start()
+    client = open_client(cluster.service_url)
+    for topic in (*TOPICS, early):
+        assert read_all(client, topic) == said[topic]
+    places = [at for at, _ in said[early]]
+    assert places[30] <= first_of(client, early) <= places[places.index(acknowledged) + 1]
+    others = [row["topic"].removeprefix("persistent://") for row in report if "lost-and-found" in row.get("topic", "")]
+    rows = [row for topic in others for row in read_all(client, topic)]
+    assert {row for row in rows if row[1].startswith(b"late")} == {*said[late]}
+    assert not [row for row in rows if row[1].startswith(b"early")]
+    new = produce(client, early, ["after"])
+    assert new[0][0] > max(ledger for rows in said.values() for (ledger, _), _ in rows)
+    client.close()
+
+
+def put_zookeeper(cluster: Cluster, files: Path) -> None:
+    """Put FILES in the place of what the ZooKeeper server has, which does not run."""
+    shutil.rmtree(cluster.zookeeper_data / "version-2")
+    shutil.copytree(files, cluster.zookeeper_data / "version-2")
+
+
+def test_topics_whose_nodes_are_gone_come_back(cluster: Cluster, tmp_path: Path) -> None:
+    """``/managed-ledgers`` and ``/schemas`` are deleted by hand while no broker runs, and made again in the running ZooKeeper."""
+    store, early = tmp_path / "store", "public/default/early"
+    client = open_client(cluster.service_url)
+    consume(cluster, client, early, 10)
+    expected = first_of(client, early)
+    said = {topic: read_all(client, topic) for topic in (*TOPICS, early)}
+    client.close()
+    cluster.broker.end(signal.SIGKILL)  # one that ends in order closes cursors and deletes their ledgers
+    with cluster.zookeeper() as keeper:
+        for path in ("/managed-ledgers", "/schemas"):
+            keeper.delete(path, recursive=True)
+    import_it(cluster, store, cluster.zookeeper_address)
+    report = run_toolkit(store, "store", "recover")
+    assert report[0]["after"]["level"] == "A"
+    run_toolkit(store, "store", "export", "zookeeper", cluster.zookeeper_address, "--yes")
+    cluster.start_broker()
+    client = open_client(cluster.service_url)
+    assert {topic: read_all(client, topic) for topic in said} == said
+    assert first_of(client, early) == expected
     client.close()
