@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("back"), SETTINGS)
+    cluster = Cluster(tmp_path_factory.mktemp("back"), {**SETTINGS, "metadataStoreSessionTimeoutMillis": "12000"})
     try:
         cluster.start()
         yield cluster
@@ -230,6 +230,7 @@ def test_topics_whose_nodes_are_gone_come_back(cluster: Cluster, tmp_path: Path)
     client.close()
     cluster.broker.end(signal.SIGKILL)  # one that ends in order closes cursors and deletes their ledgers
     with cluster.zookeeper() as keeper:
+        wait_until(lambda: not keeper.get_children("/loadbalance/brokers"), "the broker's session ends")
         for path in ("/managed-ledgers", "/schemas"):
             keeper.delete(path, recursive=True)
     import_it(cluster, store, cluster.zookeeper_address)
