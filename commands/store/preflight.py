@@ -124,7 +124,9 @@ def _forecast(app: App, brokers: bool, conf: Path | None, **options: Any) -> Pre
     forecast = read_preflight(found.known, found.bookies)
     for text in (*found.known.problems, *(text for one in forecast.bookies for text in one.problems)):
         app.warn(text)
-    if not (brokers or conf or not found.bookies):
+    if found.blank:
+        app.warn(f"{counted(found.blank, 'bookie')} without any data: a first start")
+    if (found.bookies or found.blank) and not (brokers or conf):
         return forecast
     return replace(forecast, brokers=_broker_forecast(app, found, conf))
 

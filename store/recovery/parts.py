@@ -32,18 +32,21 @@ _NO_STAT = NodeStat(0, 0, 0, 0, False)
 
 @frozen
 class Parts:
-    """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none."""
+    """What the metadata says and the bookies that would start on it; ``source``: where the metadata is, None for a store's or none.
+
+    ``blank``: how many bookies have nothing yet."""
 
     known: Known
     bookies: tuple[Bookie, ...]
     source: Source | None = None
+    blank: int = 0
 
 
 def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
     """Return METADATA (None: an empty one) and the bookies GIVEN; raises what ``find_bookie`` and ``check_apart`` raise.
 
-    A bookie of a configuration whose directories are empty or not there has nothing to lose: it starts for the first time. Raises
-    SourceNotFound when the metadata knows it already.
+    A bookie whose directories are empty has nothing to lose: it starts for the first time. Raises SourceNotFound when the metadata knows
+    it already.
     """
     bookies, blank = [], []
     for one in given:
@@ -61,23 +64,20 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
                 hint="are its disks mounted? A bookie that lost them is replaced: bookkeeper shell decommissionbookie",
                 bookie=bookie_id,
             )
-    return Parts(known, tuple(bookies), metadata)
+    return Parts(known, tuple(bookies), metadata, len(blank))
 
 
 def _is_blank(given: GivenBookie) -> bool:
-    """Whether nothing was ever written to the directories of a bookie that a configuration names."""
+    """Whether nothing was ever written to the directories of GIVEN; those that a configuration names need not be there."""
     paths = (*given.ledger_dirs, *given.journal_dirs, *given.index_dirs)
-    return (
-        bool(paths)
-        and not any(
-            entry for path in paths for entry in _entries(path) if entry.name not in (_LOST_AND_FOUND, "current")
-        )
-        and not any(entry for path in paths for entry in _entries(path / "current"))
-    )
+    if not paths and not all(path.is_dir() for path in given.directories):
+        return False
+    return not any(_written(path) or _written(path / "current") for path in (*paths, *given.directories))
 
 
-def _entries(path: Path) -> list[Path]:
-    return list(path.iterdir()) if path.is_dir() else []
+def _written(path: Path) -> bool:
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set[str]()
+    return bool(names - {_LOST_AND_FOUND, "current"})
 
 
 def read_source(metadata: Source) -> Known:

@@ -122,3 +122,23 @@ def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> 
 def test_another_layout_is_refused(layout: str) -> None:
     with pytest.raises(Unsupported, match="LAYOUT"):
         read_known("zk", [("/ledgers/LAYOUT", f"2\n{layout}".encode())])
+
+
+def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
+    """An init container asks before the first start, too; where the metadata knows the bookie a disk is missing."""
+    zookeeper = world("cluster") / "clean" / "zookeeper"
+    for name in ("journal", "ledgers"):
+        (tmp_path / name / "lost+found").mkdir(parents=True)
+    directories = f"{tmp_path}/journal,{tmp_path}/ledgers"
+    for bookie in (directories, f"bk9={directories}"):
+        result = cli(
+            "store", "preflight", "--zookeeper", zookeeper, "--bookie", bookie, "--max-loss", "0", "-o", "json"
+        )
+        assert result.exit_code == 0, result.stderr
+        assert result.json["bookies"] == []
+    conf = tmp_path / "bookkeeper.conf"
+    conf.write_text(f"journalDirectory={tmp_path}/none\nledgerDirectories={tmp_path}/ledgers\nbookieId=bk1test\n")
+    result = cli("store", "preflight", "--zookeeper", zookeeper, "--bookie-conf", conf)
+    assert result.exit_code == 5
+    assert "the metadata knows bookie bk1test" in result.stderr
+    assert cli("store", "preflight", "--zookeeper", zookeeper, "--bookie", tmp_path / "typo").exit_code == 5
