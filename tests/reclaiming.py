@@ -87,3 +87,25 @@ def delete_ledgers(metadata: Path, ledgers: Collection[int]) -> None:
 def disk_bytes(path: Path) -> int:
     """Return what the files below PATH take on the disk, as ``du`` counts them."""
     return sum(file.lstat().st_blocks * 512 for file in path.rglob("*") if not file.is_dir())
+
+
+def half_dead_bookie(folder: Path) -> Path:
+    """Make FOLDER a standalone directory of 24 ledgers in small logs, of which about two thirds have no metadata any more."""
+    from pulsar_admin.cli import run
+
+    topics = [word for name in "abcd" for word in ("--topic", f"public/default/{name}")]
+    size = [
+        "--entries",
+        "600",
+        "--entries-per-ledger",
+        "100",
+        "--log-size-limit",
+        "256k",
+        "--message-size",
+        "1000..1400",
+    ]
+    assert run(["store", "generate", str(folder), *topics, *size, "-q"]) == 0
+    ledgers = sorted({ledger_id for ledger_id, _ in places(folder / CURRENT)})
+    dead = [ledger_id for number, ledger_id in enumerate(ledgers[:-1]) if number < 6 or number % 2]
+    delete_ledgers(folder / "metadata", dead)
+    return folder

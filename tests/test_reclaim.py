@@ -14,6 +14,7 @@ from tests.reclaiming import (
     delete_ledgers,
     disk_bytes,
     entries,
+    half_dead_bookie,
     listed_ledgers,
     places,
     records,
@@ -25,26 +26,7 @@ LOG_BYTES = 1 << 18
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A standalone directory of 24 ledgers in 13 small logs, of which two thirds have no metadata any more."""
-    from pulsar_admin.cli import run
-
-    folder = tmp_path_factory.mktemp("reclaim") / "data"
-    topics = [word for name in "abcd" for word in ("--topic", f"public/default/{name}")]
-    size = [
-        "--entries",
-        "600",
-        "--entries-per-ledger",
-        "100",
-        "--log-size-limit",
-        "256k",
-        "--message-size",
-        "1000..1400",
-    ]
-    assert run(["store", "generate", str(folder), *topics, *size, "-q"]) == 0
-    ledgers = sorted({ledger_id for ledger_id, _ in places(folder / CURRENT)})
-    dead = [ledger_id for number, ledger_id in enumerate(ledgers[:-1]) if number < 6 or number % 2]
-    delete_ledgers(folder / "metadata", dead)
-    return folder
+    return half_dead_bookie(tmp_path_factory.mktemp("reclaim") / "data")
 
 
 @pytest.fixture
