@@ -82,10 +82,15 @@ class StorageForecast:
 
     @property
     def frees_bytes(self) -> int:
-        """Return what is free afterwards that is not free now."""
+        """Return what is free afterwards, on the disk of the logs, that is not free now."""
         left = sum(map(allocated_bytes, self.leftovers))
         gone = sum(log.size_bytes for log in self.logs if log.action in (DELETE, COMPACT))
-        return gone + left - written_bytes(self.chosen(COMPACT)) - self.index_bytes
+        return gone + left - written_bytes(self.chosen(COMPACT)) - self.index_bytes * shares_disk(self.storage)
+
+
+def shares_disk(storage: Storage) -> bool:
+    """Whether the logs and the index of STORAGE are on one file system."""
+    return os.stat(storage.logs).st_dev == os.stat(storage.index).st_dev
 
 
 def written_bytes(logs: Sequence[LogForecast]) -> int:

@@ -35,6 +35,7 @@ from store.disks.forecast import (
     allocated_bytes,
     index_growth,
     read_forecast,
+    shares_disk,
     written_bytes,
 )
 from store.disks.live import LiveRecords, read_live
@@ -233,9 +234,10 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
 
 
 def _taken_bytes(storage: Storage) -> int:
-    """Return what the logs and the index of STORAGE take on their disks."""
+    """Return what the logs of STORAGE, and its index where it shares their disk, take there."""
     logs = [file for file in storage.logs.iterdir() if not file.is_dir()]
-    index = [file for database in storage.databases for file in database.iterdir()]
+    databases = storage.databases if shares_disk(storage) else ()
+    index = [file for database in databases for file in database.iterdir()]
     return sum(map(allocated_bytes, (*logs, *index)))
 
 
@@ -301,7 +303,7 @@ class _Reclaim:
         """Return how many bytes of room lack for GROUP; 0 or less: none."""
         written = written_bytes(group) + _SLACK_BYTES
         index = index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
-        if os.stat(self._current).st_dev == os.stat(self._storage.index).st_dev:
+        if shares_disk(self._storage):
             return written + index - free_bytes(self._current)
         return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
 

@@ -154,5 +154,12 @@ SCENARIOS = (
         target="data",
         in_place=True,
     ),
+    Scenario(
+        "reclaim",
+        "store reclaim {work}/data/bookkeeper --metadata {work}/data/metadata --below 100 --yes",
+        target="data",
+        in_place=True,
+        steps=True,
+    ),
     Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
 )

@@ -96,8 +96,11 @@ def _pairs(root: Path, name: str) -> dict[str, str]:
 
 
 def _entry_at(root: Path, location: int) -> bytes:
-    """Return the entry at LOCATION: log id << 32 | offset, behind the record's size."""
-    with (root / _CURRENT / f"{location >> 32:x}.log").open("rb") as file:
+    """Return the entry at LOCATION: log id << 32 | offset, behind the record's size; nothing where the log is gone."""
+    log = root / _CURRENT / f"{location >> 32:x}.log"
+    if not log.exists():
+        return b""
+    with log.open("rb") as file:
         file.seek((location & 0xFFFFFFFF) - 4)
         return file.read(int.from_bytes(file.read(4), "big"))
 

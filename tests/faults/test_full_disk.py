@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.reclaiming import CURRENT, entries, half_dead_bookie, listed_ledgers
 from tests.stores import copied
-from tests.worlds import world
+from tests.worlds import copy_tree, world
 
 pytestmark = [
     pytest.mark.deep,
@@ -135,3 +136,47 @@ def test_export(disk: Path, tmp_path: Path) -> None:
         left = [entry.name for entry in disk.iterdir() if not entry.name.endswith(".pulsar-admin")]
         assert left == []
     assert outcomes == {0, NO_ROOM}
+
+
+def test_reclaim(disk: Path, tmp_path: Path) -> None:
+    """From 0 free bytes on: what is dead as a whole goes first, and every live entry is where the index says whenever it ends."""
+    made = half_dead_bookie(tmp_path / "made")
+    alive = listed_ledgers(made / "metadata")
+    before = entries(made / CURRENT, alive)
+    for number, room in enumerate(ROOMS):
+        data = disk / str(number)
+        copy_tree(made, data)
+        words = ("store", "reclaim", data / "bookkeeper", "--metadata", data / "metadata", "--below", "99")
+        leave_room(disk, room)
+        done = run(tmp_path / "none", *words)
+        assert done.returncode == 0, (room, done.returncode, done.stderr)
+        assert entries(data / CURRENT, alive) == before
+        (disk / "filler").unlink()
+        subprocess.run(["rm", "-rf", data], check=True)
+
+
+def test_reclaim_where_nothing_is_dead_as_a_whole(disk: Path, tmp_path: Path) -> None:
+    """Without room nothing is done, and what lacks is told; with another disk it is done all the same."""
+    made = half_dead_bookie(tmp_path / "made")
+    metadata = ("--metadata", made / "metadata")
+    assert run(tmp_path / "none", "store", "reclaim", made / "bookkeeper", *metadata, "--below", "0").returncode == 0
+    alive = listed_ledgers(made / "metadata")
+    before = entries(made / CURRENT, alive)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    for number, room in enumerate(ROOMS[:4]):
+        data = disk / str(number)
+        copy_tree(made, data)
+        words = ("store", "reclaim", data / "bookkeeper", *metadata, "--below", "99")
+        leave_room(disk, room)
+        done = run(tmp_path / "none", *words)
+        assert done.returncode == 1, (room, done.returncode, done.stderr)
+        assert "--scratch DIR" in done.stderr
+        assert entries(data / CURRENT, alive) == before
+        done = run(tmp_path / "none", *words, "--scratch", scratch)
+        assert done.returncode == 0, (room, done.returncode, done.stderr)
+        assert json.loads(done.stdout)["compactedLogs"] > 0
+        assert entries(data / CURRENT, alive) == before
+        assert not list(scratch.iterdir())
+        (disk / "filler").unlink()
+        subprocess.run(["rm", "-rf", data], check=True)
