@@ -114,6 +114,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.past:history",
             "Show who changed what in the cluster's metadata, and when, from ZooKeeper's transaction logs and snapshots.",
         ),
+        "diff": Row(
+            "commands.store.past:diff",
+            "Show what is another in the metadata of two stores, or of two moments, by topic.",
+        ),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
         "recover": Row(

@@ -12,6 +12,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "store owner",
         "store log",
         "store history",
+        "store diff",
         "topics list",
         "topics list-partitioned-topics",
         "topics info-internal",

@@ -72,7 +72,7 @@ ARROWS = {
     "db": {"codec"},
     "sources": {"codec", "db"},
     "model": {"codec", "db", "proto"},
-    "history": {"codec", "sources", "model"},
+    "history": {"codec", "sources", "model", "db"},
     "scan": {"kernels", "engine", "codec", "db", "model"},
     "nacks": {"db", "model", "codec"},
     "generate": {"codec", "kernels", "proto", "sources"},

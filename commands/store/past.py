@@ -1,8 +1,9 @@
-"""``store history``: what ZooKeeper's snapshots and transaction logs have of earlier metadata."""
+"""``store history`` and ``store diff``: what ZooKeeper's snapshots and transaction logs have of earlier metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,23 @@ import click
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import MOMENT, command, pass_app
-from store.errors import InvalidValue, MetadataCorrupt, Refused, SourceNotFound, StoreNotFound
+from store.errors import (
+    InvalidValue,
+    MetadataCorrupt,
+    NothingMatches,
+    Refused,
+    SourceNotFound,
+    StoreError,
+    StoreNotFound,
+)
 
 if TYPE_CHECKING:
     from store.history.as_of import Moment
+    from store.history.differences import Changed, Side
     from store.history.events import Event, Question, Span
     from store.history.versions import Flaw
+    from store.model.ledgers import EntryReader
+    from store.names import Position
     from store.sources.zookeeper import Gap, ServerFiles
 
 _COLUMNS = (
@@ -126,3 +138,124 @@ def _missing_row(item: Gap | Flaw) -> dict[str, Any]:  # Any: JSON
         return {"kind": "damage", "path": str(item.file), "what": item.text}
     ends = {"after": f"{item.after:#x}", "before": f"{item.before:#x}", "lost": item.lost}
     return {"zxid": f"{item.before:#x}", "kind": "gap", "what": item.text} | ends
+
+
+_DIFF_COLUMNS = (
+    Column("CHANGE", "change"),
+    Column("OF", "name"),
+    Column(
+        "WHAT",
+        lambda row: "; ".join([*row["what"], *(f"{name}: {text}" for name, text in row["subscriptions"].items())]),
+    ),
+)
+
+
+@command(
+    "diff",
+    examples=[],
+    elsewhere=[
+        "pulsar-admin store diff before after",
+        "pulsar-admin store diff --from 2024-05-01T09:00:00Z --to 2024-05-01T10:00:00Z",
+        "pulsar-admin store diff --from 0x4a1 --zookeeper /copy/zk1 -o json",
+    ],
+    output="A row for each tenant, namespace and topic that is another, created or deleted: what, in words, and how its subscriptions"
+    " moved; nodes that belong to none by their path. JSON: also the old and the new value of each node.",
+    errors=[StoreNotFound, SourceNotFound, Refused, NothingMatches, MetadataCorrupt, InvalidValue],
+)
+@click.argument("stores", metavar="[STORE OTHER]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--from", "since", type=MOMENT, help="A time, or a transaction such as 0x4a1, of ZooKeeper's files.")
+@click.option("--to", "until", type=MOMENT, help="The later moment [the end of the files].")
+@click.option("--all", "passing", is_flag=True, help="Also load reports, bundle ownership and numbers handed out.")
+@zookeeper_option
+@pass_app
+def diff(
+    app: App,
+    stores: tuple[Path, ...],
+    since: Moment | None,
+    until: Moment | None,
+    passing: bool,
+    places: tuple[str, ...],
+) -> None:
+    """Show what is another in the metadata of two stores, or of two moments, by topic.
+
+    Of two stores subscriptions are compared where they really stand, also in cursor ledgers; of two moments as far as the metadata tells.
+    """
+    alike = len(stores) == 2 and stores[0].resolve() == stores[1].resolve()
+    if (len(stores) != 2 or alike or since or until or places) and (stores or since is None):
+        raise click.UsageError("name two stores, or --from TIME [--to TIME] for the ZooKeeper files of one")
+    found = _stores_changed(app, stores, passing) if stores else _moments_changed(app, places, (since, until), passing)
+    app.emit_rows(found, _DIFF_COLUMNS)
+
+
+def _stores_changed(app: App, stores: tuple[Path, ...], passing: bool) -> Iterator[dict[str, Any]]:  # Any: JSON
+    from store.db.environment import open_store
+    from store.db.tree import iter_values
+    from store.history.differences import find_changed, iter_differences
+    from store.model.ledgers import open_reader
+
+    with (
+        open_store(stores[0]) as first,
+        open_store(stores[1]) as second,
+        open_reader(first) as one,
+        open_reader(second) as other,
+    ):
+        differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
+        found = find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
+        yield from (_changed_row(app, item) for item in found)
+
+
+def _side_of(reader: EntryReader) -> Side:
+    """Return the store of READER as a side: its cursors where they really stand."""
+    from store.db.tree import find_node
+    from store.history.differences import Side, known_position
+    from store.model.cursors import read_cursor
+    from store.model.structures import cursor_of_path
+    from store.model.topics import read_topic
+
+    def position(path: str, value: bytes) -> Position | None:
+        named = cursor_of_path(path)
+        try:
+            assert named is not None
+            return read_cursor(reader.txn, reader, read_topic(reader.txn, named[0]), named[1]).mark_delete
+        except StoreError:
+            return known_position(path, value)
+
+    def value_at(path: str) -> bytes | None:
+        node = find_node(reader.txn, path)
+        return None if node is None else node.value
+
+    return Side(value_at, position)
+
+
+def _moments_changed(
+    app: App, places: tuple[str, ...], moments: tuple[Moment | None, Moment | None], passing: bool
+) -> Iterator[dict[str, Any]]:  # Any: JSON
+    from store.history.as_of import read_tree_at
+    from store.history.differences import find_changed, iter_differences, side_of, values_of
+    from store.sources.zookeeper import read_tree
+
+    servers = servers_of(app, places)
+    problems: list[str] = []
+    trees = [
+        read_tree(servers, problems) if moment is None else read_tree_at(servers, moment, problems)
+        for moment in moments
+    ]
+    for text in dict.fromkeys(problems):
+        app.warn(text)
+    app.problems(len(problems))
+    first, second = trees
+    differences = iter_differences(values_of(first), values_of(second))
+    for found in find_changed(differences, (side_of(first), side_of(second)), passing=passing):
+        yield _changed_row(app, found)
+
+
+def _changed_row(app: App, found: Changed) -> dict[str, Any]:  # Any: JSON
+    row: dict[str, Any] = {name: getattr(found, name) for name in ("kind", "name", "change", "what", "subscriptions")}
+    if app.settings.output in ("json", "jsonl"):
+        from commands.store.inspect import readable_node
+
+        nodes = (
+            (node, readable_node(node.path, node.before), readable_node(node.path, node.after)) for node in found.nodes
+        )
+        row["nodes"] = [{"path": node.path, "change": node.change, "old": old, "new": new} for node, old, new in nodes]
+    return row

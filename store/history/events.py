@@ -25,6 +25,11 @@ _REGISTERED = (
 _REGISTRIES = tuple(prefix for prefix, _ in _REGISTERED)
 
 
+def is_passing(path: str) -> bool:
+    """Whether the node at PATH is written for the moment."""
+    return path.startswith(_PASSING)
+
+
 class Event(NamedTuple):
     """A version of a node, the value before it (None: the node was not there, or its value is not known), and who wrote it:
     the broker or bookie that registered in the same session, "" where none did."""
@@ -76,7 +81,7 @@ class Question:
         """Whether versions of the node at PATH have to be looked at."""
         if self._path:
             return path == self._path or path.startswith(self._path.rstrip("/") + "/")
-        return self._passing or not path.startswith(_PASSING)
+        return self._passing or not is_passing(path)
 
     def takes(self, event: Event) -> bool:
         """Whether EVENT, of a node that is wanted, belongs to the answer."""
@@ -110,18 +115,19 @@ class TopicQuestion(Question):
         path = event.version.path
         if ledger_id_of_path(path) is None or path in self._ledgers:
             return True
-        if not any(claim.startswith(self._claims) for claim in _claims_of(event)):
+        version = event.version
+        if not any(f"{name}\0".startswith(self._claims) for name in iter_claims(path, version.value or event.before)):
             return False
         self._ledgers.add(path)
         return True
 
 
-def _claims_of(event: Event) -> Iterator[str]:
-    """Yield whom the ledger of EVENT says to be of: the names of managed ledgers and schemas, each with a zero behind it."""
-    custom = _decoded(event.version.path, event.version.value or event.before, "custom") or {}
-    for key, value in custom.items():
+def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
+    """Yield the names of managed ledgers that the ledger at PATH, with metadata VALUE, says to be of."""
+    custom = _decoded(path, value, "custom") or {}
+    for key, text in custom.items():
         if key in ("pulsar/managed-ledger", "pulsar/compactedTopic", "pulsar/schemaId"):
-            yield _managed_ledger_name(key, value.decode("utf-8", "replace")) + "\0"
+            yield _managed_ledger_name(key, text.decode("utf-8", "replace"))
 
 
 def _managed_ledger_name(key: str, text: str) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from store.names import Position
 from store.proto import managed_ledger_pb2
 from tests.conftest import Cli
 from tests.history.files import Said, linked, said_by_zookeeper, unpack_zookeeper
@@ -116,18 +115,3 @@ def test_what_has_no_history(cli: Cli, demo_store: Path, tmp_path: Path) -> None
     assert "RocksDB, which keeps no history" in refused.stderr
     assert cli("--store", tmp_path / "none", "store", "history").exit_code == 5
     assert cli("--store", demo_store, "store", "history", "--zookeeper", tmp_path).exit_code == 5
-
-
-def test_entries_between_positions() -> None:
-    from store.codec.managedledger import LedgerInfo
-    from store.history.words import entries_between
-
-    ledgers = [LedgerInfo(3, 10, 1), LedgerInfo(5, 4, 1), LedgerInfo(9, 0, 0)]
-    every = [
-        Position(ledger.ledger_id, entry)
-        for ledger, count in zip(ledgers, (10, 4, 6), strict=True)
-        for entry in range(count)
-    ]
-    for low in range(len(every)):
-        for high in range(len(every)):
-            assert entries_between(ledgers, every[low], every[high]) == high - low

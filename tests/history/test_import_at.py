@@ -24,7 +24,8 @@ def _values(store: Path) -> dict[str, bytes]:
         return {path: value for path, value in iter_values(txn, "/") if not path.startswith("/zookeeper")}
 
 
-def _expected(zxid: int) -> dict[str, bytes]:
+def values_as_of(zxid: int) -> dict[str, bytes]:
+    """The persistent nodes behind transaction ZXID, replayed without ours."""
     said = said_by_zookeeper()
     failed = {item.zxid for item in said if item.kind == "14/-1"}
     tree: dict[str, tuple[bytes, bool]] = {}
@@ -47,12 +48,12 @@ def test_a_store_of_then(cli: Cli, cluster: Path, tmp_path: Path) -> None:
     line = ("store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *bookies, "-o", "json")
     made = cli("--store", store, *line, "--at", "0x2a1")
     assert "as of transaction 0x2a1" in made.stderr
-    assert _values(store) == _expected(0x2A1)
+    assert _values(store) == values_as_of(0x2A1)
     assert "persistent://public/default/doomed" in cli("--store", store, "topics", "list", "public/default").stdout
     assert cli("--store", store, "store", "check").exit_code in (0, 1)
     refreshed = cli("--store", store, "store", "refresh", "-o", "json").json
     assert [refreshed[f"nodes{what}"] for what in ("Added", "Updated", "Removed")] == [0, 0, 0]
-    assert _values(store) == _expected(0x2A1)
+    assert _values(store) == values_as_of(0x2A1)
 
 
 def test_a_standalone_directory_with_zookeeper(cli: Cli, cluster: Path, tmp_path: Path) -> None:
@@ -61,9 +62,9 @@ def test_a_standalone_directory_with_zookeeper(cli: Cli, cluster: Path, tmp_path
     (source / "zookeeper").symlink_to(cluster / "zookeeper")
     time = next(item.time_ms for item in said_by_zookeeper() if item.zxid == 0x200)
     cli("--store", tmp_path / "store", "store", "import", "standalone", source, "--at", f"@{time}")
-    assert _values(tmp_path / "store") == _expected(0x200)
+    assert _values(tmp_path / "store") == values_as_of(0x200)
     assert cli("--store", tmp_path / "store", "store", "refresh").exit_code in (0, 1)
-    assert _values(tmp_path / "store") == _expected(0x200)
+    assert _values(tmp_path / "store") == values_as_of(0x200)
 
 
 def test_what_cannot_be_then(cli: Cli, cluster: Path, tmp_path: Path) -> None:

@@ -1,0 +1,229 @@
+"""What is another in two trees of metadata, by topic, namespace and tenant; what belongs to none of them by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger
+from store.db.tree import tree_key
+from store.errors import StoreError
+from store.frozen import frozen
+from store.history.events import is_passing, iter_claims
+from store.history.words import describe, entries_between, subject_of
+from store.model.structures import cursor_of_path
+from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
+from store.sources.zookeeper import Tree
+from store.wording import counted
+
+PositionOf = Callable[[str, bytes], Position | None]
+"""Where the cursor at a path, with a value, stands; None: that is not known."""
+
+
+class Side(NamedTuple):
+    """One of the trees: the ``value`` at a path, and the ``position`` of a cursor by path and value."""
+
+    value: Callable[[str], bytes | None]
+    position: PositionOf
+
+
+class Difference(NamedTuple):
+    """The node at ``path`` in the one tree and the other; None: it is not there."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def change(self) -> str:
+        """Return ``created``, ``deleted`` or ``changed``."""
+        return "created" if self.before is None else "deleted" if self.after is None else "changed"
+
+
+@frozen
+class Changed:
+    """What is another of ``name``: of ``kind`` topic, namespace, tenant or path.
+
+    ``change``: created, deleted or changed; ``what`` in words, ``subscriptions`` name → words; ``nodes`` are those that differ.
+    """
+
+    kind: str
+    name: str
+    change: str
+    what: tuple[str, ...]
+    subscriptions: dict[str, str]
+    nodes: tuple[Difference, ...]
+
+
+Values = Iterable[tuple[str, bytes]]
+"""Paths and values of a tree, in the order of the store's."""
+
+
+def values_of(tree: Tree) -> Iterator[tuple[str, bytes]]:
+    """Yield the persistent nodes of TREE in the order of the store's."""
+    paths = (path for path, node in tree.nodes.items() if not node.ephemeral)
+    return ((path, tree.nodes[path].data) for path in sorted(paths, key=tree_key))
+
+
+def side_of(tree: Tree) -> Side:
+    """Return TREE as a side: positions are known where the metadata has them."""
+
+    def value(path: str) -> bytes | None:
+        node = tree.nodes.get(path)
+        return None if node is None else node.data
+
+    return Side(value, known_position)
+
+
+def known_position(path: str, value: bytes) -> Position | None:
+    """Return the position that VALUE of a cursor has itself; None where it is in a cursor ledger."""
+    try:
+        head = decode_cursor_head(value, path)
+    except StoreError:
+        return None
+    return head.mark_delete if head.cursors_ledger_id == NO_CURSOR_LEDGER else None
+
+
+def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
+    """Yield what is not the same in both, and cursors that are, whose positions may be elsewhere, in the order of paths."""
+    left, right = iter(before), iter(after)
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        first = one is not None and (other is None or tree_key(one[0]) <= tree_key(other[0]))
+        second = other is not None and (one is None or tree_key(other[0]) <= tree_key(one[0]))
+        found = Difference(
+            one[0] if first and one else other[0] if other else "",
+            one[1] if first and one else None,
+            other[1] if second and other else None,
+        )
+        if found.before != found.after or cursor_of_path(found.path) is not None:
+            yield found
+        one, other = next(left, None) if first else one, next(right, None) if second else other
+
+
+def find_changed(
+    differences: Iterable[Difference], sides: tuple[Side, Side], *, passing: bool = False
+) -> Iterator[Changed]:
+    """Yield DIFFERENCES of two SIDES by what they belong to: tenants and namespaces, topics, paths. All that differ are in memory.
+
+    PASSING: also load reports, bundle ownership and numbers handed out.
+    """
+    groups: dict[tuple[int, str, str], list[Difference]] = {}
+    for found in differences:
+        if not passing and (is_passing(found.path) or _is_between(found)):
+            continue
+        if found.before == found.after and not _moved(found, sides):
+            continue
+        groups.setdefault(_belongs_to(found), []).append(found)
+    for (_, kind, name), nodes in sorted(groups.items(), key=lambda item: item[0]):
+        yield _changed(kind, name, nodes, sides)
+
+
+def _is_between(found: Difference) -> bool:
+    """Whether the node holds nothing and is no topic: one that ZooKeeper needs above others."""
+    return not found.before and not found.after and topic_of_path(found.path) is None
+
+
+def _moved(found: Difference, sides: tuple[Side, Side]) -> bool:
+    """Whether a cursor that is in both trees, with one value, stands somewhere else."""
+    if found.before is None or found.after is None:
+        return False
+    was, now = sides[0].position(found.path, found.before), sides[1].position(found.path, found.after)
+    return was is not None and now is not None and was != now
+
+
+def _belongs_to(found: Difference) -> tuple[int, str, str]:
+    path = found.path
+    topic, cursor = topic_of_path(path), cursor_of_path(path)
+    if topic is None and cursor is not None:
+        topic = cursor[0]
+    if topic is None and ledger_id_of_path(path) is not None:
+        claims = (topic_of_path(f"{MANAGED_LEDGERS}/{name}") for name in iter_claims(path, found.after or found.before))
+        topic = next((claim for claim in claims if claim is not None), None)
+    if topic is not None:
+        return 2, "topic", str(topic)
+    kind, _, name = subject_of(path).partition(" ")
+    if kind in ("tenant", "namespace"):
+        return ("tenant", "namespace").index(kind), kind, name
+    if subject_of(path).startswith(("schema of ", "partitioned topic ")):
+        topic = _topic_of(path)
+        return (2, "topic", str(topic)) if topic is not None else (3, "path", path)
+    if subject_of(path).startswith("bundles of "):
+        return 1, "namespace", subject_of(path).removeprefix("bundles of ")
+    return 3, "path", path
+
+
+def _topic_of(path: str) -> TopicName | None:
+    """Return the topic of a schema or of a partitioned topic's record."""
+    from store.names import NamespaceName, decode_name
+
+    parts = path.split("/")
+    local = decode_name(parts[-1])
+    tenant, namespace = parts[2:4] if parts[1] == "schemas" else parts[3:5]
+    return TopicName(NamespaceName(tenant, namespace), local)
+
+
+def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, Side]) -> Changed:
+    path = parse_topic(name).path if kind == "topic" else ""
+    main = [found for found in nodes if not _is_part(found.path)]
+    own = next((found for found in nodes if found.path == path), None)
+    ledgers = _ledgers(path, sides)
+    cursors = {found: cursor_of_path(found.path) for found in nodes}
+    subscriptions = {
+        cursor[1]: _cursor_words(found, ledgers, sides) for found, cursor in cursors.items() if cursor is not None
+    }
+    said = own if own is not None else main[0] if len(main) == 1 and kind != "topic" else None
+    change = said.change if said is not None else "changed"
+    words = [_words(found, kind) for found in main]
+    parts = [found for found in nodes if ledger_id_of_path(found.path) is not None]
+    return Changed(kind, name, change, (*filter(None, words), *_part_words(parts)), subscriptions, tuple(nodes))
+
+
+def _is_part(path: str) -> bool:
+    return ledger_id_of_path(path) is not None or cursor_of_path(path) is not None
+
+
+def _words(found: Difference, kind: str) -> str:
+    """Return what is another of a node that is no ledger and no cursor; "" for the empty ones between."""
+    if _is_between(found):
+        return "" if kind != "path" else found.change
+    subject = subject_of(found.path)
+    noun = "schema: " if subject.startswith("schema") else "partitions: " if subject.startswith("partitioned") else ""
+    noun = "bundles: " if subject.startswith("bundles") else noun
+    return noun + describe(found.path, found.before, found.after)
+
+
+def _part_words(parts: list[Difference]) -> Iterator[str]:
+    """Yield how many ledgers of a topic and its cursors came, went, or were closed."""
+    for change in ("created", "changed", "deleted"):
+        ids = sorted(ledger_id_of_path(found.path) or 0 for found in parts if found.change == change)
+        if ids:
+            shown = ", ".join(map(str, ids)) if len(ids) <= 6 else f"{ids[0]} to {ids[-1]}"
+            yield f"{counted(len(ids), 'ledger')} {change} in BookKeeper: {shown}"
+
+
+def _ledgers(path: str, sides: tuple[Side, Side]) -> list[LedgerInfo]:
+    """Return the ledgers of both lists of the topic at PATH."""
+    found: dict[int, LedgerInfo] = {}
+    for side in sides if path else ():
+        try:
+            listed = decode_managed_ledger(side.value(path) or b"", path).ledgers
+        except StoreError:
+            continue
+        found |= {one.ledger_id: one for one in listed if one.entries or one.ledger_id not in found}
+    return [found[ledger_id] for ledger_id in sorted(found)]
+
+
+def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Side, Side]) -> str:
+    if found.before is None or found.after is None:
+        return describe(found.path, found.before, found.after)
+    was, now = sides[0].position(found.path, found.before), sides[1].position(found.path, found.after)
+    if was is None or now is None or was == now:
+        return describe(found.path, found.before, found.after)
+    known = was.ledger_id == now.ledger_id or {was.ledger_id, now.ledger_id} <= {one.ledger_id for one in ledgers}
+    passed = entries_between(ledgers, was, now)
+    moved = f"mark-delete {was} → {now}"
+    direction = " on" if passed > 0 else " back" if passed else ""
+    return f"{moved}, {counted(abs(passed), 'entry')}{direction}" if known else moved
