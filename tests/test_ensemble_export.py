@@ -17,7 +17,7 @@ from store.db.environment import open_store
 from store.db.tree import iter_nodes
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied
+from tests.stores import copied, lose_nodes
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -306,3 +306,15 @@ def test_python(store: Path, tmp_path: Path) -> None:
             report = opened.export_snapshot(tmp_path / "out")
         assert server.nodes[f"{PLAIN}/half"].value == values(store)[f"{PLAIN}/half"]
     assert (tmp_path / "out" / report["file"]).is_file()
+
+
+def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> None:
+    """As in an ensemble that was put back: it would give the ids of entries on the disks again."""
+    lose_nodes(store, "/ledgers/00/0000/L0018")
+    with FakeZooKeeper(nodes_of(store)) as server:
+        change(cli, store, "ledgers restore 18")
+        report = cli(*export(store, server, "--dry-run")).json
+    with open_store(store) as opened, opened.read() as txn:
+        largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
+    assert [node["action"] for node in report["nodes"]] == ["create"]
+    assert report["nextLedgerId"] > largest > 18

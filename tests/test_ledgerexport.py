@@ -9,8 +9,10 @@ import pytest
 from store.codec.dbledger import decode_location_row
 from store.codec.entry import decode_entry
 from store.codec.entrylog import decode_header, decode_ledgers_map, log_file_name
+from store.codec.ledgermetadata import ledger_path
 from store.codec.logscan import Record, iter_records
-from store.codec.rocksvalue import encode_counter
+from store.codec.rocksvalue import decode_counter, encode_counter
+from store.db.environment import open_store
 from store.db.own_ledgers import SEQUENCE_KEY
 from store.sources.rocksdb import open_for_reading, read_values
 from tests.conftest import Cli
@@ -142,3 +144,17 @@ def test_a_target_that_went_on_is_refused(tmp_path: Path, cli: Cli) -> None:
     with assert_unchanged(data):
         result = cli("--store", store, "store", "export", "standalone", data, "--in-place", "--yes", "-o", "json")
     assert (result.exit_code, result.error["code"]) == (4, "stale-plan")
+
+
+def test_ids_go_on_above_a_ledger_that_was_made_again(tmp_path: Path, cli: Cli) -> None:
+    """As in metadata of an older state: its sequence would give the ids of entries on the disks again."""
+    data = scratch_copy("small", "clean", tmp_path)
+    store, target = tmp_path / "store", tmp_path / "exported"
+    apply_values(data / "metadata", {SEQUENCE_KEY: encode_counter(18), ledger_path(18).encode(): None})
+    cli("--store", store, "store", "import", "standalone", data)
+    assert cli("--store", store, "ledgers", "restore", "18").exit_code == 0
+    assert cli("--store", store, "store", "export", "standalone", target).exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        largest = max(int.from_bytes(key, "big") for key, _ in txn.items("times"))
+    raw = read_values(target / "metadata", [SEQUENCE_KEY])
+    assert decode_counter(raw[SEQUENCE_KEY], "sequence") > largest > 18

@@ -26,7 +26,7 @@ from store.db.export_intent import (
     put_exported_zxid,
     put_intent,
 )
-from store.db.own_ledgers import OwnLedgers, find_own_ledgers, put_own_ledgers, sequence_after_export
+from store.db.own_ledgers import OwnLedgers, find_own_ledgers, largest_ledger_id, put_own_ledgers, sequence_after_export
 from store.db.owners import find_owners
 from store.db.tree import Node, encode_node, find_node, tree_key
 from store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
@@ -122,11 +122,13 @@ def _plan(store: Store, session: Session, limit_bytes: int) -> EnsemblePlan:
 
 
 def _next_ledger_id(txn: Txn, session: Session, nodes: Iterable[ChangedNode]) -> int | None:
-    """Return where the ensemble's ids have to go on: behind those of ours that NODES bring. Raises StalePlan when it gave one itself."""
+    """Return where the ensemble's ids have to go on: behind those that NODES bring. Raises StalePlan when it gave one of ours itself."""
     own = find_own_ledgers(txn)
-    ids = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
-    if own is None or not any(ledger_id is not None and ledger_id >= own.first_id for ledger_id in ids):
-        return None
+    created = (ledger_id_of_path(node.path) for node in nodes if node.action == "create")
+    largest = max((ledger_id for ledger_id in created if ledger_id is not None), default=-1)
+    if own is None or largest < own.first_id:
+        # Of ledgers that were made again the ensemble may know no id, as that of an older state.
+        return largest_ledger_id(txn) + 1 if 0 <= ledger_sequence(session) <= largest else None
     sequence_after_export(own, ledger_sequence(session), str(session.address))
     return own.next_id
 

@@ -34,7 +34,7 @@ from store.codec.entrylog import (
 from store.codec.rocksvalue import decode_counter
 from store.db.entry_files import EntryFiles
 from store.db.environment import Txn
-from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, sequence_after_export
+from store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, largest_ledger_id, sequence_after_export
 from store.errors import Corrupt, MetadataCorrupt, NotFound, Unsupported
 from store.files import open_file
 from store.model.ledgers import Ledger, iter_blocks, read_ledger
@@ -93,6 +93,8 @@ def plan_ledger_export(
         return LedgerExport()
     if own is not None and max(ledger_ids, default=own.next_id) >= own.first_id:
         sequence = sequence_after_export(own, target, where)
+    if max(ledger_ids, default=-1) >= sequence:  # made again, and the target is of an older state
+        sequence = largest_ledger_id(txn) + 1
     ledgers = [read_ledger(txn, ledger_id) for ledger_id in sorted(ledger_ids)]
     found = []
     for current in layout.currents:
