@@ -128,6 +128,8 @@ class Bench:
             copy_tree(world(scenario.world) / scenario.state, self.source)
         if scenario.damaged_index:
             self.server.call("lose_rows", self.store)
+        if scenario.emptied_bookie:
+            self.server.call("empty_bookie_index", self.source)
         if scenario.lost:
             self.server.call("lose_nodes", self.store, *scenario.lost)
         copy_tree(self.work, self.prepared)

@@ -33,6 +33,8 @@ class Scenario:
     """Of two that make it at once, one is done."""
     no_store: bool = False
     damaged_index: bool = False
+    emptied_bookie: bool = False
+    """Its bookie has lost its index, and made an empty one."""
     lost: tuple[str, ...] = ()
     """Prefixes of metadata nodes that are gone."""
     world: str = "small"
@@ -161,5 +163,13 @@ SCENARIOS = (
         in_place=True,
         steps=True,
     ),
+    Scenario(
+        "salvage",
+        "store salvage {work}/data/bookkeeper --yes",
+        target="data",
+        in_place=True,
+        emptied_bookie=True,
+    ),
+    Scenario("clone", "store clone {work}/out --boot-at /srv/clone", target="out", new_target=True),
     Scenario("generate", "store generate {work}/made --entries 200", target="made", new_target=True),
 )

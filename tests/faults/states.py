@@ -122,3 +122,13 @@ def lose_nodes(path: str, *prefixes: str) -> None:
     from tests import stores  # imports what this process must not, before a fork
 
     stores.lose_nodes(Path(path), *prefixes)
+
+
+def empty_bookie_index(path: str) -> None:
+    """Leave the bookie of the directory PATH an index without a row, as it makes one where it finds none."""
+    from store.sources.rocksdb import create_database
+
+    for name in ("ledgers", "locations"):
+        database = Path(path, _CURRENT, name)
+        shutil.rmtree(database)
+        create_database(database, ())

@@ -21,6 +21,8 @@ SAMPLED = {
     "compaction run": 2,
     "delayed build": 3,
     "rebuild": 2,
+    "salvage": 3,
+    "clone": 2,
 }
 """Commands of the short form, and at how many points each is disturbed."""
 
