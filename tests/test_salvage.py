@@ -201,9 +201,43 @@ def test_a_bookie_that_runs_and_one_with_a_directory_missing_are_refused(tmp_pat
     assert done.exit_code != 0
     assert "is in use by process" in done.stderr
     assert digest_of(tmp_path / "bookie") == before
-    stranger = tmp_path / "bookie" / "current" / "VERSION"
-    stranger.write_bytes(stranger.read_bytes().replace(b'/bookkeeper0"', b'/other\\t/more"').replace(b"1\\t", b"2\\t"))
-    assert "its cookie names 2" in cli("--store", store, "store", "salvage", tmp_path / "bookie", "--dry-run").stderr
+    cookie = tmp_path / "bookie" / "current" / "VERSION"
+    data = cookie.read_bytes()
+    for old, new, text in (
+        (b'"1\\t/', b'"2\\t/other\\t/', "its cookie names 2"),
+        (b'journalDir: "', b'journalDir: "/other,', "1 journal directory given, its cookie names 2"),
+    ):
+        cookie.write_bytes(data.replace(old, new))
+        assert cookie.read_bytes() != data
+        assert text in cli("--store", store, "store", "salvage", tmp_path / "bookie", "--dry-run").stderr
+    cookie.write_bytes(data)
+    index = tmp_path / "index"
+    (index / "current").mkdir(parents=True)
+    for name in ("ledgers", "locations"):
+        (tmp_path / "bookie" / "current" / name).rename(index / "current" / name)
+    conf = tmp_path / "bookkeeper.conf"
+    conf.write_text(
+        f"ledgerDirectories={tmp_path}/bookie\njournalDirectories={tmp_path}/bookie\nindexDirectories={index}\n"
+    )
+    unmounted = cli("--store", store, "store", "salvage", "--bookie-conf", conf, "--dry-run")
+    assert unmounted.exit_code == 3
+    assert f"{index}/current has no cookie" in unmounted.stderr
+
+
+def test_a_damaged_record_is_replaced_by_another_bookies(bookie: Path, salvage: Callable[..., Any]) -> None:
+    current = bookie / "current"
+    before, log = _entries(current), current / "0.log"
+    rows = [decode_location_row(*row, "") for row in _rows(current / "locations").items()]
+    victims = [row for row in rows if row.log_id == 0 and row.ledger_id % 7 == 3][::5]
+    data = bytearray(log.read_bytes())
+    for row in victims:
+        data[row.pos + 40] ^= 0x40
+    log.write_bytes(data)
+    (current / "locations" / "CURRENT").unlink()
+    report = salvage()["directories"][0]
+    assert report["damagedEntries"] == len(victims) > 5
+    assert report["added"]["fromJournals"] + report["added"]["fromOtherBookies"] == len(victims)
+    assert _entries(current) == before
 
 
 def _replayed(bookie: Path) -> tuple[Path, list[journal.JournalEntry]]:

@@ -12,7 +12,7 @@ from commands.store.clusters import bookies_of, conf_options
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from pulsar_admin.visible import clean_text
-from store.errors import InvalidValue, NotWritable, Refused, SourceBusy, SourceNotFound, Unsupported
+from store.errors import InvalidValue, NotWritable, Refused, SourceBusy, SourceNotFound, StalePlan, Unsupported
 from store.wording import counted
 
 
@@ -27,7 +27,7 @@ from store.wording import counted
     ],
     output="By ledger directory what its logs hold and what its index says; journals that are cut; what is kept. Exit code 0 also when"
     " nothing is wrong.",
-    errors=[InvalidValue, Refused, SourceNotFound, SourceBusy, Unsupported, NotWritable],
+    errors=[InvalidValue, Refused, SourceNotFound, SourceBusy, StalePlan, Unsupported, NotWritable],
 )
 @click.argument("bookie", nargs=-1, metavar="[[ID=]DIR[,DIR]]")
 @conf_options

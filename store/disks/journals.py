@@ -93,7 +93,8 @@ def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> 
         journals = read_bookie_directory(current).journals
         if mark.journal_id > 0 and all(journal_id != mark.journal_id for journal_id, _ in journals):
             path = current / f"{mark.journal_id:x}.txn"
-            reader.survey.missing.append(f"{path} is missing, with which the bookie would begin to read")
+            text = f"{path}, where {LAST_MARK_FILE} points, is missing"
+            reader.survey.missing.append(f"{text}: the bookie does not start, but without that file it does")
         for journal_id, path in journals:
             start = mark.offset if journal_id == mark.journal_id else 0
             reader.read(path, start if journal_id >= mark.journal_id else None)

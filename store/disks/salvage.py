@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from store.codec.bookie import COOKIE_FILE
 from store.codec.dbledger import LedgerData
 from store.db.bookies import Bookie, iter_imported_bookies
 from store.db.environment import Store, Txn
@@ -23,9 +24,9 @@ from store.disks.logs import LogSurvey, known_digests, survey_logs
 from store.disks.old_index import OldLedgers, OldLocations, read_old_ledgers, read_old_locations
 from store.disks.rows import LedgerRows, Witnesses, ledgers_with_rows, make_rows
 from store.errors import InvalidValue, Refused, Unsupported
-from store.sources.bookies import find_strangers
+from store.sources.bookies import find_strangers, read_bookie_directory
 from store.sources.rocksdb import check_unlocked
-from store.sources.storage import Storage, storages_of
+from store.sources.storage import Storage, cookie_of, storages_of
 from store.wording import counted
 
 
@@ -127,6 +128,7 @@ class SalvagePlan:
     bookie: Bookie
     storages: tuple[StorageSalvage, ...]
     journals: JournalSurvey
+    files: tuple[str, ...]
     kept: list[Path] = field(default_factory=list)
 
     @property
@@ -185,11 +187,14 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
     Unsupported for storage without these indexes.
     """
     storages = storages_of(bookie)
+    _check_journals(bookie)
     for storage in storages:
         _check_kind(storage)
+        _check_mounted(storage)
         for database in storage.databases:
             if database.is_dir():
                 check_unlocked(database)
+    files = files_of(bookie)
     with store.read() as txn:
         _check_is_of(txn, bookie)
         listed = read_listed(txn, bookie.bookie_id)
@@ -201,7 +206,7 @@ def plan_salvage(store: Store, bookie: Bookie) -> SalvagePlan:
         others = _rows_of_others(txn, bookie) if any(old.problem or _has_keyless(old) for old in olds) else {}
         known = Witnesses(journals, listed, others)
         found = tuple(_storage(txn, bookie, known, olds[number], surveys, number) for number in range(len(storages)))
-        return SalvagePlan(bookie, found, journals)
+        return SalvagePlan(bookie, found, journals, files)
 
 
 def _check_kind(storage: Storage) -> None:
@@ -210,6 +215,39 @@ def _check_kind(storage: Storage) -> None:
             f"{storage.index} has .idx files: its bookie keeps no DbLedgerStorage, whose index this makes again",
             hint="bookkeeper shell regenerate-interleaved-storage-index-file makes such files again",
         )
+
+
+def _check_mounted(storage: Storage) -> None:
+    """Raise Refused for a directory without a cookie: every directory of a bookie has one, an empty mount point has none."""
+    for path in (storage.logs, storage.index):
+        if not (path / COOKIE_FILE).is_file():
+            raise Refused(
+                f"{path} has no cookie (VERSION), which the other directories have: nothing is written there",
+                hint="mount its disk; on a new disk put a copy of VERSION from another directory of the bookie there first",
+                path=str(path),
+            )
+
+
+def _check_journals(bookie: Bookie) -> None:
+    """Raise InvalidValue when not all journals are given: fences and entries may be there alone."""
+    named = dict.fromkeys(cookie_of(bookie).journal_dirs)
+    if len(bookie.journal_dirs) < len(named):
+        raise InvalidValue(
+            f"bookie {bookie.name}: {counted(len(bookie.journal_dirs), 'journal directory', 'journal directories')} given, its cookie"
+            f" names {len(named)}: {', '.join(named)}",
+            hint="name them all: fences and entries may be there alone; for one that is lost an empty directory, with --bookie-conf",
+        )
+
+
+def files_of(bookie: Bookie) -> tuple[str, ...]:
+    """Return what tells whether the bookie ran: its logs and journals with sizes and times of change."""
+    found = []
+    for current in bookie.directories:
+        listed = read_bookie_directory(current)
+        for _, path in (*listed.logs, *listed.journals):
+            status = path.stat()
+            found.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+    return tuple(found)
 
 
 def _check_is_of(txn: Txn, bookie: Bookie) -> None:

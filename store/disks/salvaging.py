@@ -22,8 +22,8 @@ from store.disks.held import Entries
 from store.disks.journals import Stop
 from store.disks.listed import read_listed
 from store.disks.logs import iter_batches, known_digests
-from store.disks.salvage import SalvagePlan, StorageSalvage
-from store.errors import MetadataCorrupt
+from store.disks.salvage import SalvagePlan, StorageSalvage, files_of
+from store.errors import MetadataCorrupt, StalePlan
 from store.files import create_file, cut_file, open_file, remove_file
 from store.scan.files import LedgerDigests
 from store.sources.locations import Locations
@@ -36,12 +36,16 @@ _CHUNK_BYTES = 1 << 20
 def apply_salvage(store: Store, plan: SalvagePlan) -> dict[str, Any]:  # Any: JSON
     """Write PLAN and return its report, with what is kept of the old state.
 
-    Raises SourceBusy when the bookie was started meanwhile, DiskFull with the bookie as it was.
+    Raises SourceBusy and StalePlan when the bookie was started meanwhile, DiskFull with the bookie as it was.
     """
     if not plan.is_needed:
         return plan.report(dry_run=False)
     with ExitStack() as locks:
         _lock(plan, locks)
+        if files_of(plan.bookie) != plan.files:
+            raise StalePlan(
+                f"bookie {plan.bookie.name} changed since the salvage was planned", hint="run the command again"
+            )
         parts = [part for part in plan.storages if part.databases]
         with store.read() as txn, EntryFiles(store, txn) as files:
             digests = known_digests(read_listed(txn, plan.bookie.bookie_id).digests)
