@@ -92,7 +92,6 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "apply",
         "store init",
         "store undo",
-        "store recover",
         "store annotate",
         "ledgers forget",
         "store add zookeeper",

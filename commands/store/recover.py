@@ -25,6 +25,7 @@ _LEVELS = ("A", "B", "C")
     ],
     output="The change: each topic with its ledgers, each subscription with its position, schemas, namespaces, and their witnesses.",
     errors=[StoreNotFound, Refused, Unsupported, MetadataCorrupt, StalePlan],
+    uses=["spark"],
 )
 @click.option("--level", type=click.Choice(_LEVELS), help="What is left; default: what the store shows.")
 @click.option("--cluster", metavar="NAME", help="The cluster's name, where that is lost, too.")
@@ -50,11 +51,13 @@ def recover(app: App, level: str | None, cluster: str | None, earlier: Path | No
     """
     from store.db.environment import open_store
     from store.model.ledgers import open_reader
+    from store.recovery.evidence import unlisted_bytes
     from store.recovery.from_ledgers import Sources
     from store.recovery.recover import plan_recovery
 
     with ExitStack() as stack:
         reader = stack.enter_context(open_reader(app.store))
         before = None if earlier is None else stack.enter_context(open_reader(stack.enter_context(open_store(earlier))))
+        stack.enter_context(app.scan(reader, unlisted_bytes(reader.txn), "recover"))
         plan = plan_recovery(Sources(reader, app.now_ms, before, cluster), level, names)
     app.change(plan)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
 
+_RECORD_BYTES = 36
+"""Of an entry beside its payload, about: its size, ids and LAC."""
 _TXNS = 4096
 """Transactions that are kept of a ledger."""
 
@@ -99,6 +101,12 @@ def iter_unlisted(txn: Txn) -> Iterator[int]:
         ledger_id = ledger_of_key(key)
         if find_metadata(txn, ledger_id) is None:
             yield ledger_id
+
+
+def unlisted_bytes(txn: Txn) -> int:
+    """Return the bytes of the entries of ledgers without metadata."""
+    times = (find_times(txn, ledger_id) for ledger_id in iter_unlisted(txn))
+    return sum(one.sums.payload_bytes + _RECORD_BYTES * one.sums.entries for one in times if one is not None)
 
 
 def read_evidence(reader: EntryReader, ledger_ids: Iterable[int]) -> Iterator[LedgerEvidence]:
