@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from store.changes.restoring import find_ensembles
 from store.codec.digest import DigestType
 from store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment
+from store.db.blocks import LedgerSums
+from store.db.environment import Txn
 from store.errors import Refused, StoreError
 from store.frozen import frozen
 from store.model.coverage import read_disks, read_held
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+
+_BITS = 62
+"""Bookies that one ledger has at most, to be told apart by the bits of a number."""
 
 
 @frozen
@@ -61,8 +67,15 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
         custom=custom,
         ctoken=0,
     )
-    here = sum(1 for entry_id in iter_entry_ids(txn, ledger_id) if entry_id <= last)
+    here = _count_to(txn, ledger_id, ledger.sums, last)
     return Closed(metadata, last + 1 - here, ledger.sums.entries - here)
+
+
+def _count_to(txn: Txn, ledger_id: int, sums: LedgerSums, last: int) -> int:
+    """Return how many entries up to LAST are here."""
+    if last == sums.last_entry:
+        return sums.entries
+    return sum(1 for entry_id in iter_entry_ids(txn, ledger_id) if entry_id <= last)
 
 
 def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) -> tuple[int, DigestType]:
@@ -84,6 +97,9 @@ def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) 
 
 def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
     """Return (write quorum, ensembles) of which every entry's bookies are those that hold it, and others where copies are missing."""
+    few = _repeating(ledger_id, held, last)
+    if few is not None:
+        return few
     holders = _holders(held, last)
     quorum = max((len(one) for one in holders), default=0)
     if not quorum:
@@ -99,6 +115,26 @@ def _ensembles(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[in
         return quorum, min(fits, key=len)  # the first of those with as few ensembles
     # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
     return quorum, tuple(_patchwork(holders, quorum, sorted(held)))
+
+
+def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]] | None:
+    """Return what the first entries say, where all others repeat them: so are nearly all ledgers, and entries may be many."""
+    import numpy as np
+
+    if len(held) > _BITS or last < _BITS:
+        return None
+    codes = np.zeros(last + 1, np.int64)
+    for bit, entries in enumerate(held.values()):
+        codes[entries[entries <= last]] |= 1 << bit
+    size = next((one for one in range(1, len(held) + 1) if (codes[one:] == codes[:-one]).all()), None)
+    if size is None or not codes.all():
+        return None
+    first = {bookie: entries[entries < 2 * size] for bookie, entries in held.items()}
+    try:
+        quorum, segments = find_ensembles(ledger_id, first, 2 * size - 1, None)
+    except Refused:
+        return None
+    return (quorum, segments) if len(segments) == 1 and len(segments[0].members) % size == 0 else None
 
 
 def _holders(held: Mapping[str, Array], last: int) -> list[frozenset[str]]:
