@@ -118,6 +118,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.past:diff",
             "Show what is another in the metadata of two stores, or of two moments, by topic.",
         ),
+        "bundle": Row(
+            "commands.store.bundle:bundle", "Write metadata, index and findings into FILE, for others to look at."
+        ),
         "log": Row("commands.store.history:log", "List the changes made to this store, or the CHANGEs named."),
         "undo": Row("commands.store.history:undo", "Bring back the exact bytes from before a change."),
         "recover": Row(
@@ -132,6 +135,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.clusters:cluster",
             "Read the parts of a cluster, its metadata and the disks of its bookies, into a new store.",
         ),
+        "bundle": Row("commands.store.bundle:import_bundle", "Make a store of the incident bundle FILE."),
     },
     "store add": {
         "bookie": Row(

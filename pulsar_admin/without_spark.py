@@ -52,6 +52,8 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     "it answers from metadata and index rows": (
         "topics stats",
         "topics subscription-history",
+        "store bundle",
+        "store import bundle",
         "topics partitioned-stats",
         "topics stats-internal",
         "topics partitioned-stats-internal",

@@ -17,6 +17,7 @@ from store.check.nacks import check_nacks
 from store.check.replicas import check_copies
 from store.check.rows import check_rows
 from store.db.environment import Store
+from store.errors import Refused
 from store.model.ledgers import open_reader
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ def check_store(
     DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
+    if deep and any(source.get("bundle") for source in store.info.sources):
+        raise Refused(
+            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
+        )
     with open_reader(store) as reader:
         quick = (
             check_rows(store, reader.txn),

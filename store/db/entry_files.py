@@ -56,11 +56,16 @@ class EntryFiles:
         if found != size:
             raise EntryLogCorrupt(
                 f"{self.name(file_id)} @ {offset:#x}: expected a record of {size} bytes, found {found}",
-                hint="the file changed since import; run: pulsar-admin store check --deep",
+                hint=self._hint(),
                 path=self.name(file_id),
                 offset=offset,
             )
         return memoryview(raw)[4:]
+
+    def _hint(self) -> str:
+        if any(source.get("bundle") for source in self._store.info.sources):
+            return "this store is of an incident bundle, which has no bytes of entries"
+        return "the file changed since import; run: pulsar-admin store check --deep"
 
     def read(self, file_id: int, offset: int, length: int) -> bytes:
         """Return LENGTH bytes at OFFSET; raises SourceChanged when the file is gone, cut or another one."""

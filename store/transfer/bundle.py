@@ -1,0 +1,372 @@
+"""Incident bundles: a store's metadata and index with pseudonyms for names and without the bytes of entries, in one file.
+
+Gzip of JSON lines: a header (``FORMAT``, ``VERSION``), then rows, arrays whose first item says what they are::
+
+    ["node", path, [version, owner, created ms, modified ms], value]   a row of ``tree``
+    ["file", {fields of LogFile}]                                      a row of ``logs``
+    ["owners", ledger id, [[kind, topic, cursor], …]]                  a row of ``owners``
+    ["damage", {fields of Damage}]                                     a row of ``damage``
+    ["row", database, key, value]                                      another row as it is: numbers alone
+    ["record", file id, offset, bytes]                                 an entry of a cursor ledger, which holds positions
+    ["end", rows]                                                      so that a bundle that was cut is known
+
+Bytes are base64. An import makes a sparse file of each catalogued one; only the records above are in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
+from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from store.codec.entry import ENTRY_HEADER_BYTES, Entry
+from store.codec.rocksvalue import NodeStat
+from store.db.entry_files import EntryFiles
+from store.db.environment import Store, Txn, create_store, open_store
+from store.db.files import Damage, LogFile, file_fingerprint, iter_damage, iter_logs, put_damage, put_log
+from store.db.owners import Owner, iter_owners, put_owners
+from store.db.storeinfo import StoreInfo
+from store.db.tree import Node, iter_nodes, put_nodes
+from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
+from store.files import (
+    PRIVATE_FILE,
+    new_directory,
+    raise_read_error,
+    read_file,
+    replace_file,
+    write_new_file,
+    write_sparse_file,
+)
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader
+from store.model.pseudonyms import SALT_BYTES, Pseudonyms
+from store.model.structures import cursor_of_path
+from store.model.topics import read_topic
+from store.proto.managed_ledger_pb2 import PositionInfo
+from store.transfer.bundle_nodes import bundled_node
+
+FORMAT, VERSION = "pulsar-admin incident bundle", 1
+_PLAIN_ROWS = ("entries", "times", "copies")
+_STATE_ROWS = ("bookies", "own-ledgers", "placed-ledgers", "copies")
+_BATCH = 10_000
+Json = dict[str, Any]  # Any: JSON values
+
+
+@dataclass(slots=True)
+class BundleResult:
+    """What was put into a bundle, or taken out of one. ``left_out``: nodes that say nothing of topics, cursors and ledgers."""
+
+    nodes: int = 0
+    left_out: int = 0
+    files: int = 0
+    rows: int = 0
+    cursor_entries: int = 0
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def read_names(path: Path) -> Pseudonyms:
+    """Return the pseudonyms of the file PATH, or new ones where it is not there; raises InvalidValue for a file that is none."""
+    try:
+        found = json.loads(read_file(path))
+        return Pseudonyms(bytes.fromhex(found["salt"]), dict(found["names"]))
+    except FileNotFoundError:
+        return Pseudonyms(secrets.token_bytes(SALT_BYTES))
+    except OSError as error:
+        raise_read_error(error, path)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidValue(
+            f"{path} is no file of names that a bundle wrote", hint="name that of an earlier bundle, or a new one"
+        ) from error
+
+
+def encode_names(names: Pseudonyms) -> bytes:
+    """Return the file of NAMES."""
+    document = {"salt": names.salt.hex(), "names": dict(sorted(names.names.items()))}
+    return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+def write_bundle(store: Store, path: Path, names_path: Path, header: Mapping[str, Any]) -> BundleResult:  # Any: JSON
+    """Write the bundle of STORE to the new file PATH, and before it the names to NAMES_PATH; HEADER: what else it tells first.
+
+    Raises AlreadyExists, InvalidValue, DiskFull and NotWritable.
+    """
+    names = read_names(names_path)
+    result = BundleResult()
+    buffer = BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file, store.read() as txn:
+        head = {"format": FORMAT, "version": VERSION, **header, "sources": _sources(store.info, names)}
+        file.write(_line(head))
+        for row in _iter_rows(store, txn, names, result):
+            result.rows += 1
+            file.write(_line(row))
+        file.write(_line(["end", result.rows]))
+    replace_file(names_path, encode_names(names), mode=PRIVATE_FILE)
+    write_new_file(path, buffer.getvalue())
+    return result
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _text(data: bytes | memoryview) -> str:
+    return b64encode(data).decode()
+
+
+def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) -> Iterator[list[object]]:
+    for node in iter_nodes(txn, "/"):
+        made = bundled_node(node, names)
+        if made is None:
+            result.left_out += 1
+            continue
+        result.nodes += 1
+        yield ["node", made.path, list(made.stat[:4]), _text(made.value)]
+    for log in iter_logs(txn):
+        result.files += 1
+        yield ["file", _log_fields(log, names)]
+    for damage in iter_damage(txn):
+        reason = "damaged" if damage.file_id else "left out: its text may hold names"
+        yield ["damage", {**asdict(damage), "reason": reason}]
+    for ledger_id, owners in iter_owners(txn):
+        hidden = [[owner.kind, names.text(owner.topic), names.local(owner.cursor)] for owner in owners]
+        yield ["owners", ledger_id, hidden]
+    for database in _PLAIN_ROWS:
+        for key, value in txn.items(database):
+            yield ["row", database, _text(key), _text(value)]
+    for name in _STATE_ROWS:
+        found = txn.get("state", name.encode())
+        if found is not None:
+            yield ["row", "state", _text(name.encode()), _text(_state(name, found, names))]
+    yield from _iter_records(store, txn, names, result)
+
+
+def _state(name: str, value: bytes, names: Pseudonyms) -> bytes:
+    if name not in ("bookies", "placed-ledgers"):
+        return value
+    return json.dumps({key: [names.whole(one) for one in ids] for key, ids in json.loads(value).items()}).encode()
+
+
+def _sources(info: StoreInfo, names: Pseudonyms) -> list[Json]:
+    return [{"bundle": True} | {key: _source(key, value, names) for key, value in row.items()} for row in info.sources]
+
+
+def _source(key: str, value: object, names: Pseudonyms) -> object:
+    if key != "bookies" or not isinstance(value, list):
+        return names.json(value)
+    rows = [row if isinstance(row, dict) else {"ledgers": [row], "journals": [row]} for row in value]
+    return [
+        {
+            key: names.whole(one) if isinstance(one, str) else [names.path(path) for path in one]
+            for key, one in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _log_fields(log: LogFile, names: Pseudonyms) -> Json:
+    hidden = replace(
+        log,
+        path=names.path(log.path),
+        origin=names.path(log.origin),
+        fingerprint="",
+        mtime_ns=0,
+        stranger="its bookie is not proven to be of this cluster" if log.stranger else "",
+        bookie=names.whole(log.bookie),
+    )
+    return asdict(hidden)
+
+
+class _Recorder(EntryReader):
+    """Remembers the entries that are read."""
+
+    def __init__(self, files: EntryFiles, txn: Txn) -> None:
+        super().__init__(files, txn)
+        self.taken: list[tuple[int, int, int]] = []
+        self.entries: list[Entry] = []
+
+    def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
+        entry = super().read_at(ledger_id, entry_id, place)
+        self.taken.append(place)
+        self.entries.append(entry)
+        return entry
+
+
+def _iter_records(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) -> Iterator[list[object]]:
+    """Yield the records that say where cursors stand; parts of a state that is split over several entries are left out."""
+    with EntryFiles(store, txn) as files:
+        for node in iter_nodes(txn, "/managed-ledgers/"):
+            cursor = cursor_of_path(node.path)
+            if cursor is None or not _has_ledger(node):
+                continue
+            recorder = _Recorder(files, txn)
+            try:
+                read_cursor(txn, recorder, read_topic(txn, cursor[0]), cursor[1])
+            except StoreError:
+                continue
+            for place, entry in zip(recorder.taken, recorder.entries, strict=True):
+                record = _hidden_record(bytes(files.read_record(place)), entry, names)
+                if record is not None:
+                    result.cursor_entries += 1
+                    yield ["record", place[0], place[1], _text(record)]
+
+
+def _has_ledger(node: Node) -> bool:
+    try:
+        return decode_cursor_head(node.value, node.path).cursors_ledger_id != NO_CURSOR_LEDGER
+    except StoreError:
+        return False
+
+
+def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
+    """Return the record of a PositionInfo, names in it replaced, of the same size; None for what is none."""
+    try:
+        found = PositionInfo.FromString(bytes(entry.payload))
+    except ValueError:  # protobuf's DecodeError
+        return None
+    found.DiscardUnknownFields()
+    for pair in found.properties:
+        pair.name = names.same_length(pair.name)
+    payload = found.SerializeToString()
+    if len(payload) != len(entry.payload):
+        return None
+    header = body[:ENTRY_HEADER_BYTES]
+    digest = compute_digest(entry.digest_type, memoryview(header), memoryview(payload), b"")
+    assert len(digest) == DIGEST_SIZE[DigestType(entry.digest_type)]
+    return len(body).to_bytes(4, "big") + header + digest + payload
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+def import_bundle(path: Path, store_path: Path, now_ms: int) -> tuple[BundleResult, Json]:
+    """Make a new store at STORE_PATH of the bundle PATH; return what it held, and its header.
+
+    Nothing is there when it cannot be read. Raises SourceNotFound, MetadataCorrupt, Unsupported, AlreadyExists, DiskFull.
+    """
+    result = BundleResult()
+    with new_directory(store_path) as making:
+        lines = _iter_lines(path)
+        header = _header(path, next(lines, None))
+        create_store(making, now_ms=now_ms, state="importing", sources=tuple(header["sources"]))
+        with open_store(making, writable=True, unfinished=True) as store:
+            _fill(store, _checked(path, lines, result), result)
+            store.update_info(state="ready")
+    return result, header
+
+
+def _header(path: Path, found: Any) -> Json:  # Any: JSON
+    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("sources"), list):
+        raise MetadataCorrupt(f"{path} is no incident bundle", hint="make one with: pulsar-admin store bundle FILE")
+    if found.get("version") != VERSION:
+        raise Unsupported(
+            f"{path} is a bundle of version {found.get('version')}, only {VERSION} is known",
+            hint="use the toolkit that wrote it",
+        )
+    return found
+
+
+def _iter_lines(path: Path) -> Iterator[Any]:  # Any: JSON
+    try:
+        with gzip.open(path, "rb") as file:
+            for line in file:
+                yield json.loads(line)
+    except FileNotFoundError as error:
+        raise SourceNotFound(f"there is no file {path}", path=str(path)) from error
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="have it sent again") from error
+
+
+def _checked(path: Path, lines: Iterator[Any], result: BundleResult) -> Iterator[list[Any]]:  # Any: JSON
+    """Yield the rows in front of the end, which must be there."""
+    for line in lines:
+        if not isinstance(line, list) or not line:
+            break
+        if line[0] == "end":
+            if line[1:] == [result.rows]:
+                return
+            break
+        result.rows += 1
+        yield line
+    raise MetadataCorrupt(f"{path} was cut: row {result.rows + 1} is missing", hint="have it sent again")
+
+
+def _fill(store: Store, rows: Iterable[list[Any]], result: BundleResult) -> None:  # Any: JSON
+    batch: list[list[Any]] = []
+    logs: dict[int, LogFile] = {}
+    records: dict[int, list[tuple[int, bytes]]] = {}
+    try:
+        for row in rows:
+            if row[0] == "file":
+                log = LogFile(**row[1])
+                logs[int(log.file_id)] = log
+            elif row[0] == "record":
+                records.setdefault(int(row[1]), []).append((int(row[2]), b64decode(row[3])))
+                result.cursor_entries += 1
+            else:
+                result.nodes += row[0] == "node"
+                batch.append(row)
+            if len(batch) >= _BATCH:
+                _put(store, batch)
+                batch = []
+        _put(store, batch)
+        made = [_stand_in(store.path, log, records.get(file_id, [])) for file_id, log in logs.items()]
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise MetadataCorrupt(
+            f"row {result.rows} of the bundle is damaged: {error}", hint="have it sent again"
+        ) from error
+
+    def put(txn: Txn) -> None:
+        for log in made:
+            put_log(txn, log)
+
+    store.write(put)
+    result.files = len(made)
+
+
+def _node(path: str, stat: list[int], value: str) -> Node:
+    version, owner, created_ms, modified_ms = map(int, stat)
+    return Node(path, NodeStat(version, owner, created_ms, modified_ms, False), b64decode(value))
+
+
+def _put(store: Store, batch: list[list[Any]]) -> None:  # Any: JSON
+    nodes = [_node(*row[1:]) for row in batch if row[0] == "node"]
+    plain = [(row[1], b64decode(row[2]), b64decode(row[3])) for row in batch if row[0] == "row"]
+    owners = [(int(row[1]), tuple(Owner(*map(str, one)) for one in row[2])) for row in batch if row[0] == "owners"]
+    damages = [Damage(**row[1]) for row in batch if row[0] == "damage"]
+    if any(database not in (*_PLAIN_ROWS, "state") for database, _, _ in plain):
+        raise ValueError("a row of a database that bundles do not have")
+
+    def put(txn: Txn) -> None:
+        put_nodes(txn, nodes)
+        for database, key, value in plain:
+            txn.put(database, key, value)
+        for ledger_id, found in owners:
+            put_owners(txn, ledger_id, found)
+        for damage in damages:
+            put_damage(txn, damage)
+
+    store.write(put)
+
+
+def _stand_in(store_path: Path, log: LogFile, records: list[tuple[int, bytes]]) -> LogFile:
+    """Make the sparse file that stands for LOG, with RECORDS (offset, bytes) in it, and return its row."""
+    place = f"entries/bundled-{log.file_id}{Path(log.path).suffix}"
+    file = store_path / place
+    write_sparse_file(file, int(log.size_bytes), records)
+    size_bytes = min(log.next_offset, log.size_bytes)
+    fingerprint = file_fingerprint(file, size_bytes)
+    return replace(log, path=place, mode="copied", mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)

@@ -1,0 +1,274 @@
+"""Incident bundles: the same findings elsewhere, and nothing in them that somebody named or wrote."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from store.check import check_store
+from store.codec.ledgermetadata import ledger_id_of_path
+from store.codec.message import decode_message_entry
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, find_node, iter_nodes, put_nodes
+from store.errors import StoreError
+from store.model.ledgers import iter_entry_ids, open_reader
+from store.model.pseudonyms import WORDS
+from store.model.topics import iter_namespaces, iter_topics, read_topic
+from store.names import decode_name, parse_topic
+from tests.conftest import Cli
+from tests.stores import copied, imported
+
+STATES = [
+    ("small", "crashed"),
+    ("nometa", "clean"),
+    ("cluster", "crashed"),
+    ("policies", "clean"),
+    ("shapes", "clean"),
+    ("compacted", "clean"),
+]
+SALT = "5a" * 32
+# What is in paths, what encoders write around values, and what every Pulsar has.
+OURS = """managed-ledgers local-policies partitioned-topics schemas cookies idgen available clusters policies admin false true
+ BookieMetadataFormatVersion bookieHost journalDir ledgerDirs instanceId indexDirs damaged __transaction __change_events
+ __transaction_buffer_snapshot coordinator assign __transaction_pending_ack __transaction_log -partition-
+ pulsar.internal.delayed.bucket LAYOUT readonly transaction_coordinator_assign mtime_ns"""
+KNOWN = sorted({*WORDS, *(part for word in WORDS for part in word.split("/")), *OURS.split()}, key=len, reverse=True)
+_KNOWN = re.compile("|".join(map(re.escape, KNOWN)))
+_TOKEN = re.compile(rb"[A-Za-z0-9_.:%-]{4,}")
+
+
+@pytest.fixture
+def names(tmp_path: Path) -> Path:
+    """A file of names with a salt that no chance is in."""
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps({"salt": SALT, "names": {}}))
+    return path
+
+
+def bundle(cli: Cli, store: Path, file: Path, names: Path) -> Any:  # Any: JSON
+    made = cli("--store", store, "store", "bundle", file, "--names", names, "-o", "json")
+    assert made.exit_code == 0, made.stderr
+    return made.json
+
+
+# -- the same findings --------------------------------------------------------------------------------------------------
+
+
+def found_in(store: Path, back: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    """What ``store check`` finds, names translated by BACK."""
+    with open_store(store) as opened:
+        found = [(str(one.severity), one.code, one.where, one.message) for one in check_store(opened)]
+    return sorted(
+        tuple(re.sub(r"\bx[0-9a-f]{12}\b", lambda m: back.get(m[0], m[0]), text) for text in one) for one in found
+    )  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("name", "state"), STATES)
+def test_a_bundle_gives_the_same_findings(cli: Cli, tmp_path: Path, names: Path, name: str, state: str) -> None:
+    store = imported(name, state)
+    bundle(cli, store, tmp_path / "b", names)
+    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
+    assert made.exit_code == 0, made.stderr
+    assert made.json["sameFindings"] is True
+    back = json.loads(names.read_text())["names"]
+    assert found_in(tmp_path / "there", back) == found_in(store, back)
+    for command in (("topics", "list", "public/default"), ("ledgers", "list"), ("ledgers", "orphans")):
+        here, there = (cli("--store", one, *command, "-o", "json") for one in (store, tmp_path / "there"))
+        assert len(here.json) == len(there.json)
+
+
+def damage(txn: Txn) -> None:
+    """A topic whose list is no protobuf, a ledger without metadata, a node with another name, a schema of no ledger."""
+    stat = NodeStat(0, 1, 1, 1, False)
+    plain = parse_topic("public/default/plain")
+    first = next(node for node in iter_nodes(txn, "/ledgers/") if ledger_id_of_path(node.path) == 9)
+    txn.delete("tree", first.path.encode())
+    put_nodes(
+        txn,
+        [
+            Node(parse_topic("public/default/steady").path, stat, b"\xff\xfe"),
+            Node(f"{plain.path}/not%2dencoded", stat, find_node(txn, plain.cursor_path("half")).value),  # type: ignore[union-attr]
+            Node("/admin/policies/acme/orders", stat, b"{secret-word"),
+            Node("/admin/partitioned-topics/acme/orders/persistent/broken", stat, b"[1"),
+        ],
+    )
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_damage_is_found_there_too(cli: Cli, tmp_path: Path, names: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    with open_store(store, writable=True) as opened:
+        opened.write(damage)
+    made = bundle(cli, store, tmp_path / "b", names)
+    there = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
+    assert there.json["findings"] == made["findings"]
+    assert there.json["sameFindings"] is True, made["findings"]
+    assert {row["code"] for row in made["findings"]} >= {
+        "ledger-without-metadata",
+        "value-undecodable",
+        "topic-unreadable",
+    }
+    assert b"secret-word" not in everything_in(tmp_path / "b")
+
+
+# -- nothing that somebody named or wrote ---------------------------------------------------------------------------------
+
+
+def everything_in(file: Path) -> bytes:
+    """The decompressed bundle, and behind it the bytes of each base64 in it."""
+    text = gzip.decompress(file.read_bytes())
+    parts = [text]
+    for line in text.splitlines():
+        row = json.loads(line)
+        for item in row if isinstance(row, list) else ():
+            if isinstance(item, str) and len(item) % 4 == 0 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", item):
+                parts.append(b64decode(item))
+    return b"\n".join(parts)
+
+
+def named_in(store: Path) -> set[str]:
+    """Every name and word in the metadata, of the directories it came from, and of producers, keys and properties of messages."""
+    found = set(map(decode_name, str(json.loads((store / "store.json").read_text())["sources"]).split("/")))
+    with open_store(store) as opened, open_reader(opened) as reader:
+        for node in iter_nodes(reader.txn, "/"):
+            if ledger_id_of_path(node.path) is None:
+                found |= set(map(decode_name, node.path.split("/")))
+            found |= {token.decode() for token in _TOKEN.findall(node.value)}
+        for entry in entries_of(reader):
+            try:
+                metadata = decode_message_entry(entry, "entry").metadata
+            except StoreError:
+                continue
+            found |= {metadata.producer_name, metadata.partition_key, metadata.replicated_from}
+            found |= {text for pair in metadata.properties for text in (pair.key, pair.value)}
+    plain = {
+        part
+        for text in found
+        for part in (text, *re.split(r"[^A-Za-z0-9_.:-]+", text), *re.split(r"-partition-\d+", text))
+    }
+    return {text for text in plain if is_telling(text)}
+
+
+def is_telling(text: str) -> bool:
+    """Whether TEXT is long enough not to be there by chance, no number, and more than words of Pulsar's or of our format."""
+    if len(text) < 4 or re.fullmatch(r"[0-9a-fx_.]+|A+[A-Za-z]?=*", text):
+        return False
+    if any(text.rstrip("Z").lower() in word.lower() for word in KNOWN):  # Z: of protobuf, the tag behind a text
+        return False
+    return len(re.sub(r"[^A-Za-z]", "", _KNOWN.sub("", text))) >= 3
+
+
+def entries_of(reader: Any) -> Iterator[bytes]:
+    """Payloads of all entries of all topics of all namespaces."""
+    tenants = {
+        node.path.split("/")[2] for node in iter_nodes(reader.txn, "/managed-ledgers/") if node.path.count("/") > 3
+    }
+    for tenant in sorted(tenants):
+        for namespace in iter_namespaces(reader.txn, tenant):
+            for name in iter_topics(reader.txn, namespace):
+                for ledger in read_topic(reader.txn, name).ids:
+                    for entry_id in iter_entry_ids(reader.txn, ledger):
+                        yield bytes(reader.read(ledger, entry_id).payload)
+
+
+def forms_of(text: str) -> Iterator[bytes]:
+    """TEXT as it may lie in files: plain, URL-encoded, in hex, and in base64 wherever it begins."""
+    raw = text.encode("utf-8", "surrogatepass")
+    yield raw
+    yield quote(text, safe="").encode()
+    yield quote_plus(text).encode()
+    yield json.dumps(text)[1:-1].encode()
+    if len(raw) >= 6:
+        yield raw.hex().encode()
+        yield raw.hex().upper().encode()
+        yield raw.decode("utf-8", "replace").encode("utf-16-le")
+        for shift in range(3):
+            inner = b64encode(b"\0" * shift + raw)[4 if shift else 0 : -4]
+            if len(inner) >= 12:  # fewer letters are those of other words, too
+                yield inner
+
+
+@pytest.mark.parametrize(("name", "state"), STATES)
+def test_no_name_and_no_payload_is_in_a_bundle(cli: Cli, tmp_path: Path, names: Path, name: str, state: str) -> None:
+    store = imported(name, state)
+    bundle(cli, store, tmp_path / "b", names)
+    blob = everything_in(tmp_path / "b")
+    secrets = named_in(store)
+    assert len(secrets) > 20
+    assert name not in ("small", "cluster") or {"acme", "reminders", "expire-me", "half"} <= secrets
+    assert not {text for text in secrets if any(form in blob for form in forms_of(text) if len(form) >= 4)}
+    with open_store(store) as opened, open_reader(opened) as reader:
+        parts = {payload[at:][:16] for payload in entries_of(reader) for at in (-16, -40, -100) if len(payload) > 140}
+    taken = [part for part in parts if len(set(part)) > 8]  # no run of zeros
+    assert name == "compacted" or len(taken) > 10
+    assert not [piece for piece in taken if piece in blob]
+
+
+def test_what_stands_for_a_name_is_the_same_in_every_bundle_with_one_file_of_names(cli: Cli, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    for number in (1, 2):
+        bundle(cli, imported("small", "clean"), tmp_path / f"b{number}", kept)
+    first, second = (gzip.decompress((tmp_path / f"b{number}").read_bytes()).splitlines()[1:] for number in (1, 2))
+    assert first == second
+    assert kept.stat().st_mode & 0o077 == 0
+    bundle(cli, imported("small", "clean"), tmp_path / "b3", tmp_path / "other.json")
+    theirs, ours = (set(json.loads(path.read_text())["names"]) for path in (tmp_path / "other.json", kept))
+    assert not theirs & ours
+    assert "plain" in json.loads(kept.read_text())["names"].values()
+
+
+# -- bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_bundle_leaves_nothing(cli: Cli, tmp_path: Path, names: Path) -> None:
+    bundle(cli, imported("small", "clean"), tmp_path / "b", names)
+    lines = gzip.decompress((tmp_path / "b").read_bytes()).splitlines(keepends=True)
+    header = json.loads(lines[0])
+    cases = {
+        "cut": (tmp_path / "b").read_bytes()[:-4000],
+        "no gzip": b"nothing of the kind",
+        "other": gzip.compress(b'{"format": "other"}\n'),
+        "newer": gzip.compress(json.dumps(header | {"version": 2}).encode() + b"\n"),
+        "row gone": gzip.compress(b"".join([*lines[:5], *lines[6:]])),
+        "no end": gzip.compress(b"".join(lines[:-1])),
+        "bad row": gzip.compress(lines[0] + b'["node", "/x", [1], "AA=="]\n["end", 1]\n'),
+        "bad base64": gzip.compress(lines[0] + b'["node", "/x", [1, 1, 1, 1], "A"]\n["end", 1]\n'),
+        "bad file": gzip.compress(lines[0] + b'["file", {"path": "../../x"}]\n["end", 1]\n'),
+        "bad database": gzip.compress(lines[0] + b'["row", "changes", "AA==", "AA=="]\n["end", 1]\n'),
+    }
+    for name, data in cases.items():
+        (tmp_path / name).write_bytes(data)
+        failed = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / name)
+        assert failed.exit_code in (6, 7), (name, failed.stderr)
+        assert "error: " in failed.stderr
+        assert not [*tmp_path.glob("*there*")], name
+    assert cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "nowhere").exit_code == 5
+
+
+def test_a_bundle_is_written_over_nothing(cli: Cli, tmp_path: Path, names: Path) -> None:
+    bundle(cli, imported("small", "clean"), tmp_path / "b", names)
+    again = cli("--store", imported("small", "clean"), "store", "bundle", tmp_path / "b", "--names", names)
+    assert again.exit_code == 3
+    (tmp_path / "other").write_text("{}")
+    wrong = cli("--store", imported("small", "clean"), "store", "bundle", tmp_path / "c", "--names", tmp_path / "other")
+    assert wrong.exit_code == 2
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, tmp_path: Path, names: Path) -> None:
+    bundle(cli, imported("small", "clean"), tmp_path / "b", names)
+    cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b")
+    deep = cli("--store", tmp_path / "there", "store", "check", "--deep")
+    assert deep.exit_code == 3
+    assert "of an incident bundle" in deep.stderr
+    read = cli("--store", tmp_path / "there", "ledgers", "read-entry", "9", "0")
+    assert read.exit_code != 70
