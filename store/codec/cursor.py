@@ -9,7 +9,7 @@ The state of a cursor is in its ledger when ``cursors_ledger_id`` is not −1; t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from itertools import islice
 
@@ -128,6 +128,18 @@ def decode_position_info(payload: bytes | memoryview, where: str) -> CursorState
         _batch_deletes(message.batchedEntryDeletionIndexInfo),
         _long_properties(message.properties, where, EntryCorrupt),
     )
+
+
+def rename_properties(payload: bytes | memoryview, rename: Callable[[str], str]) -> bytes | None:
+    """Return the PositionInfo PAYLOAD with the names of its properties as RENAME has them and no unknown fields; None for what is none."""
+    try:
+        message = parse_protobuf(managed_ledger_pb2.PositionInfo, payload, "entry", EntryCorrupt)
+        message.DiscardUnknownFields()
+        for pair in message.properties:
+            pair.name = rename(text_of(pair.name, "entry", EntryCorrupt))
+    except EntryCorrupt:
+        return None
+    return message.SerializeToString()
 
 
 def decode_cursor_ledger(payloads_newest_first: Iterable[bytes | memoryview], where: str) -> CursorState | None:

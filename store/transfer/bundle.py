@@ -26,8 +26,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head
-from store.codec.digest import DIGEST_SIZE, DigestType, compute_digest
+from store.codec.cursor import NO_CURSOR_LEDGER, decode_cursor_head, rename_properties
+from store.codec.digest import compute_digest
 from store.codec.entry import ENTRY_HEADER_BYTES, Entry
 from store.codec.rocksvalue import NodeStat
 from store.db.entry_files import EntryFiles
@@ -51,7 +51,6 @@ from store.model.ledgers import EntryReader
 from store.model.pseudonyms import SALT_BYTES, Pseudonyms
 from store.model.structures import cursor_of_path
 from store.model.topics import read_topic
-from store.proto.managed_ledger_pb2 import PositionInfo
 from store.transfer.bundle_nodes import bundled_node
 
 FORMAT, VERSION = "pulsar-admin incident bundle", 1
@@ -233,19 +232,11 @@ def _has_ledger(node: Node) -> bool:
 
 def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None:
     """Return the record of a PositionInfo, names in it replaced, of the same size; None for what is none."""
-    try:
-        found = PositionInfo.FromString(bytes(entry.payload))
-    except ValueError:  # protobuf's DecodeError
-        return None
-    found.DiscardUnknownFields()
-    for pair in found.properties:
-        pair.name = names.same_length(pair.name)
-    payload = found.SerializeToString()
-    if len(payload) != len(entry.payload):
+    payload = rename_properties(entry.payload, names.same_length)
+    if payload is None or len(payload) != len(entry.payload):
         return None
     header = body[:ENTRY_HEADER_BYTES]
     digest = compute_digest(entry.digest_type, memoryview(header), memoryview(payload), b"")
-    assert len(digest) == DIGEST_SIZE[DigestType(entry.digest_type)]
     return len(body).to_bytes(4, "big") + header + digest + payload
 
 
