@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -167,15 +167,6 @@ def create_file(
         if isinstance(error, OSError):
             raise_write_error(error, path)
         raise
-
-
-def write_sparse_file(path: Path, size_bytes: int, parts: Iterable[tuple[int, bytes]]) -> None:
-    """Write the new file PATH of SIZE_BYTES with PARTS, (offset, bytes) each; what lies between takes no room."""
-    with create_file(path) as file:
-        file.truncate(size_bytes)
-        for offset, data in parts:
-            file.seek(offset)
-            file.write(data)
 
 
 def write_new_file(path: Path, data: bytes) -> None:

@@ -21,6 +21,7 @@ import secrets
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -39,12 +40,12 @@ from store.db.tree import Node, iter_nodes, put_nodes
 from store.errors import InvalidValue, MetadataCorrupt, SourceNotFound, StoreError, Unsupported
 from store.files import (
     PRIVATE_FILE,
+    create_file,
     new_directory,
     raise_read_error,
     read_file,
     replace_file,
     write_new_file,
-    write_sparse_file,
 )
 from store.model.cursors import read_cursor
 from store.model.ledgers import EntryReader
@@ -207,20 +208,22 @@ class _Recorder(EntryReader):
 def _iter_records(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) -> Iterator[list[object]]:
     """Yield the records that say where cursors stand; parts of a state that is split over several entries are left out."""
     with EntryFiles(store, txn) as files:
-        for node in iter_nodes(txn, "/managed-ledgers/"):
-            cursor = cursor_of_path(node.path)
-            if cursor is None or not _has_ledger(node):
-                continue
+        for place, entry in _iter_cursor_entries(files, txn):
+            record = _hidden_record(bytes(files.read_record(place)), entry, names)
+            if record is not None:
+                result.cursor_entries += 1
+                yield ["record", place[0], place[1], _text(record)]
+
+
+def _iter_cursor_entries(files: EntryFiles, txn: Txn) -> Iterator[tuple[tuple[int, int, int], Entry]]:
+    """Yield the entries of cursor ledgers that say where cursors stand, with their places."""
+    for node in iter_nodes(txn, "/managed-ledgers/"):
+        cursor = cursor_of_path(node.path)
+        if cursor is not None and _has_ledger(node):
             recorder = _Recorder(files, txn)
-            try:
+            with suppress(StoreError):
                 read_cursor(txn, recorder, read_topic(txn, cursor[0]), cursor[1])
-            except StoreError:
-                continue
-            for place, entry in zip(recorder.taken, recorder.entries, strict=True):
-                record = _hidden_record(bytes(files.read_record(place)), entry, names)
-                if record is not None:
-                    result.cursor_entries += 1
-                    yield ["record", place[0], place[1], _text(record)]
+            yield from zip(recorder.taken, recorder.entries, strict=True)
 
 
 def _has_ledger(node: Node) -> bool:
@@ -357,7 +360,11 @@ def _stand_in(store_path: Path, log: LogFile, records: list[tuple[int, bytes]]) 
     """Make the sparse file that stands for LOG, with RECORDS (offset, bytes) in it, and return its row."""
     place = f"entries/bundled-{log.file_id}{Path(log.path).suffix}"
     file = store_path / place
-    write_sparse_file(file, int(log.size_bytes), records)
+    with create_file(file) as opened:
+        opened.truncate(int(log.size_bytes))
+        for offset, record in records:
+            opened.seek(offset)
+            opened.write(record)
     size_bytes = min(log.next_offset, log.size_bytes)
     fingerprint = file_fingerprint(file, size_bytes)
     return replace(log, path=place, mode="copied", mtime_ns=file.stat().st_mtime_ns, fingerprint=fingerprint)
