@@ -49,7 +49,8 @@ demo: setup
 
 test-live: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/live/requirements.txt
-	$(BIN)/python -m pytest -m live tests/live
+	$(BIN)/python -m tests.live.distribution
+	$(BIN)/python -m pytest -m live -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder tests/live
 
 test-deep: setup
 	$(BIN)/python -m pytest -m deep

@@ -20,6 +20,9 @@ from tests.worlds import copy_tree, world
 __all__ = ["damages_stores", "stores_stay_sound"]
 
 _SPARK = "spark"
+_WORLDS = "live worlds"
+_OF_WORLDS = {f"tests/live/test_{name}.py" for name in ("cluster", "reading", "round_trip", "time_rules")}
+"""What takes the worlds of ``tests/live/conftest.py``, which are made once a process."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,12 +37,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     if "PYTEST_XDIST_WORKER" in os.environ:  # what takes longest must not begin last
-        items.sort(key=lambda item: _share_of(item.nodeid) != _SPARK)
+        items.sort(key=lambda item: _share_of(item.nodeid) not in (_SPARK, _WORLDS))
 
 
 def _share_of(nodeid: str) -> str:
     """Return what a test goes to a process with: its file, for the fixtures; all of Spark's, so that one JVM is up at a time."""
     file = nodeid.partition("::")[0]
+    if file in _OF_WORLDS:
+        return _WORLDS
     return _SPARK if file.startswith("tests/spark/") or file == "tests/crash/test_indexing.py" else file
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -50,12 +52,26 @@ class BrokerError(Exception):
         self.status = status
 
 
+_PORTS = 10_000
+"""A process's own ports to listen on: below those that systems give to connections, which may take one that nobody listens on yet."""
+
+
+def _ports() -> Iterator[int]:
+    first = _PORTS * (1 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2)
+    start = random.randrange(_PORTS)
+    yield from (first + (start + turn) % _PORTS for turn in range(_PORTS))
+
+
+_left = _ports()
+
+
 def free_port() -> int:
-    """A TCP port nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port nobody listens on now, which was not given before."""
+    for port in _left:
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise BrokerError("every port is taken")
 
 
 def wait_until(ask: Callable[[], T | None], what: str, limit_seconds: float = 60) -> T:
