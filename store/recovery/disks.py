@@ -7,6 +7,7 @@ Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``Index
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from store.files import read_file
 from store.frozen import frozen
 from store.index.idx_files import iter_index_files
 from store.names import LONG_MAX
+from store.recovery.journals import iter_replayed_ledgers
 from store.recovery.known import Array
 from store.reports.log_files import read_ledger_sizes, read_ledgers_map
 from store.sources.bookies import read_bookie_directory
@@ -65,7 +67,23 @@ class LogLedgers(NamedTuple):
 
 
 def read_disks(bookie: Bookie) -> list[Disk]:
-    """Return what the index files of BOOKIE say; raises MetadataCorrupt for a database that cannot be read."""
+    """Return what BOOKIE has in its index when it has started: what is there, and what its journals add.
+
+    Raises MetadataCorrupt for a database that cannot be read.
+    """
+    disks, problems = _read_indexes(bookie), list[str]()
+    replayed = np.unique(np.fromiter(iter_replayed_ledgers(bookie, problems), np.int64))
+    # DbLedgerStorage keeps a ledger in the directory of the number ledger id modulo directories.
+    shares = [replayed[replayed % len(disks) == number] for number in range(len(disks))]
+    return [
+        disk
+        if disk.storage == NONE
+        else replace(disk, ledgers=np.union1d(disk.ledgers, share), problems=(*disk.problems, *problems))
+        for disk, share in zip(disks, shares, strict=True)
+    ]
+
+
+def _read_indexes(bookie: Bookie) -> list[Disk]:
     pairs = [*zip(bookie.ledger_dirs, bookie.index_dirs or bookie.ledger_dirs, strict=False)]
     rest = bookie.ledger_dirs[len(pairs) :]
     if any(is_rocksdb(index / "ledgers") for _, index in pairs):

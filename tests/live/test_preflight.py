@@ -7,6 +7,7 @@ One starts on the right metadata, one on those of some minutes ago, one on a clu
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ Tree = dict[str, tuple[bytes, int]]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("preflight"), SETTINGS)
+    late = {"flushInterval": "3600000"}  # nothing of the first bookie is in its index when it is killed
+    cluster = Cluster(tmp_path_factory.mktemp("preflight"), SETTINGS, (late, {}, {}))
     try:
         cluster.start()
         yield cluster
@@ -78,7 +80,11 @@ def put_tree(cluster: Cluster, root: str, tree: Tree) -> None:
 def point_to(cluster: Cluster, number: int) -> Bookie:
     """Let a bookie use its chroot, and collect garbage soon."""
     bookie = cluster.bookies[number]
-    settings = {"zkServers": cluster.zookeeper_address + ROOTS[number], "gcWaitTime": str(GC_MS)}
+    settings = {
+        "zkServers": cluster.zookeeper_address + ROOTS[number],
+        "gcWaitTime": str(GC_MS),
+        "flushInterval": "1000",
+    }
     bookie.configuration.write_text(override(bookie.configuration.read_text(), settings))
     return bookie
 
@@ -102,6 +108,7 @@ def test_bookies_delete_what_was_forecast(cluster: Cluster, tmp_path: Path) -> N
     produce(cluster, TOPICS[2], 110)
     cluster.request("DELETE", f"persistent/{TOPICS[1]}?force=true")
     cluster.stop_broker()
+    cluster.bookies[RIGHT].daemon.end(signal.SIGKILL)
     cluster.stop_bookies()
     with cluster.zookeeper() as client:
         right = nodes_of(client)
@@ -124,20 +131,31 @@ def test_bookies_delete_what_was_forecast(cluster: Cluster, tmp_path: Path) -> N
     lists = [preflight(cluster, number, "--list") for number in range(3)]
     sums = [preflight(cluster, number) for number in range(3)]
     preflight(cluster, EMPTY, "--max-loss", "99", code=3)
-    expected = [before[0] - ledgers_of(right), before[1] - ledgers_of(older), before[2]]
-    assert all(expected)
+    forecast = [{row["ledgerId"] for row in rows} for rows in lists]
+    stay = [before[OLDER] & ledgers_of(older), set[int]()]
+    assert [before[number] - forecast[number] for number in (OLDER, EMPTY)] == stay
+    assert forecast[EMPTY] == before[EMPTY]
+    assert forecast[OLDER]
+    assert forecast[RIGHT]
+    assert not before[RIGHT]  # all of it is in the journal
+    assert not forecast[RIGHT] & ledgers_of(right)
     for number in range(3):
-        assert {row["ledgerId"] for row in lists[number]} == expected[number]
         assert sums[number]["bookies"][0]["refuses"] == ""  # type: ignore[call-overload]
 
     for bookie in bookies:
         cluster.launch_bookie(bookie)
-    for number, bookie in enumerate(bookies):
-        wait_until(lambda: indexed(bookie, tmp_path) == before[number] - expected[number], "its collection")  # noqa: B023
-    time.sleep(3 * GC_MS / 1000)  # and no more than that
+    for number in (OLDER, EMPTY):
+        wait_until(lambda: indexed(bookies[number], tmp_path) == stay[number - OLDER], "its collection")  # noqa: B023
+    wait_until(lambda: indexed(bookies[RIGHT], tmp_path), "its replay")
+    time.sleep(4 * GC_MS / 1000)  # and no more than that
     cluster.stop_bookies()
-    for number, bookie in enumerate(bookies):
-        assert before[number] - indexed(bookie, tmp_path) == expected[number]
+    assert [indexed(bookies[number], tmp_path) for number in (OLDER, EMPTY)] == stay
+    kept = indexed(bookies[RIGHT], tmp_path)
+    row = sums[RIGHT]["bookies"][0]  # type: ignore[call-overload]
+    assert kept <= ledgers_of(right)
+    assert len(kept) == row["holds"]["ledgers"] - row["loses"]["ledgers"]
+    assert len(forecast[RIGHT]) == row["loses"]["ledgers"]
+    for number in range(3):
         gone = {log for log in logs[number] if not log.exists()}
         assert len(gone) == sums[number]["bookies"][0]["logsAtOnce"]["logs"]  # type: ignore[call-overload]
     assert logs[EMPTY]

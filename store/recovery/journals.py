@@ -1,0 +1,70 @@
+"""Ledgers that a bookie has in its journals alone: it puts them into its index when it starts, before it collects garbage.
+
+Upstream ``Journal.replay`` and ``BookieImpl.readJournal`` (BookKeeper 4.17): from the last mark on; a ledger that the index lacks comes
+back with its master key's record, entries of others are passed over. Heads of records are read, no entries.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from store.codec.bookie import LAST_MARK_FILE, LogMark, decode_last_mark
+from store.codec.journal import MASTER_KEY_ENTRY_ID, PADDED_HEADER_BYTES, PADDING_MARK, decode_header
+from store.db.bookies import Bookie
+from store.errors import StoreError
+from store.files import open_file, read_file
+from store.sources.bookies import read_bookie_directory
+
+_INT = struct.Struct(">i")
+_IDS = struct.Struct(">qq")
+_NO_MARK = LogMark(0, 0)
+
+
+def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
+    """Yield the ledgers whose master keys the journals of BOOKIE have behind their marks; what cannot be read is told in PROBLEMS."""
+    for number, directory in enumerate(bookie.journal_dirs):
+        name = LAST_MARK_FILE if len(bookie.journal_dirs) == 1 else f"{LAST_MARK_FILE}.{number}"
+        mark = max((_read_mark(path / name, problems) for path in bookie.ledger_dirs), default=_NO_MARK)
+        for journal_id, path in read_bookie_directory(directory).journals:
+            if journal_id >= mark.journal_id:
+                yield from _iter_keyed(path, mark.offset if journal_id == mark.journal_id else 0, problems)
+
+
+def _read_mark(path: Path, problems: list[str]) -> LogMark:
+    try:
+        return decode_last_mark(read_file(path), str(path)) if path.is_file() else _NO_MARK
+    except (OSError, StoreError) as error:
+        problems.append(f"{path} cannot be read: {error}")
+        return _NO_MARK
+
+
+def _iter_keyed(path: Path, offset: int, problems: list[str]) -> Iterator[int]:
+    try:
+        with open_file(path) as file:
+            header = decode_header(file.read(PADDED_HEADER_BYTES), str(path))
+            file.seek(max(offset, header.header_bytes))
+            yield from (ledger_id for ledger_id, entry_id in _iter_ids(file) if entry_id == MASTER_KEY_ENTRY_ID)
+    except (OSError, StoreError) as error:
+        problems.append(f"{path} cannot be read: {error}")
+
+
+def _iter_ids(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """Yield ledger and entry of each record up to the first bytes that are none: zeros ahead of use, or a record that is cut."""
+    end = os.fstat(file.fileno()).st_size
+    while len(raw := file.read(_INT.size)) == _INT.size:
+        (size,) = _INT.unpack(raw)
+        if size == PADDING_MARK and len(raw := file.read(_INT.size)) == _INT.size:
+            size, head = _INT.unpack(raw)[0], b""
+        else:
+            head = file.read(_IDS.size) if size >= _IDS.size else b""
+            if len(head) < _IDS.size:
+                return
+        if size < 0 or file.tell() + size - len(head) > end:
+            return
+        if head:
+            yield _IDS.unpack(head)
+        file.seek(size - len(head), os.SEEK_CUR)
