@@ -34,6 +34,7 @@ MEASURES = {
     "delayed": "bench.hooks:measure_delayed",
     "compaction": "bench.hooks:measure_compaction",
     "preflight": "bench.preflight:measure",
+    "reclaim": "bench.reclaim:measure",
     "peers": "bench.beside:measure",
 }
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,21 @@ class LogForecast:
         return log_id_of(self.log) or 0
 
 
+class FileState(NamedTuple):
+    """A file as long as nobody writes it."""
+
+    name: str
+    size_bytes: int
+    modified_ns: int
+
+
+def read_state(storage: Storage) -> tuple[FileState, ...]:
+    """Return the logs of STORAGE and the files of its index; the lock of a database, which we take, is none of them."""
+    places = (storage.logs, *storage.databases)
+    files = (file for place in places for file in place.iterdir() if not file.is_dir() and file.name != "LOCK")
+    return tuple(sorted(FileState(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+
+
 @dataclass(frozen=True, slots=True)
 class StorageForecast:
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
@@ -75,6 +91,8 @@ class StorageForecast:
     alive: Ledgers
     index_bytes: int
     """By how much its index grows, until RocksDB compacts it."""
+    state: tuple[FileState, ...]
+    """Its files, as they were before the first was read."""
 
     def chosen(self, action: str) -> tuple[LogForecast, ...]:
         """Return the logs that ACTION is done with."""
@@ -122,6 +140,7 @@ def read_forecast(
 
     ADVANCE is told the bytes of logs that had to be read. Raises MetadataCorrupt, Refused for an index that is damaged.
     """
+    state = read_state(storage)
     logs = read_bookie_directory(storage.logs).logs
     maps = {log_id: _map_of(path) for log_id, path in logs}
     unfinished = {
@@ -159,6 +178,7 @@ def read_forecast(
         on_disk[~known.has(on_disk)],
         alive,
         index_growth(storage, moved),
+        state,
     )
 
 

@@ -18,7 +18,7 @@ from store.sources.storage import Storage
 _PART_ROWS = 1 << 16
 _LOG_ID_SHIFT = 32
 _POSITION = (1 << 32) - 1
-_KEY_BYTES = 16
+_LENGTHS = {16, 8}
 SIZE_BYTES = 4
 
 
@@ -70,7 +70,7 @@ class Index:
         pairs = iter_pairs(self._database)
         while part := list(islice(pairs, _PART_ROWS)):
             raw = b"".join(chain.from_iterable(part))
-            if len(raw) != 24 * len(part) or any(len(key) != _KEY_BYTES for key, _ in part):
+            if len(raw) != 24 * len(part) or set(map(len, chain.from_iterable(part))) != _LENGTHS:
                 raise MetadataCorrupt(
                     f"{self._where}: a row that is no location: 16 and 8 bytes were expected", where=self._where
                 )

@@ -35,6 +35,7 @@ from store.disks.forecast import (
     allocated_bytes,
     index_growth,
     read_forecast,
+    read_state,
     shares_disk,
     written_bytes,
 )
@@ -77,7 +78,6 @@ class ReclaimPlan:
     bookie: Bookie
     known: Known
     storages: tuple[StorageForecast, ...]
-    below_percent: float
     doubts: tuple[str, ...] = ()
 
     @property
@@ -183,9 +183,10 @@ def plan_reclaim(
         _check_storage(storage)
         for database in storage.databases:
             check_unlocked(database)
-    plan = _plan(bookie, known, storages, below_percent, advance)
-    check_trusted(plan.doubts, force=force)
-    return plan
+    found = tuple(read_forecast(storage, known, below_percent, advance) for storage in storages)
+    doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in found])))
+    check_trusted(doubts, force=force)
+    return ReclaimPlan(bookie, known, found, tuple(doubts))
 
 
 def _check_storage(storage: Storage) -> None:
@@ -202,14 +203,6 @@ def _check_storage(storage: Storage) -> None:
     )
 
 
-def _plan(
-    bookie: Bookie, known: Known, storages: Sequence[Storage], below_percent: float, advance: Advance
-) -> ReclaimPlan:
-    found = tuple(read_forecast(storage, known, below_percent, advance) for storage in storages)
-    garbage = np.unique(np.concatenate([one.garbage for one in found]))
-    return ReclaimPlan(bookie, known, found, below_percent, tuple(find_doubts(known, bookie, garbage)))
-
-
 def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tell: Tell) -> ReclaimResult:
     """Do what PLAN says; SCRATCH: a directory of another disk that logs are moved to where there is no room.
 
@@ -223,11 +216,10 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
             check_may_write_for(storage.logs / COOKIE_FILE)
             for database in storage.databases:
                 locks.enter_context(lock_database(database))
-        now = _plan(plan.bookie, plan.known, storages, plan.below_percent, lambda _: None)
-        if now.logs != plan.logs:
+        if [read_state(storage) for storage in storages] != [found.state for found in plan.storages]:
             raise StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
         before = sum(map(_taken_bytes, storages))
-        for found in now.storages:
+        for found in plan.storages:
             _Reclaim(found, scratch, advance, tell, result).run()
         result.freed_bytes = before - sum(map(_taken_bytes, storages))
     return result
