@@ -230,6 +230,48 @@ def test_a_record_that_no_index_names_is_kept(data: Path, cli: Cli) -> None:
     assert entries(current, alive) == before
 
 
+def lose_index(current: Path, ledgers: set[int]) -> None:
+    """Take the rows of LEDGERS out of both databases."""
+    import rocksdict
+
+    for name in ("locations", "ledgers"):
+        opened = rocksdict.Rdict(str(current / name), rocksdict.Options(raw_mode=True))
+        for key in [key for key in opened.keys() if int.from_bytes(key[:8], "big") in ledgers]:  # noqa: SIM118
+            opened.delete(key)
+        opened.flush()
+        opened.close()
+        (current / name / "rocksdict-config.json").unlink()
+
+
+def test_a_ledger_that_the_index_lost_is_kept(data: Path, cli: Cli) -> None:
+    """Upstream deletes what its index does not have; here the ledger's ensembles name the bookie, and its records are indexed again."""
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = entries(current, alive)
+    rows = {row["log"]: row for row in cli(*words(data, "--dry-run", "-o", "json")).json["logs"]}
+    name = next(name for name, row in rows.items() if row["action"] == "compact")
+    lost = {ledger_id for ledger_id, _, _ in records(current / name)} & alive
+    lose_index(current, lost)
+    assert cli(*words(data, "--yes", "--below", "100")).exit_code == 0
+    after = entries(current, alive)
+    assert after == {entry: after[entry] for entry in before if entry in after}
+    moved = {entry for log in current.glob("*.log") for entry in ids_in(log) if entry[0] in lost}
+    assert moved == {entry for entry in before if entry[0] in lost}
+
+
+def test_a_bookie_whose_index_is_empty_keeps_everything_listed(data: Path, cli: Cli) -> None:
+    current = data / CURRENT
+    alive = listed_ledgers(data / "metadata")
+    before = {entry for entry in places(current) if entry[0] in alive}
+    lose_index(current, {ledger_id for ledger_id, _ in places(current)})
+    assert cli(*words(data, "--yes")).exit_code == 0
+    assert {entry for log in current.glob("*.log") for entry in ids_in(log) if entry[0] in alive} == before
+
+
+def ids_in(log: Path) -> set[tuple[int, int]]:
+    return {(ledger_id, entry_id) for ledger_id, entry_id, _ in records(log)} if log.stat().st_size else set()
+
+
 def test_no_room_is_told_and_a_log_can_wait_elsewhere(
     data: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,3 +436,17 @@ def test_it_asks_first(data: Path, cli: Cli) -> None:
     assert shown.exit_code == 0
     assert "would be freed" in shown.stdout
     assert digest_of(data / "bookkeeper") == before
+
+
+def test_a_ledger_whose_ensembles_name_others_is_not_taken_back() -> None:
+    import numpy as np
+
+    from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+    from store.disks.trust import find_members
+
+    nodes = [
+        (ledger_path(ledger_id), encode_ledger_metadata(closed_ledger(bookie, 3, 30, {})))
+        for ledger_id, bookie in ((7, "bk1:3181"), (8, "bk2:3181"), (9, "bk1:3181"))
+    ]
+    nodes.append((ledger_path(10), b"damaged"))
+    assert find_members(nodes, np.array([7, 8, 10, 11]), "bk1:3181").tolist() == [7, 10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,16 +120,20 @@ def _plan(
     **how: Any,  # Any: of ``conf_options``, and of ``plan_reclaim``
 ) -> ReclaimPlan:
     from store.disks.reclaim import plan_reclaim
-    from store.disks.trust import read_stored
+    from store.disks.trust import nodes_of, read_stored, stored_nodes
     from store.recovery.parts import read_source
     from store.sources.given import find_bookie
 
     given = bookies_of(bookies, how.pop("confs"), how.pop("roots"))
     if len(given) != 1 or (zookeeper and metadata):
         raise click.UsageError("name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most")
-    place = str(metadata) if metadata else zookeeper
-    known = read_source(metadata_at(place, client)) if place else read_stored(app.store)
-    return plan_reclaim(find_bookie(given[0]), known, how["below_percent"], lambda _: None, force=how["force"])
+    source = metadata_at(str(metadata) if metadata else zookeeper, client)
+    known = read_source(source) if source else read_stored(app.store)
+
+    def nodes() -> Iterable[tuple[str, bytes]]:
+        return nodes_of(source) if source else stored_nodes(app.store)
+
+    return plan_reclaim(find_bookie(given[0]), known, nodes, how["below_percent"], force=how["force"])
 
 
 def render_forecast(plan: ReclaimPlan) -> str:

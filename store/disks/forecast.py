@@ -20,11 +20,11 @@ from store.codec.entrylog import log_id_of
 from store.disks.compacting import COMPACTING, bytes_of_logs
 from store.disks.ledgers import Ledgers, read_held
 from store.disks.live import LiveRecords, read_live
-from store.disks.placed import Find, Places, join_places, open_index
+from store.disks.placed import Find, Index, Places, join_places, open_index
 from store.errors import StoreError
 from store.frozen import frozen
 from store.recovery.known import Array, Known
-from store.reports.log_files import read_ledgers_map
+from store.reports.log_files import read_ledger_sizes, read_ledgers_map
 from store.sources.bookies import read_bookie_directory
 from store.sources.storage import Storage
 
@@ -62,6 +62,10 @@ class LogForecast:
         return log_id_of(self.log) or 0
 
 
+Members = Callable[[Array], Array]
+"""From ledgers to those of them whose ensembles name the bookie."""
+
+
 class FileState(NamedTuple):
     """A file as long as nobody writes it."""
 
@@ -81,7 +85,7 @@ def read_state(storage: Storage) -> tuple[FileState, ...]:
 class StorageForecast:
     """A ledger directory. ``leftovers``: unfinished copies of a compaction.
 
-    Of the ledgers that the bookie knows, ``alive`` are those that are listed, ``garbage``, ascending, the others.
+    ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
     """
 
     storage: Storage
@@ -134,52 +138,76 @@ def index_growth(storage: Storage, entries: int) -> int:
 
 
 def read_forecast(
-    storage: Storage, known: Known, below_percent: float, advance: Callable[[int], None]
+    storage: Storage, known: Known, members: Members, below_percent: float, advance: Callable[[int], None]
 ) -> StorageForecast:
     """Return what would be done with the logs of STORAGE; those less than BELOW_PERCENT alive are worth compacting.
 
-    ADVANCE is told the bytes of logs that had to be read. Raises MetadataCorrupt, Refused for an index that is damaged.
+    MEMBERS is asked of listed ledgers that lie in the logs and not in the index. ADVANCE is told the bytes of logs that were read.
+    Raises MetadataCorrupt, Refused for an index that is damaged.
     """
     state = read_state(storage)
     logs = read_bookie_directory(storage.logs).logs
     maps = {log_id: _map_of(path) for log_id, path in logs}
-    unfinished = {
-        int(part, 16)
-        for file in storage.logs.iterdir()
-        if (name := _COMPACTED.fullmatch(file.name)) is not None
-        for part in name.groups()
-    }
-    read = np.array([log_id for log_id, found in maps.items() if found is None], np.int64)
-    held = [read_held(storage)]
+    unmapped = np.array([log_id for log_id, found in maps.items() if found is None], np.int64)
+    unfinished = _unfinished_ids(storage)
     with open_index(storage) as index:
-        counts: dict[int, int] = {}
-        parts: list[Places] = []
-        for rows in index.iter_places():
-            listed = known.has(rows.ledger_ids)
-            held.append(np.unique(rows.ledger_ids))
-            ids, found = np.unique(rows.log_ids[listed], return_counts=True)
-            for log_id, count in zip(ids.tolist(), found.tolist(), strict=True):
-                counts[log_id] = counts.get(log_id, 0) + count
-            parts.append(rows.where(listed & np.isin(rows.log_ids, read)))
-        here = join_places(parts)
-        on_disk = np.unique(np.concatenate(held))
-        alive = Ledgers(on_disk[known.has(on_disk)])
+        indexed = _read_index(index, known, unmapped)
+        in_logs = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *(_ledgers_in(path, maps[one]) for one, path in logs)])
+        )
+        held = np.union1d(read_held(storage), indexed.ledgers)
+        # Index and log part when a bookie is killed, or its disk is full; after re-replication it deletes what others have (upstream
+        # ``removeOverReplicatedledgers``): then its ensembles do not name it any more.
+        doubtful = np.setdiff1d(in_logs[known.has(in_logs)], held)
+        alive = Ledgers(np.union1d(held[known.has(held)], members(doubtful) if len(doubtful) else doubtful))
         found_logs = []
         for log_id, path in logs:
-            placed = here.where(here.log_ids == log_id)
-            reader = _Reader(path, alive, placed, index.find, advance, below_percent)
+            here = indexed.here.where(indexed.here.log_ids == log_id)
+            reader = _Reader(path, alive, here, index.find, advance, below_percent)
             reason = "" if log_id not in unfinished else "a compaction of the bookie's own is not finished"
-            found_logs.append(reader.forecast(maps[log_id], counts.get(log_id, 0), reason))
+            found_logs.append(reader.forecast(maps[log_id], indexed.counts.get(log_id, 0), reason))
     moved = sum(log.entries for log in found_logs if log.action == COMPACT)
-    return StorageForecast(
-        storage,
-        tuple(found_logs),
-        tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}"))),
-        on_disk[~known.has(on_disk)],
-        alive,
-        index_growth(storage, moved),
-        state,
-    )
+    leftovers = tuple(sorted(storage.logs.glob(f"*.log{COMPACTING}")))
+    on_disk = np.union1d(held, in_logs)
+    garbage = on_disk[~known.has(on_disk)]
+    return StorageForecast(storage, tuple(found_logs), leftovers, garbage, alive, index_growth(storage, moved), state)
+
+
+class _Indexed(NamedTuple):
+    """Of the index: its ledgers; of entries of listed ones how many it names in each log, and where in logs without a map."""
+
+    ledgers: Array
+    counts: dict[int, int]
+    here: Places
+
+
+def _read_index(index: Index, known: Known, unmapped: Array) -> _Indexed:
+    counts: dict[int, int] = {}
+    parts: list[Places] = []
+    ledgers = [np.zeros(0, np.int64)]
+    for rows in index.iter_places():
+        listed = known.has(rows.ledger_ids)
+        ledgers.append(np.unique(rows.ledger_ids))
+        ids, found = np.unique(rows.log_ids[listed], return_counts=True)
+        for log_id, count in zip(ids.tolist(), found.tolist(), strict=True):
+            counts[log_id] = counts.get(log_id, 0) + count
+        parts.append(rows.where(listed & np.isin(rows.log_ids, unmapped)))
+    return _Indexed(np.unique(np.concatenate(ledgers)), counts, join_places(parts))
+
+
+def _unfinished_ids(storage: Storage) -> set[int]:
+    """Return the logs of compactions that the bookie itself did not finish, from which and into which."""
+    names = (_COMPACTED.fullmatch(file.name) for file in storage.logs.iterdir())
+    return {int(part, 16) for name in names if name is not None for part in name.groups()}
+
+
+def _ledgers_in(path: Path, sizes: Mapping[int, int] | None) -> Array:
+    """Return the ledgers in the log at PATH, whose ledgers map is SIZES; of one without a map what its records say."""
+    try:
+        found = read_ledger_sizes(path) if sizes is None else sizes
+    except (OSError, StoreError):
+        found = {}  # reading the log for what lives tells why
+    return np.fromiter(found, np.int64, len(found))
 
 
 def _map_of(path: Path) -> dict[int, int] | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ from store.disks.forecast import (
 )
 from store.disks.live import LiveRecords, read_live
 from store.disks.placed import NOWHERE, Places, apply_places, join_places, open_index, same_places
-from store.disks.trust import check_is_of, check_trusted, find_doubts
+from store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
 from store.errors import IndexCorrupt, InvalidValue, NotFound, Refused, StalePlan, Unsupported
 from store.files import (
     check_may_write_for,
@@ -55,9 +55,9 @@ from store.files import (
     replace_like,
     sync_directory,
 )
-from store.recovery.known import Known
+from store.recovery.known import Array, Known
 from store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
-from store.sources.storage import Storage, storages_of
+from store.sources.storage import Storage, cookie_of, storages_of
 from store.wording import counted
 
 _LENT = "pulsar-admin-lent-"
@@ -69,6 +69,7 @@ _LAST_LOG_ID = (1 << 31) - 1
 
 Advance = Callable[[int], None]
 Tell = Callable[[str], None]
+Nodes = Callable[[], Iterable[tuple[str, bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +174,25 @@ def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
 
 
 def plan_reclaim(
-    bookie: Bookie, known: Known, below_percent: float, advance: Advance, *, force: bool = False
+    bookie: Bookie, known: Known, nodes: Nodes, below_percent: float, *, force: bool = False
 ) -> ReclaimPlan:
-    """Plan it; raises SourceBusy for a bookie that runs, Unsupported for one without DbLedgerStorage, Refused for metadata that is not
-    its cluster's, and, unless FORCE, for metadata that may be older than its disks."""
+    """Plan it; NODES gives the metadata's (path, value) once more.
+
+    Raises SourceBusy for a bookie that runs, Unsupported for one without DbLedgerStorage, Refused for metadata that is not its cluster's,
+    and, unless FORCE, for metadata that may be older than its disks.
+    """
     storages = storages_of(bookie)
     check_is_of(known, bookie)
     for storage in storages:
         _check_storage(storage)
         for database in storage.databases:
             check_unlocked(database)
-    found = tuple(read_forecast(storage, known, below_percent, advance) for storage in storages)
+    bookie_id = cookie_of(bookie).bookie_id
+
+    def members(ledgers: Array) -> Array:
+        return find_members(nodes(), ledgers, bookie_id)
+
+    found = tuple(read_forecast(storage, known, members, below_percent, lambda _: None) for storage in storages)
     doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in found])))
     check_trusted(doubts, force=force)
     return ReclaimPlan(bookie, known, found, tuple(doubts))

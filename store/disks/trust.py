@@ -5,19 +5,20 @@ A bookie itself asks nothing (``ScanAndCompareGarbageCollector``, BookKeeper 4.1
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.db.bookies import Bookie
 from store.db.environment import Store
-from store.db.files import METADATA_FILE_ID, iter_damage
+from store.db.files import METADATA_FILE_ID, Damage, iter_damage
 from store.db.tree import decode_node, iter_values
-from store.errors import Refused
+from store.errors import Refused, StoreError
 from store.recovery.known import Array, Known, read_known
 from store.sources.bookies import identity_of
+from store.sources.nodes import Source, iter_source_rows
 from store.sources.storage import cookie_of
 from store.wording import counted, plural
 
@@ -34,6 +35,41 @@ def read_stored(store: Store) -> Known:
         ids = (ledger_id_of_path(decode_node(key, row).path) for key, row in rows if row)
         before = np.array([ledger_id for ledger_id in ids if ledger_id is not None], np.int64)
     return replace(known, ledgers=np.union1d(known.ledgers, before))
+
+
+def stored_nodes(store: Store) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, value) of the ledgers of STORE, and as they were imported."""
+    with store.read() as txn:
+        yield from iter_values(txn, f"{LEDGERS_ROOT}/")
+        for key, row in txn.items("base", f"{LEDGERS_ROOT}/".encode()):
+            if row:
+                node = decode_node(key, row)
+                yield node.path, node.value
+
+
+def nodes_of(source: Source) -> Iterator[tuple[str, bytes]]:
+    """Yield (path, value) of the ledgers of SOURCE."""
+    for row in iter_source_rows(source):
+        if not isinstance(row, Damage) and row[0].startswith(f"{LEDGERS_ROOT}/".encode()):
+            node = decode_node(*row)
+            yield node.path, node.value
+
+
+def find_members(nodes: Iterable[tuple[str, bytes]], ledgers: Array, bookie_id: str) -> Array:
+    """Return those of LEDGERS that may be on BOOKIE_ID by their metadata among NODES (path, value)."""
+    wanted, found = set(ledgers.tolist()), []
+    for path, value in nodes:
+        ledger_id = ledger_id_of_path(path)
+        if ledger_id is not None and ledger_id in wanted and _may_have(value, path, bookie_id):
+            found.append(ledger_id)
+    return np.array(sorted(found), np.int64)
+
+
+def _may_have(value: bytes, path: str, bookie_id: str) -> bool:
+    try:
+        return bookie_id in decode_members(value, path)
+    except StoreError:
+        return True
 
 
 def check_is_of(known: Known, bookie: Bookie) -> None:
