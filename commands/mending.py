@@ -61,10 +61,15 @@ def forget(app: App, ledgers: tuple[int, ...], force: bool) -> None:
 @click.option(
     "--deleted", is_flag=True, help="Ledgers that a broker deleted: those named, or all that have entries here."
 )
+@click.option(
+    "--extend", is_flag=True, help="Closed ledgers, those named or all, that end in front of acknowledged entries."
+)
 @zookeeper_option
 @gaps_option
 @pass_app
-def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tuple[str, ...], with_gaps: bool) -> None:
+def restore(
+    app: App, ledgers: tuple[int, ...], deleted: bool, extend: bool, directories: tuple[str, ...], with_gaps: bool
+) -> None:
     """Make lost metadata of ledgers again from their entries, the bookies that hold them, and what references them.
 
     Every entry must be here, the ensemble must be the one by which round robin puts each entry on the bookies that have it, and
@@ -72,9 +77,12 @@ def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tupl
 
     A ledger that was --deleted gets the last metadata that ZooKeeper's snapshots and logs have of it, closed in front of the first
     entry that is lost. No topic lists it, but bookies keep its entries again; `topics undelete` puts it back into a topic.
+
+    A closed ledger may end in front of entries that its producer was told are stored (bookkeeper#4812). --extend moves the end behind
+    those of which a later entry or the copies prove it, unless the next ledger has them again.
     """
-    if not deleted and not ledgers:
-        raise click.UsageError("Missing argument 'LEDGERS...', or --deleted for all that a broker deleted.")
+    if (deleted and extend) or not (deleted or extend or ledgers):
+        raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
     with open_reader(app.store) as reader:
         if deleted:
             from store.history.servers import find_servers
@@ -83,6 +91,10 @@ def restore(app: App, ledgers: tuple[int, ...], deleted: bool, directories: tupl
 
             past = read_past(find_servers(app.store.info.sources, directories), lambda path, _: is_ledger(path))
             plan = plan_restore_deleted(reader, ledgers, past, app.now_ms, with_gaps=with_gaps)
+        elif extend:
+            from store.recovery.extend import plan_extend
+
+            plan = plan_extend(reader, ledgers, app.now_ms)
         else:
             from store.changes.restoring import plan_restore
 
