@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,11 @@ from store.errors import (
     StalePlan,
     TopicNotFound,
 )
-from store.model.ledgers import open_reader
+from store.model.ledgers import EntryReader, open_reader
 from store.names import NamespaceName, TopicName
+
+if TYPE_CHECKING:
+    from store.recovery.past import Keep, Past
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
 _COPY = click.option(
@@ -58,6 +61,9 @@ _HOLD = click.option(
 @click.option("--in-place", is_flag=True, help="Under its own name; what is there keeps what it has.")
 @click.option("--trimmed", is_flag=True, help="Of a deleted topic also the ledgers that were trimmed before.")
 @gaps_option
+@click.option(
+    "--by-evidence", is_flag=True, help="Without ZooKeeper's history: ledgers that belong together by what entries say."
+)
 @_COPY
 @_HOLD
 @zookeeper_option
@@ -68,17 +74,18 @@ def undelete(
     namespaces: tuple[NamespaceName, ...],
     to: TopicName | None,
     directories: tuple[str, ...],
+    by_evidence: bool,
     **options: Any,  # Any: the fields of Undelete
 ) -> None:
     """Bring back deleted topics, or what was trimmed of topics, as far as bookies still hold the entries.
 
-    What the topic was comes from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its subscriptions where
-    they stood, partitions, schema, properties, policies. It comes back as TOPIC-restored, because deleted data may be data that had to
-    go. Of a topic that is there, ledgers that were trimmed come back. A ledger ends in front of the first entry that is lost. One that
-    anything references is refused, because two topics would delete it for each other.
+    What the topic was comes from ZooKeeper's snapshots and transaction logs: its ledgers with their metadata, its subscriptions
+    where they stood, partitions, schema, properties, policies. It comes back as TOPIC-restored, because deleted data may be data
+    that had to go. Where no history is left, --by-evidence goes by producers' sequences and what else entries say, without
+    subscriptions; what nothing names is called lost-and-found/ledgers/from-LEDGER. Of a topic that is there, ledgers that were
+    trimmed come back. A ledger ends in front of the first entry that is lost. One that anything references is refused, because two
+    topics would delete it for each other.
     """
-    from store.history.servers import find_servers
-    from store.recovery.past import read_past
     from store.recovery.restore import plan_undelete
     from store.recovery.undelete import Undelete, find_deleted, keep_of
 
@@ -87,11 +94,23 @@ def undelete(
         raise click.UsageError("--to names one topic that comes back, without --in-place.")
     if not topics and not namespaces:
         raise click.UsageError("Name topics, or --namespace.")
-    keep = keep_of((*(topic.namespace for topic in topics), *namespaces))
-    past = read_past(find_servers(app.store.info.sources, directories), keep)
     with open_reader(app.store) as reader:
+        past = _read_past(
+            reader, directories, keep_of((*(topic.namespace for topic in topics), *namespaces)), by_evidence
+        )
         plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
     app.change(plan)
+
+
+def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by_evidence: bool) -> Past:
+    from store.history.servers import find_servers
+    from store.recovery.past import read_past
+
+    if by_evidence:
+        from store.recovery.by_evidence import read_past_by_evidence
+
+        return read_past_by_evidence(reader)
+    return read_past(find_servers(reader.txn.store.info.sources, directories), keep)
 
 
 @command(

@@ -41,13 +41,15 @@ class Listing:
 class Past:
     """Fates by path; ``listed``: of each topic every ledger that it ever listed, as it was listed last.
 
-    ``begins_ms``: when the history begins; ``gaps``: what it lacks, in words.
+    ``begins_ms``: when the history begins; ``gaps``: what it lacks, in words; ``witnesses``: without a history, what
+    says that a topic's ledgers are its.
     """
 
     fates: dict[str, Fate] = field(default_factory=dict)
     listed: dict[TopicName, dict[int, Listing]] = field(default_factory=dict)
     begins_ms: int | None = None
     gaps: list[str] = field(default_factory=list)
+    witnesses: dict[TopicName, list[str]] = field(default_factory=dict)
 
     def ledgers(self) -> Iterator[tuple[int, Fate]]:
         """Yield every ledger whose metadata was kept."""

@@ -25,7 +25,7 @@ from store.db.tree import find_node
 from store.errors import EntryCorrupt, LedgerNotFound, NothingMatches, Refused, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import Cursor
 from store.model.ledgers import EntryReader, open_reader, read_ledger
-from store.model.topics import Topic, TopicLedger, check_namespace
+from store.model.topics import Topic, TopicLedger
 from store.names import TopicName, decode_name
 from store.recovery.as_of import AsOf, state_in_force
 from store.recovery.cursor_versions import CursorHistory, read_cursor_history
@@ -210,11 +210,9 @@ class Restoring:
         comeback = Comeback(reader, self.past, self.asked, self.now_ms)
         for target, then in self.thens.items():
             comeback.add_topic(then, target, copies)
-        for namespace in dict.fromkeys(then.name.namespace for then in self.thens.values()):
+        for namespace in dict.fromkeys(target.namespace for target in self.thens):
             comeback.add_namespace(namespace)
         for base, target in self._bases():
-            if target.namespace != base.namespace:
-                check_namespace(reader.txn, target.namespace)
             comeback.add_base(base, target, copies)
         return comeback.plan(self.command)
 

@@ -18,6 +18,7 @@ from store.model.ledgers import EntryReader
 from store.names import Position, TopicName, decode_name
 from store.recovery.past import Fate, Listing, Past
 
+_SHOWN = 10
 ACT_MS = 60_000
 """How long the deletion of a topic takes at most."""
 
@@ -61,9 +62,12 @@ def read_deleted(reader: EntryReader, name: TopicName, past: Past, *, trimmed: b
     fate = past.fates.get(name.path)
     listings = past.listed.get(name, {})
     if fate is None or (fate.gone_ms is None and all(one.gone_ms is None for one in listings.values())):
+        some = ", ".join(str(one).removeprefix("persistent://") for one in list(past.witnesses)[:_SHOWN])
         raise TopicNotFound(
-            f"the history has nothing of {name} that was deleted",
-            hint="name files of ZooKeeper that reach further back with --zookeeper DIR; what has entries and no metadata: ledgers list",
+            f"nothing says of {name} that it was deleted",
+            hint=f"the evidence has: {some}"
+            if some
+            else "name files of ZooKeeper that reach further back with --zookeeper DIR; or go by the entries: --by-evidence",
             topic=str(name),
         )
     begin_ms = None if fate.gone_ms is None else fate.gone_ms - ACT_MS

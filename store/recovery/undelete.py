@@ -152,7 +152,7 @@ class Comeback:
             )
         present = ManagedLedger() if node is None else decode_managed_ledger(node.value, node.path)
         there = {info.ledger_id: info for info in present.ledgers}
-        texts: list[str] = []
+        texts = list(self._past.witnesses.get(then.name, ()))
         own = [info.ledger_id for info in then.infos if info.ledger_id in copies]
         if own:
             texts.append(f"the entries of {_ids_text(own)} are copied into ledgers of its own")
@@ -240,7 +240,7 @@ class Comeback:
         before = {"ledgers": list(there)} if there else None
         after = {
             "was": str(then.name),
-            "deleted": then.gone_ms,
+            "deleted": then.gone_ms or None,
             "ledgers": topic.ids,
             "entries": topic.number_of_entries,
         }

@@ -1,0 +1,74 @@
+"""A past without any history of the metadata: which deleted ledgers belong together, and to which topic, by what their entries say.
+
+Two witnesses join two ledgers, or they stay apart (``store.recovery.chains``); what nothing names is a topic of ``lost-and-found/ledgers``.
+"""
+
+from __future__ import annotations
+
+from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo
+from store.compaction.view import COMPONENT
+from store.db.blocks import ledger_of_key
+from store.db.tree import find_node
+from store.model.ledgers import EntryReader
+from store.model.topics import iter_topics, read_topic
+from store.names import TopicName, parse_topic
+from store.recovery.chains import Chains, Group, find_chains
+from store.recovery.closing import close_ledger
+from store.recovery.evidence import LedgerEvidence, read_evidence
+from store.recovery.from_bookies import LOST_AND_FOUND
+from store.recovery.ledgers import iter_deleted_ids
+from store.recovery.naming import Naming, find_names
+from store.recovery.past import Fate, Listing, Past
+
+
+def read_past_by_evidence(reader: EntryReader) -> Past:
+    """Return what entries say of deleted ledgers; every entry's head is read. Subscriptions are not known. Raises Refused."""
+    txn = reader.txn
+    known = {one: str(name) for name in iter_topics(txn) for one in read_topic(txn, name).ids}
+    indexed = [ledger_of_key(key) for key in txn.keys("times", b"")]
+    evidence = {one.ledger_id: one for one in read_evidence(reader, indexed)}
+    chains = find_chains(evidence.values(), known)
+    names = find_names(reader, evidence.values(), chains)
+    deleted = set(iter_deleted_ids(txn))
+    past = Past()
+    for group in chains.groups:
+        mine = [one for one in group.ledger_ids if one in deleted]
+        if mine:
+            _add(past, reader, _name(group, names), mine, evidence)
+            past.witnesses[_name(group, names)] = _witnesses(chains, names.get(group), mine)
+    return past
+
+
+def _name(group: Group, names: dict[Group, Naming]) -> TopicName:
+    if group.topic:
+        return parse_topic(group.topic)
+    return names[group].topic if group in names else TopicName(LOST_AND_FOUND, f"from-{group.ledger_ids[0]}")
+
+
+def _add(
+    past: Past, reader: EntryReader, name: TopicName, ledgers: list[int], evidence: dict[int, LedgerEvidence]
+) -> None:
+    node = find_node(reader.txn, name.path)
+    past.fates[name.path] = Fate(b"", 0, 0) if node is None else Fate(node.value, 0)
+    custom = {
+        "application": b"pulsar",
+        COMPONENT: b"managed-ledger",
+        "pulsar/managed-ledger": name.managed_ledger_name.encode(),
+    }
+    for ledger_id in ledgers:
+        published = evidence[ledger_id].publish_ms
+        info = LedgerInfo(ledger_id, timestamp_ms=0 if published is None else published[1])
+        past.listed.setdefault(name, {})[ledger_id] = Listing(info, 0)
+        value = encode_ledger_metadata(close_ledger(reader, ledger_id, custom).metadata)
+        past.fates[ledger_path(ledger_id)] = Fate(value, 0, 0)
+
+
+def _witnesses(chains: Chains, naming: Naming | None, ledgers: list[int]) -> list[str]:
+    """Return what says that LEDGERS belong together, and to the topic."""
+    named = [] if naming is None else [f"its name: {'; '.join(naming.witnesses)}"]
+    return named + [
+        f"ledgers {join.ledger_id} and {join.next_id} belong together: {'; '.join(join.witnesses)}"
+        for join in chains.joins
+        if join.ledger_id in ledgers or join.next_id in ledgers
+    ]
