@@ -12,8 +12,9 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.changes.mending import plan_forget
 from store.changes.orphans import parse_ledger_ids, plan_delete_orphans
+from store.changes.plan import Plan
 from store.errors import InvalidValue, LedgerNotFound, Refused, SourceNotFound, StalePlan
-from store.model.ledgers import open_reader
+from store.model.ledgers import EntryReader, open_reader
 
 _LEDGER_ID = whole()
 zookeeper_option = click.option(
@@ -85,12 +86,7 @@ def restore(
         raise click.UsageError("Name LEDGERS, or --deleted for all that a broker deleted, or --extend.")
     with open_reader(app.store) as reader:
         if deleted:
-            from store.history.servers import find_servers
-            from store.recovery.ledgers import plan_restore_deleted
-            from store.recovery.past import is_ledger, read_past
-
-            past = read_past(find_servers(app.store.info.sources, directories), lambda path, _: is_ledger(path))
-            plan = plan_restore_deleted(reader, ledgers, past, app.now_ms, with_gaps=with_gaps)
+            plan = _plan_deleted(reader, ledgers, directories, app.now_ms, with_gaps=with_gaps)
         elif extend:
             from store.recovery.extend import plan_extend
 
@@ -100,6 +96,17 @@ def restore(
 
             plan = plan_restore(reader, ledgers, app.now_ms)
     app.change(plan)
+
+
+def _plan_deleted(
+    reader: EntryReader, ledgers: tuple[int, ...], directories: tuple[str, ...], now_ms: int, *, with_gaps: bool
+) -> Plan:
+    from store.history.servers import find_servers
+    from store.recovery.ledgers import plan_restore_deleted
+    from store.recovery.past import is_ledger, read_past
+
+    past = read_past(find_servers(reader.txn.store.info.sources, directories), lambda path, _: is_ledger(path))
+    return plan_restore_deleted(reader, ledgers, past, now_ms, with_gaps=with_gaps)
 
 
 @command(
