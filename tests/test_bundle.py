@@ -7,6 +7,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -14,6 +15,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from store.check import check_store
+from store.codec.cursor import decode_cursor_info, encode_cursor_info
 from store.codec.ledgermetadata import ledger_id_of_path
 from store.codec.message import decode_message_entry
 from store.codec.rocksvalue import NodeStat
@@ -272,3 +274,86 @@ def test_a_store_of_a_bundle_says_that_it_has_no_entries(cli: Cli, tmp_path: Pat
     assert "of an incident bundle" in deep.stderr
     read = cli("--store", tmp_path / "there", "ledgers", "read-entry", "9", "0")
     assert read.exit_code != 70
+
+
+# -- names that want to be something else ---------------------------------------------------------------------------------
+
+HOSTILE = [
+    "metadata", "consume", "12345678901234567", "0x0badcafe", "x0123456789ab", "a-partition-3-DLQ-partition-0",
+    "persistent://evil/secret/topic", "geheimer Umsatz/2026", "клиенты", "客户-台帳", "../../etc/passwd-file",
+    "pulsar.repl.rivals-cluster", "billing__transaction_pending_ack", "__change_events_of_mine", "\u202ereversed-name",
+]  # fmt: skip
+POLICIES = {
+    "auth_policies": {"namespace_auth": {"role-of-somebody": ["produce"]}, "unknown-field-here": {"deep-key-here": "deep-value"}},
+    "replication_clusters": ["cluster-of-rivals"],
+    "offload_policies": {"s3ManagedLedgerOffloadCredentialSecret": "wJalrXUtnFEMI", "s3ManagedLedgerOffloadBucket": "bucket-of-ours"},
+    "properties": {"cost-centre": "4711-0815", "phone": "4915123456789"},
+}  # fmt: skip
+
+
+def hostile(txn: Txn) -> None:
+    """Subscriptions, properties, policies, a role and a cluster that are called as nobody should."""
+    stat = NodeStat(0, 1, 1, 1, False)
+    plain = parse_topic("public/default/plain")
+    node = find_node(txn, plain.cursor_path("half"))
+    assert node is not None
+    found = decode_cursor_info(node.value, node.path)
+    properties = dict.fromkeys(HOSTILE, 7)
+    info = encode_cursor_info(
+        replace(found, properties=properties, cursor_properties=dict(zip(HOSTILE, HOSTILE, strict=True)))
+    )
+    put_nodes(txn, [Node(plain.cursor_path(name), stat, info) for name in HOSTILE])
+    put_nodes(
+        txn,
+        [
+            Node("/admin/policies/acme/orders", stat, json.dumps(POLICIES).encode()),
+            Node(
+                "/admin/clusters/cluster-of-rivals",
+                stat,
+                b'{"serviceUrl":"https://user:token-of-ours@host-of-rivals:8443"}',
+            ),
+            Node("/admin/policies/tenant-of-rivals", stat, b'{"adminRoles":["role-of-somebody"],"allowedClusters":[]}'),
+            Node("/unknown/place-of-ours", stat, b"value-of-ours"),
+            Node("/ledgers/underreplication/place-of-ours", stat, b"value-of-ours"),
+        ],
+    )
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    with open_store(store, writable=True) as opened:
+        opened.write(hostile)
+    bundle(cli, store, tmp_path / "b", names)
+    made = cli("--store", tmp_path / "there", "store", "import", "bundle", tmp_path / "b", "-o", "json")
+    assert made.json["sameFindings"] is True
+    blob = everything_in(tmp_path / "b")
+    texts = {
+        *HOSTILE,
+        *re.findall(r'"([^"]+)"', json.dumps(POLICIES)),
+        "token-of-ours",
+        "host-of-rivals",
+        "tenant-of-rivals",
+    }
+    texts |= {
+        "place-of-ours",
+        "value-of-ours",
+        "passwd",
+        "Umsatz",
+        "geheimer",
+        "rivals",
+        "billing",
+        "of_mine",
+        "evil",
+        "secret/topic",
+    }
+    kept = {"metadata", "consume", "auth_policies", "namespace_auth", "produce", "replication_clusters", "properties"}
+    kept |= {"offload_policies"}
+    assert not {text for text in texts - kept if any(form in blob for form in forms_of(text) if len(form) >= 4)}
+    subscriptions = cli("--store", tmp_path / "there", "topics", "subscriptions", "--pattern", "*", "-o", "json")
+    back = json.loads(names.read_text())["names"]
+    shown = json.dumps(subscriptions.json)
+    assert "metadata" not in shown
+    assert {"клиенты", "metadata", "12345678901234567"} <= {
+        back.get(name) for name in re.findall(r"x[0-9a-f]{12}", shown)
+    }

@@ -125,7 +125,13 @@ SCENARIOS = (
     Scenario("restore at", "topics restore acme/secure/trimmed --at 2026-11-21T09:31:38.900Z", world="cluster"),
     Scenario("recover", "store recover --cluster standalone", lost=("/managed-ledgers", "/schemas", "/admin")),
     Scenario("undo", "store undo 1", before=(SKIP,), repeats=True),
-    Scenario("bundle", "store bundle {work}/b --names {work}/names", target="b", new_target=True),
+    Scenario(
+        "bundle",
+        "store bundle {work}/b --names {work}/names",
+        before=("store bundle {work}/first --names {work}/names",),  # a salt that does not change
+        target="b",
+        new_target=True,
+    ),
     Scenario("save plan", f"{SKIP} --plan {{work}}/skip.plan", target="skip.plan", new_target=True),
     Scenario("apply", "apply {work}/skip.plan", before=(f"{SKIP} --plan {{work}}/skip.plan",), repeats=True),
     Scenario("nacks add", NACKED),
