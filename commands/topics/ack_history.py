@@ -34,7 +34,8 @@ _COLUMNS = (
     Column("NOT AFTER", "notAfterTime", "time"),
     Column("MARK-DELETE", lambda row: row.get("problem") or row["markDeletePosition"]),
     Column("BACKLOG", "backlogEntries", "number"),
-    Column("HOLES", "holes", "number"),
+    Column("HOLES", "totalNonContiguousDeletedMessagesRange", "number", drop=3),
+    Column("GAPS", "gaps", "number"),
     Column("ACKNOWLEDGED", "acknowledged", "number", drop=2),
     Column("REOPENED", "reopened", "number", drop=1),
 )
@@ -62,7 +63,7 @@ class HistoryOptions:
 @topics_argument
 @subscription_option
 @click.option("--last", type=whole(1), metavar="N", help="The last N states only.")
-@click.option("--plot", is_flag=True, help="Plot backlog and holes instead.")
+@click.option("--plot", is_flag=True, help="Plot backlog and gaps instead.")
 @zookeeper_option
 @gather(HistoryOptions)
 @pass_app
@@ -113,7 +114,8 @@ def _state_row(found: AckState) -> Json:
         "batchIndexAcks": len(found.state.batch_deletes),
         "properties": dict(found.state.properties),
         "backlogEntries": found.backlog,
-        "holes": found.holes,
+        "totalNonContiguousDeletedMessagesRange": len(found.state.ranges),
+        "gaps": found.gaps,
         "acknowledged": found.acknowledged,
         "reopened": found.reopened,
     }
@@ -128,9 +130,9 @@ def _bound(key: str, bound: Bound | None) -> Json:
 def _plot(rows: Sequence[Json]) -> str:
     from pulsar_admin.plot import Chart, line_chart
 
-    shown = [row for row in rows if "holes" in row]
+    shown = [row for row in rows if "gaps" in row]
     if not shown:
         return "No state is left."
     labels = [row["state"] if row["notBeforeTime"] is None else time_text(row["notBeforeTime"])[5:19] for row in shown]
-    series = {"backlog": [row["backlogEntries"] for row in shown], "holes": [row["holes"] for row in shown]}
+    series = {"backlog": [row["backlogEntries"] for row in shown], "gaps": [row["gaps"] for row in shown]}
     return line_chart(Chart("entries left, by state (times: not before)", labels, series, "entries"))

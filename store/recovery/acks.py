@@ -64,7 +64,7 @@ _UNKNOWN: Mapping[int, LedgerLife] = {}
 class AckState:
     """One state of a subscription. ``entry``: of a cursor ledger; else it is of the metadata, by ``zxid`` where one is known.
 
-    ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``holes`` (entries not
+    ``state`` None: the subscription was deleted, or (``problem``) the entry cannot be read. ``backlog`` and ``gaps`` (entries not
     acknowledged before the last one that is) count the topic's entries of today. ``acknowledged`` and ``reopened``: entries that
     the state before had otherwise.
     """
@@ -75,7 +75,7 @@ class AckState:
     not_before: Bound | None
     not_after: Bound | None
     backlog: int = 0
-    holes: int = 0
+    gaps: int = 0
     acknowledged: int = 0
     reopened: int = 0
     problem: str = ""
@@ -209,7 +209,7 @@ class _Reading:
         return replace(
             found,
             backlog=backlog_entries(topic, found.state),
-            holes=_count(part for part in after if ends and part[0] < ends[-1]),
+            gaps=_count(part for part in after if ends and part[0] < ends[-1]),
             acknowledged=0 if before is None else _count(subtract(before, after)),
             reopened=0 if before is None else _count(subtract(after, before)),
         )
