@@ -37,6 +37,7 @@ class LostAndFound:
     steps: list[Step] = field(default_factory=list)
     parts: list[ChangePart] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    ledger_ids: list[int] = field(default_factory=list)
 
 
 def topic_of(group: Group) -> TopicName:
@@ -49,13 +50,14 @@ def plan_lost_and_found(
 ) -> LostAndFound:
     """Plan a topic for the ledgers above NEWEST of each of GROUPS, with one subscription at its beginning."""
     found = LostAndFound()
-    entries = ledgers = 0
+    entries = 0
     for group in groups:
         made = _made(sources, found, group, newest)
         if made:
             _make_topic(sources, found, group, made)
-            ledgers += len(made)
+            found.ledger_ids += [one.ledger_id for one in made]
             entries += sum(one.entries for one in made)
+    ledgers = len(found.ledger_ids)
     if ledgers:
         _make_namespace(sources, found)
         found.warnings.append(

@@ -30,6 +30,7 @@ from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import TopicName
 from store.recovery.chains import Chains, Group, find_chains
+from store.recovery.collected import find_collected
 from store.recovery.cursor_chains import Followed, follow, read_unnamed
 from store.recovery.evidence import LedgerEvidence, read_evidence
 from store.recovery.from_ledgers import COMMAND, Sources, newer_index
@@ -53,6 +54,8 @@ class Rolled:
     joined: int = 0
     entries: int = 0
     gone: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    """Ledgers of topics, those that they got among them."""
 
     @property
     def txn(self) -> Txn:
@@ -91,6 +94,7 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
     found = plan_lost_and_found(sources, strangers, world.newest, world.evidence)
     parts, steps = [*rolled.parts, *found.parts], [*rolled.steps, *found.steps]
+    rolled.kept += found.ledger_ids
     if not parts:  # cursors alone whose ledgers are as they should be
         return Plan(COMMAND, rolled.txn.id, (), ())
     return Plan(COMMAND, rolled.txn.id, tuple(steps), tuple(parts), warnings=(*_warnings(rolled), *found.warnings))
@@ -139,6 +143,7 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
     rolled.joined += len(made)
     rolled.entries += sum(one.entries for one in made)
     rolled.gone += sorted(gone)
+    rolled.kept += after.ids
     _roll_cursors(rolled, world, topic, after, gone)
 
 
@@ -343,4 +348,10 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
     if rolled.gone:
         gone = len(rolled.gone)
         yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'is', 'are')} deleted since: {_ids(rolled.gone)}"
+    collected = find_collected(rolled.txn, rolled.kept)
+    if collected:
+        yield (
+            f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} in entry logs and in no bookie's index, as garbage"
+            f" collection leaves them: {_ids(collected)}. Before bookies start make their index again: pulsar-admin store salvage"
+        )
     yield from rolled.warnings

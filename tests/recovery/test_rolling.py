@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from store.recovery.from_bookies import LOST_AND_FOUND
 from store.recovery.making import fit_ensembles
 from tests.conftest import Cli
 from tests.plans.test_restoring import holders_of
-from tests.stores import copied, imported, put_back
-from tests.worlds import CLUSTER, world
+from tests.stores import apply_values, copied, imported, put_back
+from tests.worlds import CLUSTER, copy_tree, world
 
 
 @dataclass(slots=True)
@@ -136,6 +137,27 @@ def test_the_next_ledger_has_an_id_of_its_own(tmp_path: Path, cli: Cli) -> None:
     with open_store(store) as again, again.read() as txn:
         on_disks = max(int.from_bytes(key[:8], "big") for key, _ in txn.items("times"))
     assert report["nextLedgerId"] > on_disks
+
+
+def test_what_a_bookie_collected_as_garbage_meanwhile_is_told(tmp_path: Path, cli: Cli) -> None:
+    """Rows of the indexes are gone as garbage collection on the older metadata deletes them, the entry logs are there."""
+    folder, store, young = tmp_path / "disks", tmp_path / "store", range(65, 150)
+    for number in range(3):
+        current = folder / f"bookkeeper{number}" / "current"
+        copy_tree(world(CLUSTER) / "clean" / current.relative_to(folder), current)
+        apply_values(current / "ledgers", {one.to_bytes(8, "big"): None for one in young})
+        for journal in current.glob("*.txn"):
+            journal.unlink()  # which would be replayed
+    zookeeper = folder / "zookeeper"
+    zookeeper.symlink_to(world(CLUSTER) / "clean" / "zookeeper")
+    assert cli("--store", store, "store", "import", "standalone", folder).exit_code in (0, 1)
+    put_back(store, zookeeper, 0x1E0)
+    lines = cli("--store", store, "store", "recover", "--cluster", "standalone", "-o", "jsonl").stdout.splitlines()
+    (told,) = (text for text in json.loads(lines[0])["warnings"] if "store salvage" in text)
+    assert "in entry logs and in no bookie's index" in told
+    there = [one for ledgers in state_of(store).ledgers.values() for one in ledgers if one in young]
+    assert told.startswith(f"{len(there)} ledgers are")
+    assert len(there) > 20
 
 
 # -- ensembles that a crash leaves --------------------------------------------------------------------------------------

@@ -1,0 +1,48 @@
+"""Ledgers whose entries still lie in entry logs, and that their bookie's index has forgotten: it collected them as garbage.
+
+Upstream: ``ScanAndCompareGarbageCollector`` deletes the rows of the index at once, an entry log when nothing in it is live
+(BookKeeper 4.17). What a journal has besides comes back by itself: a bookie replays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from store.db.bookies import iter_imported_bookies
+from store.db.copies import has_copies, iter_copies
+from store.db.environment import Txn
+from store.db.files import iter_logs
+from store.errors import StoreError
+from store.model.ledgers import iter_blocks
+
+JOURNAL = "journal"
+
+
+def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
+    """Return those of LEDGER_IDS that no bookie's index has, though entry logs do; none where an index cannot be read."""
+    bookies = list(iter_imported_bookies(txn.store.info))
+    if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
+        return []  # the disks are not at hand any more
+    from store.recovery.disks import NONE, read_disks  # numpy
+
+    indexed: set[int] = set()
+    with suppress(StoreError):
+        for bookie in bookies:
+            for disk in read_disks(bookie):
+                if disk.storage == NONE or disk.problems:
+                    return []
+                indexed.update(disk.ledgers.tolist())
+        journals = {log.file_id for log in iter_logs(txn) if log.kind == JOURNAL}
+        left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
+        return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
+    return []
+
+
+def _files(txn: Txn, ledger_id: int) -> Iterator[int]:
+    if has_copies(txn):
+        yield from (file_id for file_id, _ in iter_copies(txn, ledger_id))
+        return
+    for block in iter_blocks(txn, ledger_id):
+        column = block.files()
+        yield from (column,) if isinstance(column, int) else column
