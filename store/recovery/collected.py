@@ -7,9 +7,8 @@ Upstream: ``ScanAndCompareGarbageCollector`` deletes the rows of the index at on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
-from store.db.bookies import iter_imported_bookies
+from store.db.bookies import Bookie, iter_imported_bookies
 from store.db.copies import has_copies, iter_copies
 from store.db.environment import Txn
 from store.db.files import iter_logs
@@ -24,19 +23,25 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
     bookies = list(iter_imported_bookies(txn.store.info))
     if not bookies or not all(path.is_dir() for bookie in bookies for path in bookie.directories):
         return []  # the disks are not at hand any more
+    indexed = _indexed(bookies)
+    if indexed is None:
+        return []
+    journals = {log.file_id for log in iter_logs(txn) if log.kind == JOURNAL}
+    left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
+    return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
+
+
+def _indexed(bookies: Iterable[Bookie]) -> set[int] | None:
+    """Return the ledgers that any of BOOKIES has in its index; None where one of them cannot be read, or is not there."""
     from store.recovery.disks import NONE, read_disks  # numpy
 
-    indexed: set[int] = set()
-    with suppress(StoreError):
-        for bookie in bookies:
-            for disk in read_disks(bookie):
-                if disk.storage == NONE or disk.problems:
-                    return []
-                indexed.update(disk.ledgers.tolist())
-        journals = {log.file_id for log in iter_logs(txn) if log.kind == JOURNAL}
-        left = (one for one in sorted(set(ledger_ids)) if one not in indexed)
-        return [one for one in left if (files := set(_files(txn, one))) and files.isdisjoint(journals)]
-    return []
+    try:
+        disks = [disk for bookie in bookies for disk in read_disks(bookie)]
+    except StoreError:
+        return None
+    if any(disk.storage == NONE or disk.problems for disk in disks):
+        return None
+    return {ledger_id for disk in disks for ledger_id in disk.ledgers.tolist()}
 
 
 def _files(txn: Txn, ledger_id: int) -> Iterator[int]:
