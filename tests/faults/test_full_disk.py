@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from store.sources.rocksdb import open_for_reading
+from tests.faults.states import empty_bookie_index
 from tests.reclaiming import CURRENT, entries, half_dead_bookie, listed_ledgers
 from tests.stores import copied
 from tests.worlds import copy_tree, world
@@ -180,3 +182,54 @@ def test_reclaim_where_nothing_is_dead_as_a_whole(disk: Path, tmp_path: Path) ->
         assert not list(scratch.iterdir())
         (disk / "filler").unlink()
         subprocess.run(["rm", "-rf", data], check=True)
+
+
+def test_salvage(disk: Path, tmp_path: Path) -> None:
+    """Each database is the old one or the new; with room again the salvage ends where an undisturbed one does."""
+    store, bookie = tmp_path / "s", disk / "data" / "bookkeeper"
+    assert run(store, "store", "import", "standalone", world("small") / "clean").returncode == 0
+    before = index_of(world("small") / "clean" / "bookkeeper")
+    outcomes = set()
+    for room in ROOMS:
+        copy_tree(world("small") / "clean", disk / "data")
+        empty_bookie_index(str(disk / "data"))
+        leave_room(disk, room)
+        done = run(store, "store", "salvage", bookie)
+        outcomes.add(done.returncode)
+        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
+        assert all(rows in ({}, before[name]) for name, rows in index_of(bookie).items())
+        (disk / "filler").unlink()
+        assert run(store, "store", "salvage", bookie).returncode == 0
+        assert index_of(bookie) == before
+        left = {entry.name for entry in (bookie / "current").iterdir() if "salvag" in entry.name}
+        assert left == {"locations-before-salvage", "ledgers-before-salvage"}
+        subprocess.run(["rm", "-rf", disk / "data"], check=True)
+    assert outcomes == {0, NO_ROOM}
+
+
+def index_of(bookie: Path) -> dict[str, dict[bytes, bytes]]:
+    """The rows of the bookie's two databases."""
+    found = {}
+    for name in ("locations", "ledgers"):
+        with open_for_reading(bookie / "current" / name) as pairs:
+            found[name] = dict(pairs)
+    return found
+
+
+def test_clone(disk: Path, tmp_path: Path) -> None:
+    """The clone is whole or not there."""
+    store, outcomes = tmp_path / "s", set()
+    assert run(store, "store", "import", "standalone", world("small") / "clean").returncode == 0
+    for room in [*ROOMS, 64 << 20]:
+        leave_room(disk, room)
+        done = run(store, "store", "clone", disk / "out")
+        outcomes.add(done.returncode)
+        assert done.returncode in (0, NO_ROOM), (room, done.returncode, done.stderr)
+        assert (disk / "out").exists() == (done.returncode == 0)
+        (disk / "filler").unlink()
+        again = run(store, "store", "clone", disk / "out") if done.returncode else done
+        assert again.returncode == 0, (room, again.stderr)
+        assert run(tmp_path / f"copy{room}", "store", "import", "standalone", disk / "out").returncode == 0
+        check(tmp_path / f"copy{room}")
+        subprocess.run(["rm", "-rf", disk / "out"], check=True)
+    assert outcomes == {0, NO_ROOM}
