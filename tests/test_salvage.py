@@ -19,6 +19,10 @@ from store.codec.entry import decode_entry
 from store.codec.entrylog import log_file_name
 from store.codec.ledgerindex import decode_ledger_index_header
 from store.db.environment import open_store
+from store.disks.journals import JournalSurvey
+from store.disks.listed import Listed
+from store.disks.old_index import OldLedgers
+from store.disks.rows import Witnesses, make_rows
 from store.model.ledgers import iter_ledger_ids
 from store.sources.cluster import make_layout, open_metadata
 from store.sources.given import parse_bookie
@@ -308,3 +312,48 @@ def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path
         listed = set(iter_ledger_ids(txn))
     assert {key for key in before if key[0] in listed} <= after.keys()
     assert _rows(current / "ledgers") == index["bookkeeper0/ledgers"]
+
+
+def test_databases_are_of_a_form_that_old_bookies_read(bookie: Path, salvage: Callable[..., Any]) -> None:
+    """RocksDB of BookKeeper 4.14 knows tables up to format version 5, and no checksum newer than xxHash (rocksdb/table/format.cc: the
+    footer of 53 bytes begins with the kind of checksum and ends with the version and a magic number)."""
+    for name in _BOTH:
+        _gone(bookie / "current" / name)
+    salvage()
+    tables = [file for name in _BOTH for file in (bookie / "current" / name).glob("*.sst")]
+    assert len(tables) >= 2
+    for table in tables:
+        footer = table.read_bytes()[-53:]
+        assert footer[-8:] == (0x88E241B785F4CFF7).to_bytes(8, "little")
+        assert (footer[0], int.from_bytes(footer[-12:-8], "little")) == (2, 5)
+
+
+def _witnesses(*, fenced_elsewhere: bool = False, newest: bool = True, in_recovery: bool = False) -> Witnesses:
+    key = master_key(b"")
+    others = {7: LedgerData(True, True, key)} if fenced_elsewhere else {}
+    listed = Listed({7}, [7], {7} if newest else set(), {7} if in_recovery else set(), {7: key})
+    return Witnesses(JournalSurvey(), listed, others)
+
+
+@pytest.mark.parametrize(
+    ("old", "known", "by"),
+    [
+        (OldLedgers(problem="gone"), _witnesses(), ""),
+        (OldLedgers(problem="gone"), _witnesses(fenced_elsewhere=True), "other bookies"),
+        (OldLedgers(problem="gone"), _witnesses(fenced_elsewhere=True, newest=False), ""),
+        (OldLedgers(problem="gone"), _witnesses(in_recovery=True), "metadata"),
+        (OldLedgers({7: LedgerData(True, True, b"k")}), _witnesses(), "old index"),
+        (OldLedgers({7: LedgerData(True, False, b"k")}), _witnesses(fenced_elsewhere=True), ""),
+        (OldLedgers({7: LedgerData(True, True, b"")}), _witnesses(), ""),
+        (OldLedgers({7: LedgerData(True, True, b"k")}, unproven={7}), _witnesses(), ""),
+        (
+            OldLedgers({7: LedgerData(True, True, b"k")}, unproven={7}, earlier={7: LedgerData(True, True, b"k")}),
+            _witnesses(),
+            "old index",
+        ),
+    ],
+)
+def test_a_ledger_is_fenced_where_a_witness_says_so(old: OldLedgers, known: Witnesses, by: str) -> None:
+    made = make_rows({7}, old, known)
+    assert (made.rows[7].fenced, list(made.fences)) == (bool(by), [by] if by else [])
+    assert made.rows[7].master_key in (b"k", master_key(b""))
