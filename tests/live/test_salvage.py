@@ -120,9 +120,7 @@ def test_a_salvaged_bookie_has_its_rows_and_serves_every_message(cluster: Cluste
         if before[name].get(key) != after[name].get(key)
     }
     assert not changed, sorted(changed)
-    assert not run_toolkit(store, *words, "--dry-run")["needed"]
     assert "fail" not in cluster.shell(0, "localconsistencycheck").lower()
-    assert "Done checking DBStorage ledgers index" in cluster.shell(0, "check-db-ledgers-index")
 
     cluster.start_bookies(0)
     cluster.start_broker()
