@@ -95,7 +95,7 @@ def open_index(storage: Storage) -> Iterator[Index]:
         if problems:
             raise Refused(
                 f"the index of {storage.logs} is damaged: {problems[0]}",
-                hint="make it again first: bookkeeper shell rebuild-db-ledger-locations-index",
+                hint="make it again first: pulsar-admin store salvage",
                 problems=problems,
             )
         yield Index(database, str(directory))

@@ -65,6 +65,7 @@ _LOG_ID = re.compile(r"([0-9a-f]{1,8})\.log(\..*)?")
 _GROUP_BYTES = 8 << 30
 _GROUP_ENTRIES = 1 << 23
 _SLACK_BYTES = 1 << 16
+_INDEX_MARGIN = 3
 _LAST_LOG_ID = (1 << 31) - 1
 
 Advance = Callable[[int], None]
@@ -303,7 +304,7 @@ class _Reclaim:
     def _lacking(self, group: Sequence[LogForecast]) -> int:
         """Return how many bytes of room lack for GROUP; 0 or less: none."""
         written = written_bytes(group) + _SLACK_BYTES
-        index = index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
+        index = _INDEX_MARGIN * index_growth(self._storage, sum(log.entries for log in group)) + _SLACK_BYTES
         if shares_disk(self._storage):
             return written + index - free_bytes(self._current)
         return max(written - free_bytes(self._current), index - free_bytes(self._storage.index))
