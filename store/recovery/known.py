@@ -6,7 +6,7 @@ Upstream ``HierarchicalLedgerManager``: a ledger exists when its node does, what
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from store.codec.bookie import Cookie, decode_cookie
 from store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
-from store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from store.codec.ledgermetadata import LEDGERS_ROOT, decode_members, ledger_id_of_path
 from store.codec.managedledger import decode_ledger_ids
 from store.codec.schema import decode_schema_locator
 from store.errors import MetadataCorrupt, StoreError, Unsupported
@@ -23,6 +23,7 @@ from store.names import MANAGED_LEDGERS, decode_name, topic_of_path
 
 Array = np.ndarray[Any, Any]  # int64, ascending, unless something else is said
 
+_BITS = 64
 _COOKIES = f"{LEDGERS_ROOT}/cookies/"
 _LAYOUTS = ("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", "hierarchical:1")
 
@@ -80,6 +81,9 @@ class Known:
     instance_id: str
     cookies: Mapping[str, Cookie | None]
     problems: tuple[str, ...] = ()
+    bookies: tuple[str, ...] = ()
+    """Bookies that ``holders`` tells of: bit i of a ledger's is set when bookie i is in an ensemble of it."""
+    holders: Array | None = None  # uint64, one of each of ``ledgers``
 
     @property
     def largest(self) -> int:
@@ -95,6 +99,15 @@ class Known:
         found: Array = self.ledgers[at] == ledgers
         return found
 
+    def may_be_on(self, bookie_id: str, ledgers: Array) -> Array:
+        """Return which of LEDGERS have a node that has the bookie in an ensemble, or of which that is not known."""
+        found = self.has(ledgers)
+        if self.holders is None or bookie_id not in self.bookies[:_BITS]:
+            return found
+        masks = self.holders[np.minimum(np.searchsorted(self.ledgers, ledgers), len(self.ledgers) - 1)]
+        on_it: Array = found & ((masks >> np.uint64(self.bookies.index(bookie_id))) & np.uint64(1)).astype(np.bool_)
+        return on_it
+
 
 def no_metadata() -> Known:
     """Return what an empty metadata store says."""
@@ -102,16 +115,25 @@ def no_metadata() -> Known:
 
 
 def read_known(
-    name: str, nodes: Iterable[tuple[str, bytes]], next_id: int | None = None, problems: Iterable[str] = ()
+    name: str,
+    nodes: Iterable[tuple[str, bytes]],
+    next_id: int | None = None,
+    problems: Iterable[str] = (),
+    bookies: Sequence[str] = (),
 ) -> Known:
-    """Return what the NODES (path, value) of the metadata store NAME say; raises Unsupported for another layout than Pulsar's."""
+    """Return what the NODES (path, value) of the metadata store NAME say, and which ledgers it has on BOOKIES.
+
+    Raises Unsupported for another layout than Pulsar's.
+    """
     ledgers, names, cookies = array("q"), Names(), dict[str, Cookie | None]()
+    masks, bits = array("Q"), {bookie_id: 1 << number for number, bookie_id in enumerate(bookies[:_BITS])}
     instance_id = ""
     for path, value in nodes:
         if path.startswith(LEDGERS_ROOT + "/"):
             ledger_id = ledger_id_of_path(path)
             if ledger_id is not None:
                 ledgers.append(ledger_id)
+                masks.extend((_mask(value, bits),) if bits else ())
             elif path.startswith(_COOKIES):
                 cookies[path.removeprefix(_COOKIES)] = _cookie(value, path)
             elif path == f"{LEDGERS_ROOT}/INSTANCEID":
@@ -121,8 +143,17 @@ def read_known(
         elif path.startswith((MANAGED_LEDGERS + "/", "/schemas/")):
             with suppress(StoreError):  # what cannot be read names nothing
                 _add_names(names, path, value)
-    found = np.unique(np.frombuffer(ledgers, np.int64)) if ledgers else np.zeros(0, np.int64)
-    return Known(name, found, names, next_id, instance_id, cookies, tuple(problems))
+    found, places = np.unique(np.array(ledgers, np.int64), return_index=True)
+    holders = np.array(masks, np.uint64)[places] if bits else None
+    return Known(name, found, names, next_id, instance_id, cookies, tuple(problems), tuple(bookies), holders)
+
+
+def _mask(value: bytes, bits: Mapping[str, int]) -> int:
+    """Return the bits of those in an ensemble of the ledger metadata VALUE, all of them where it cannot be read."""
+    try:
+        return sum(bits.get(member, 0) for member in decode_members(value, "a ledger"))
+    except StoreError:
+        return (1 << _BITS) - 1
 
 
 def _cookie(value: bytes, path: str) -> Cookie | None:

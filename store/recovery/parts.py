@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -55,7 +55,8 @@ def read_parts(metadata: Source | None, given: Iterable[GivenBookie]) -> Parts:
         else:
             bookies.append(find_bookie(one))
     check_apart(bookies)
-    known = no_metadata() if metadata is None else read_source(metadata)
+    ids = [bookie.bookie_id for bookie in bookies]
+    known = no_metadata() if metadata is None else read_source(metadata, ids)
     for one in blank:
         bookie_id = one.bookie_id or one.fallback_id
         if bookie_id in known.cookies:
@@ -80,12 +81,12 @@ def _written(path: Path) -> bool:
     return bool(names - {_LOST_AND_FOUND, "current"})
 
 
-def read_source(metadata: Source) -> Known:
-    """Return what METADATA says of ledgers; raises StoreErrors of its kind, and Unsupported for another layout than Pulsar's."""
+def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
+    """Return what METADATA says of ledgers and of BOOKIES; raises StoreErrors of its kind, and Unsupported for an unknown layout."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
     nodes = _iter_values(metadata, problems) if stream is None else stream.nodes()
-    known = read_known(metadata.name, nodes)
+    known = read_known(metadata.name, nodes, bookies=bookies)
     next_id = _find_next_id(metadata) if stream is None else stream.next_ledger_id
     return replace(known, next_id=next_id, problems=tuple(problems))
 
@@ -153,5 +154,6 @@ def read_store_parts(store: Store, txn: Txn) -> Parts:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
     problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
     next_id = None if layout.metadata is None else find_next_id(layout.metadata)
-    known = read_known(f"the store {store.path}", iter_values(txn, "/"))
-    return Parts(replace(known, next_id=next_id, problems=tuple(problems)), layout.bookies)
+    ids = [bookie.bookie_id for bookie in layout.bookies]
+    known = read_known(f"the store {store.path}", iter_values(txn, "/"), next_id, problems, ids)
+    return Parts(known, layout.bookies)

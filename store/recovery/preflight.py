@@ -21,13 +21,21 @@ from store.recovery.known import Array, Known
 from store.sources.bookies import identity_of, read_cookie
 from store.wording import counted
 
-EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX = "empty", "otherInstance", "newer", "unlisted", "noIndex"
+EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX, NOT_INDEXED = (
+    "empty",
+    "otherInstance",
+    "newer",
+    "unlisted",
+    "noIndex",
+    "notIndexed",
+)
 REASONS = {
     EMPTY: "the metadata lists no ledger at all",
     OTHER: "the metadata is of another instance",
     NEWER: "the metadata is older: it never gave their ids",
     UNLISTED: "the metadata does not list them any more: deleted, or lost",
     NO_INDEX: "the bookie's index is not there: it makes an empty one",
+    NOT_INDEXED: "the bookie's index does not know them, the metadata has them on it: their entries go with their logs",
 }
 """Why ledgers go."""
 TOPICS_MAX = 1_000
@@ -206,27 +214,38 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return total
 
 
+class _Tally:
+    """Ledgers, ascending, and the bytes of each."""
+
+    def __init__(self) -> None:
+        self.ledgers = np.zeros(0, np.int64)
+        self.bytes = np.zeros(0, np.int64)
+
+    def add(self, ledgers: Array, sizes: Array) -> None:
+        """Add the SIZES of LEDGERS."""
+        if len(ledgers):
+            both, old = np.concatenate((self.ledgers, ledgers)), np.concatenate((self.bytes, sizes))
+            self.ledgers, places = np.unique(both, return_inverse=True)
+            self.bytes = np.zeros(len(self.ledgers), np.int64)
+            np.add.at(self.bytes, places, old)
+
+
 class _Sums:
     """What goes over all bookies: ledger ids, and the bytes of each over all copies."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
-        self._ledgers = np.zeros(0, np.int64)
-        self._bytes = np.zeros(0, np.int64)
+        self._lost = _Tally()
         self.largest = -1
         self.in_use = np.zeros(0, np.int64)  # ids on disks that the metadata would give again
 
     @property
     def count(self) -> int:
-        return len(self._ledgers)
+        return len(self._lost.ledgers)
 
     def add(self, ledgers: Array, sizes: Array) -> None:
         """Add lost LEDGERS of a disk with the SIZES of their records."""
-        both = np.concatenate((self._ledgers, ledgers))
-        self._ledgers, places = np.unique(both, return_inverse=True)
-        sums = np.zeros(len(self._ledgers), np.int64)
-        np.add.at(sums, places, np.concatenate((self._bytes, sizes)))
-        self._bytes = sums
+        self._lost.add(ledgers, sizes)
 
     def see(self, ledgers: Array) -> None:
         """Note LEDGERS that a disk has."""
@@ -238,8 +257,8 @@ class _Sums:
 
     def topics(self) -> Iterator[TopicLoss]:
         """Yield who names what goes."""
-        for text, places in self._known.names.of(self._ledgers):
-            yield TopicLoss(text, len(places), int(self._bytes[places].sum()))
+        for text, places in self._known.names.of(self._lost.ledgers):
+            yield TopicLoss(text, len(places), int(self._lost.bytes[places].sum()))
 
 
 def _ids(known: Known, sums: _Sums) -> Ids:
@@ -294,12 +313,16 @@ class _Forecast:
             return self._disk_without_index(disk)
         lost = ~self._known.has(disk.ledgers)
         sizes = np.zeros(len(disk.ledgers), np.int64)
+        strays = _Tally()
         for log in iter_log_ledgers(disk, self._problems):
             at = np.minimum(np.searchsorted(disk.ledgers, log.ledgers), max(len(disk.ledgers) - 1, 0))
             indexed = disk.ledgers[at] == log.ledgers if len(disk.ledgers) else np.zeros(len(log.ledgers), np.bool_)
             sizes[at[indexed]] += log.bytes[indexed]
             live = int(log.bytes[indexed & ~lost[at]].sum()) if len(disk.ledgers) else 0
             self._add_log(log, live)
+            stray = ~indexed
+            stray[stray] = self._known.may_be_on(self._bookie.bookie_id, log.ledgers[stray])
+            strays.add(log.ledgers[stray], log.bytes[stray])
         gone, gone_bytes = disk.ledgers[lost], sizes[lost]
         self._add(len(disk.ledgers), int(sizes.sum()), gone, gone_bytes)
         for reason, chosen in _why(self._known, self._bookie, gone):
@@ -307,17 +330,23 @@ class _Forecast:
         if len(gone):
             entries = count_entries(disk, lost, self._problems)
             self._entries = None if entries is None or self._entries is None else self._entries + entries
-        return gone, gone_bytes
+        return self._with_strays(strays, gone, gone_bytes)
+
+    def _with_strays(self, strays: _Tally, gone: Array, gone_bytes: Array) -> tuple[Array, Array]:
+        """Return what goes with the ledgers that the index should know, which are added."""
+        if not len(strays.ledgers):
+            return gone, gone_bytes
+        self._entries = None
+        self._add(len(strays.ledgers), int(strays.bytes.sum()), strays.ledgers, strays.bytes)
+        self._add_reason(NOT_INDEXED, len(strays.ledgers), int(strays.bytes.sum()))
+        return np.concatenate((gone, strays.ledgers)), np.concatenate((gone_bytes, strays.bytes))
 
     def _disk_without_index(self, disk: Disk) -> tuple[Array, Array]:
-        ledgers, sizes = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        tally = _Tally()
         for log in iter_log_ledgers(disk, self._problems):
-            both = np.concatenate((ledgers, log.ledgers))
-            ledgers, places = np.unique(both, return_inverse=True)
-            sums = np.zeros(len(ledgers), np.int64)
-            np.add.at(sums, places, np.concatenate((sizes, log.bytes)))
-            sizes = sums
+            tally.add(log.ledgers, log.bytes)
             self._add_log(log, 0)
+        ledgers, sizes = tally.ledgers, tally.bytes
         if len(ledgers):
             self._problems.append(
                 f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie that starts there"

@@ -128,6 +128,20 @@ def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> 
     assert rows["bk0test"]["reasons"].keys() == {"unlisted"}
 
 
+def test_an_index_that_lost_its_rows(cli: Cli, tmp_path: Path) -> None:
+    """All rows are in RocksDB's write-ahead log: without it the index is there and empty, and the logs go whatever the metadata lists."""
+    root = scratch_copy("cluster", "clean", tmp_path)
+    current = root / "bookkeeper1" / "current"
+    (log,) = (current / "ledgers").glob("*.log")
+    log.unlink()
+    row = preflight(cli, root, "--zookeeper", root / "zookeeper")["bookies"][1]
+    alive = listed(root / "zookeeper" / "version-2")
+    there = {ledger_id for log in current.glob("*.log") if log.stat().st_size for ledger_id in record_sizes(log)}
+    assert row["reasons"].keys() == {"notIndexed"}
+    assert row["loses"]["ledgers"] == len(there & alive)
+    assert row["percent"] == 100.0
+
+
 @pytest.mark.parametrize(
     "layout",
     [
