@@ -208,8 +208,15 @@ class Restoring:
 
     def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
         comeback = Comeback(reader, self.past, self.asked, self.now_ms)
+        nothing: list[TopicNotFound] = []
         for target, then in self.thens.items():
-            comeback.add_topic(then, target, copies)
+            try:
+                comeback.add_topic(then, target, copies)
+            except TopicNotFound as error:
+                nothing.append(error)
+                comeback.warn(error.message)
+        if len(nothing) == len(self.thens) > 0:
+            raise nothing[0]
         for namespace in dict.fromkeys(target.namespace for target in self.thens):
             comeback.add_namespace(namespace)
         for base, target in self._bases():

@@ -91,7 +91,11 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
     """
     found: dict[TopicName, None] = {}
     for name in names:
-        parts = [one for one in past.listed if one.base == name and one != name]
+        parts = [
+            one
+            for one, listed in past.listed.items()
+            if one.base == name != one and any(listing.gone_ms is not None for listing in listed.values())
+        ]
         for one in sorted(parts) if parts else [name]:
             found[one] = None
     for namespace in namespaces:
@@ -136,6 +140,10 @@ class Comeback:
         return Plan(
             command, self._txn.id, tuple(self._steps.values()), tuple(self._parts), warnings=tuple(self._warnings)
         )
+
+    def warn(self, text: str) -> None:
+        """Tell TEXT with the plan."""
+        self._warnings[text] = None
 
     def _put(self, path: str, value: bytes) -> None:
         step = put_value_step(self._txn, path, value, self._now_ms)

@@ -225,3 +225,24 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     assert shown.stdout.count("belong together: producer standalone-0-32 goes on") == 7
     cli("--store", store, "topics", "undelete", TRIMMED, "--by-evidence")
     assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
+
+
+@pytest.mark.parametrize("words", [(), ("--copy",)])
+def test_a_plan_is_applied_as_it_was_shown(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+    store, file = copied(CLUSTER, "crashed", tmp_path), tmp_path / "undelete.plan"
+    assert cli("--store", store, "topics", "undelete", DOOMED, *words, "--plan", file).exit_code == 0
+    assert cli("--store", store, "topics", "stats", f"{DOOMED}-restored").exit_code == 5
+    cli("--store", store, "apply", file)
+    assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
+    assert cli("--store", store, "apply", file).exit_code == 4
+
+
+def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> None:
+    """They are there, and lost empty ledgers alone."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    result = cli("--store", store, "-o", "json", "topics", "undelete", "acme/orders/parts")
+    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
+    assert "parts-partition-0" in result.error["message"]
+    result = cli("--store", store, "topics", "undelete", "acme/orders/parts", DOOMED)
+    assert "nothing of persistent://acme/orders/parts-partition-2 comes back" in result.stdout
+    assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
