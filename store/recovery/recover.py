@@ -14,7 +14,7 @@ from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
 from store.recovery.rolling import plan_rolling
 from store.recovery.survey import Condition, check_layout, read_condition, read_survey
-from store.wording import counted
+from store.wording import counted, plural
 
 
 def plan_recovery(sources: Sources, level: str | None, names: Path | None = None) -> Plan:
@@ -29,6 +29,9 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
     wanted = level or condition.level
     if wanted is None:
         return _nothing(txn, condition)
+    if level is None:
+        for name in condition.leftovers:
+            del survey.data[name]
     if wanted == "C":
         if condition.listed:
             raise Refused(
@@ -55,7 +58,16 @@ def _from_bookies(sources: Sources, names: Path | None) -> Plan:
 def _nothing(txn: Txn, condition: Condition) -> Plan:
     part = ChangePart(resource=_METADATA, after={"level": None, "listedLedgers": condition.listed})
     text = f"nothing to make again: {counted(condition.listed, 'ledger')} listed, and all that they name is there"
-    return Plan(COMMAND, txn.id, (), (replace(part, before=part.after),), warnings=(text,))
+    warnings = (text, _leftover_text(condition)) if condition.leftovers else (text,)
+    return Plan(COMMAND, txn.id, (), (replace(part, before=part.after),), warnings=warnings)
+
+
+def _leftover_text(condition: Condition) -> str:
+    names = ", ".join(map(str, condition.leftovers[:_NAMED]))
+    return (
+        f"ledgers name {counted(len(condition.leftovers), 'topic')} that {plural(len(condition.leftovers), 'has', 'have')} no node, beside"
+        f" others of the namespace that have: {names}. As a deletion leaves them that was stopped; if they are lost: --level A"
+    )
 
 
 def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
@@ -65,7 +77,8 @@ def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
     made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}}
     parts = (ChangePart(resource=_METADATA, after={**found, **made}), *plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
-    return replace(plan, parts=parts, warnings=(*plan.warnings, *again, NEXT))
+    beside = (_leftover_text(condition),) if level != "A" and condition.leftovers else ()
+    return replace(plan, parts=parts, warnings=(*plan.warnings, *beside, *again, NEXT))
 
 
 def _kind(part: ChangePart) -> str:
@@ -77,6 +90,7 @@ def _kind(part: ChangePart) -> str:
     return next((kind for key, kind in _BY_KEY if key in after), "others")
 
 
+_NAMED = 10
 _METADATA = "the metadata"
 _BY_KEY = (("ledgers", "topics"), ("partitions", "partitionedTopics"), ("schemaVersions", "schemas"))
 _KINDS = ("topics", "partitionedTopics", "subscriptions", "schemas", "namespaces", "others")

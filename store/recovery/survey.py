@@ -14,7 +14,7 @@ from store.compaction.view import COMPACTED_COMPONENT, COMPACTED_TO, COMPACTED_T
 from store.db.blocks import ledger_of_key
 from store.db.environment import Txn
 from store.db.own_ledgers import find_own_ledgers
-from store.db.tree import find_node
+from store.db.tree import find_node, iter_children
 from store.errors import InvalidValue, Unsupported
 from store.model.ledgers import find_metadata, sorted_ledger_ids
 from store.names import MANAGED_LEDGERS, Position, TopicName, parse_topic, topic_of_path
@@ -118,8 +118,9 @@ def check_layout(txn: Txn) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is there of a store's metadata: how many ledgers it lists, how many entries lie of ledgers above all of them, and topics
-    that ledgers name and that have no node."""
+    """What is there of a store's metadata: how many ledgers it lists, which lie above all of them, and topics that ledgers name and
+    that have no node, nor has any other of their namespace. ``leftovers``: topics without a node beside others, as a deletion that was
+    stopped leaves their ledgers."""
 
     listed: int
     newest: int
@@ -127,6 +128,7 @@ class Condition:
     lost_topics: tuple[TopicName, ...]
     lost_schemas: tuple[TopicName, ...]
     namespaces_without_policies: tuple[str, ...]
+    leftovers: tuple[TopicName, ...] = ()
 
     @property
     def level(self) -> str | None:
@@ -152,8 +154,15 @@ def read_condition(txn: Txn, survey: Survey) -> Condition:
     ours = range(0) if own is None else range(own.first_id, own.next_id)
     younger = tuple(one for one in indexed_ledgers(txn) if one > newest and one not in ours)
     topics = {name for name in survey.data if find_node(txn, name.path) is None}
-    bases = {name.base for name in survey.data}
+    alive = {
+        one for one in {name.namespace for name in topics} if next(iter_children(txn, one.managed_ledgers_path), None)
+    }
+    leftovers = {name for name in topics if name.namespace in alive}
+    topics -= leftovers
+    bases = {name.base for name in survey.data.keys() - leftovers}
     schemas = tuple(one for one in survey.schemas if one in bases and find_node(txn, one.schema_path) is None)
-    spaces = {name.namespace for name in survey.data if not name.namespace.cluster}
+    spaces = {name.namespace for name in survey.data.keys() - leftovers if not name.namespace.cluster}
     bare = sorted(str(one) for one in spaces if find_node(txn, one.policies_path) is None)
-    return Condition(len(listed), newest, younger, tuple(sorted(topics)), schemas, tuple(bare))
+    return Condition(
+        len(listed), newest, younger, tuple(sorted(topics)), schemas, tuple(bare), tuple(sorted(leftovers))
+    )

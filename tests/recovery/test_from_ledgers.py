@@ -146,10 +146,13 @@ def test_the_broker_listed_the_same_ledgers(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
-    """One topic is lost: it alone is written, and undo takes it away again."""
+    """One topic is lost: it alone is written, where that is asked for, and undo takes it away again."""
     store = copied("small", "clean", tmp_path)
     assert lose_nodes(store, "/managed-ledgers/public/default/persistent/plain")
-    lines = cli("--store", store, "store", "recover", "-o", "jsonl").stdout.splitlines()
+    report = cli("--store", store, "store", "recover", "-o", "json").json
+    assert report["change"] is None
+    assert "persistent://public/default/plain. As a deletion leaves them" in report["warnings"][1]
+    lines = cli("--store", store, "store", "recover", "--level", "A", "-o", "jsonl").stdout.splitlines()
     assert {json.loads(line).get("topic") for line in lines} == {None, "persistent://public/default/plain"}
     with open_store(store) as again, open_reader(again) as now:
         path = parse_topic("public/default/plain").path
