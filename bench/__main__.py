@@ -35,6 +35,7 @@ MEASURES = {
     "compaction": "bench.hooks:measure_compaction",
     "preflight": "bench.preflight:measure",
     "reclaim": "bench.reclaim:measure",
+    "salvage": "bench.salvage:measure",
     "peers": "bench.beside:measure",
 }
 
