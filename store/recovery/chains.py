@@ -318,7 +318,7 @@ def _judge(
     if not refused and not unique:
         refused = "more than one ledger goes on with these numbers"
     steady = [one for one in unique if one not in names.jumping]
-    if not refused and not (index or len(good) >= _TWO or len(steady) >= _TWO or given):
+    if not refused and not ((index and good) or len(steady) >= _TWO or given):
         refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
 

@@ -37,6 +37,7 @@ from store.recovery.closing import Closed, close_ledger
 from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, PENDING_ACKS, SCHEMA, TRANSACTIONS
 from store.recovery.evidence import LedgerEvidence, iter_unlisted, read_evidence
 from store.recovery.from_ledgers import COMMAND, Sources, default_policies, plan_from_ledgers
+from store.recovery.master_keys import read_master_keys
 from store.recovery.names_file import SUBSCRIPTION, TOPIC, GivenNames, Row
 from store.recovery.naming import Naming, find_names
 from store.recovery.survey import KNOWN_LAYOUT, CompactedClaim, Survey
@@ -205,6 +206,13 @@ class _Work:
             yield f"{counted(lost, 'entry', 'entries')} before the ends of ledgers are on no bookie of this store"
         if behind:
             yield f"{counted(behind, 'entry', 'entries')} lie behind a gap, where BookKeeper's recovery ends a ledger: nothing reads them"
+        keys = read_master_keys(self.sources.reader.txn)
+        if keys.locked:
+            ids = ", ".join(map(str, keys.locked[:10])) + (", …" if len(keys.locked) > 10 else "")
+            yield (
+                f"bookies' master keys say that {counted(len(keys.locked), 'ledger')} have a password ({ids}), which is in no file:"
+                " they get none, and nothing opens them"
+            )
         yield "what brokers had deleted and bookies still hold is here as well: nothing tells it from what they had not"
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {cluster}"
 

@@ -13,6 +13,7 @@ from store.db.environment import open_store
 from store.db.tree import find_node, iter_nodes
 from store.model.ledgers import find_metadata, read_ledger, sorted_ledger_ids
 from store.model.topics import iter_topics, read_topic
+from store.recovery.master_keys import read_master_keys
 from tests.conftest import Cli
 from tests.recovery.written import entries_of
 from tests.worlds import CLUSTER, world
@@ -105,6 +106,13 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert "crash-holes" in stats["subscriptions"]
     again = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
     assert again.exit_code == 3  # there is metadata now
+
+
+def test_master_keys_are_those_of_no_password(bare: Path) -> None:
+    with open_store(bare) as opened, opened.read() as txn:
+        found = read_master_keys(txn)
+    assert found.agree > 300  # ledgers, each on two of three bookies
+    assert found.locked == ()
 
 
 @pytest.mark.parametrize(

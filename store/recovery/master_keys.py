@@ -1,0 +1,48 @@
+"""Which ledgers have a password, by the master keys that bookies keep: Pulsar gives none (``managedLedgerPassword``), others may.
+
+Upstream: ``MacDigestManager.genDigest("ledger", password)``, DbLedgerStorage's ``LedgerMetadataIndex`` (BookKeeper 4.17). Indexes in
+``.idx`` files are not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from store.codec.dbledger import decode_ledgers_row
+from store.codec.digest import master_key
+from store.db.bookies import iter_imported_bookies
+from store.db.environment import Txn
+from store.errors import MetadataCorrupt, StoreError
+from store.frozen import frozen
+from store.sources.rocksdb import is_rocksdb, open_for_reading
+
+
+@frozen
+class MasterKeys:
+    """``agree``: rows of bookies' indexes with the key of no password; ``locked``: ledgers with another one."""
+
+    agree: int
+    locked: tuple[int, ...]
+
+
+def read_master_keys(txn: Txn) -> MasterKeys:
+    """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
+    none, agree, locked = master_key(b""), 0, set[int]()
+    for database in _databases(txn):
+        with suppress(StoreError), open_for_reading(database, []) as rows:
+            for key, value in rows:
+                with suppress(MetadataCorrupt):
+                    ledger_id, row = decode_ledgers_row(key, value, "ledgers")
+                    if ledger_id >= 0 and any(row.master_key):  # flags have a negative one, a rebuilt index empty keys
+                        agree += row.master_key == none
+                        locked.update([ledger_id] if row.master_key != none else [])
+    return MasterKeys(agree, tuple(sorted(locked)))
+
+
+def _databases(txn: Txn) -> Iterator[Path]:
+    for bookie in iter_imported_bookies(txn.store.info):
+        for directory in bookie.index_dirs or bookie.ledger_dirs:
+            if is_rocksdb(directory / "ledgers"):
+                yield directory / "ledgers"

@@ -1,0 +1,95 @@
+"""Clusters made up at random, whose truth is known: whatever producers do, no two topics are joined, and much is found."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from store.recovery.chains import find_chains
+from store.recovery.evidence import LedgerEvidence, Producer, Run
+
+_LEDGER = 12
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic that is written: its ledgers, as (producer, sequence id, time) an entry."""
+
+    name: str
+    indexed: bool
+    consumed: bool
+    ledgers: dict[int, list[tuple[Producer, int, int]]] = field(default_factory=dict)
+    open: int = -1
+
+
+def _world(seed: int) -> tuple[list[LedgerEvidence], dict[int, str]]:
+    """Topics with producers of every kind: given names, names that topics share, counters that topics share, replicated ones, restarts."""
+    rng = random.Random(seed)
+    topics = [_Topic(f"t{number}", rng.random() < 0.4, rng.random() < 0.4) for number in range(rng.randint(2, 6))]
+    writers: list[tuple[_Topic, Producer, str]] = []
+    for number, topic in enumerate(topics):
+        for turn in range(rng.randint(1, 3)):
+            name, cluster = rng.choice(
+                [(f"prod-0-{number * 10 + turn}", ""), ("shared", ""), ("other", ""), ("all", ""), ("west-0-1", "west")]
+            )
+            writers.append((topic, Producer(name, cluster), name))
+    counters: Counter[tuple[str, str]] = Counter()
+    ids, now_ms = 0, 1_000_000
+    for _ in range(rng.randint(200, 900)):
+        topic, producer, name = rng.choice(writers)
+        key = ("", name) if name == "all" else (topic.name, name)  # one counter of the application for all topics
+        if name in ("shared", "other") and rng.random() < 0.01:
+            counters[key] = 0
+        if topic.open < 0 or len(topic.ledgers[topic.open]) >= _LEDGER:
+            topic.open, ids = ids, ids + 1
+            topic.ledgers[topic.open] = []
+        now_ms += rng.randint(0, 3)
+        topic.ledgers[topic.open].append((producer, counters[key], now_ms))
+        counters[key] += 1
+    found: list[LedgerEvidence] = []
+    for topic in topics:
+        before = 0
+        for ledger_id, rows in topic.ledgers.items():
+            if rng.random() < 0.9:  # some are lost
+                found.append(_evidence(ledger_id, rows, before if topic.indexed else None))
+            before += len(rows)
+        if topic.consumed and topic.ledgers:
+            found.append(_cursor(ids, {one: (0, len(rows) - 1) for one, rows in topic.ledgers.items()}))
+            ids += 1
+    return found, {ledger: topic.name for topic in topics for ledger in topic.ledgers}
+
+
+def _evidence(ledger_id: int, rows: list[tuple[Producer, int, int]], before: int | None) -> LedgerEvidence:
+    sent: dict[Producer, list[tuple[int, int, int]]] = defaultdict(list)
+    for entry, (producer, number, time_ms) in enumerate(rows):
+        sent[producer].append((number, time_ms, entry))
+    runs = {}
+    for producer, mine in sent.items():
+        numbers = [number for number, _, _ in mine]
+        jumps = sum(b != a + 1 for a, b in pairwise(numbers))
+        ends = (mine[0][1], mine[-1][1], mine[0][2], mine[-1][2])
+        runs[producer] = Run(numbers[0], numbers[-1], min(numbers), max(numbers), len(mine), len(mine), jumps, *ends)
+    index = None if before is None else (before - 1, before, before + len(rows) - 1)
+    return LedgerEvidence(ledger_id, "messages", len(rows), 0, len(rows) - 1, 0, len(rows), runs, index)
+
+
+def _cursor(ledger_id: int, points: dict[int, tuple[int, int]]) -> LedgerEvidence:
+    return LedgerEvidence(ledger_id, "cursor", 1, 0, 0, 0, points=points)
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_no_two_topics_are_joined(first: int) -> None:
+    joined = 0
+    for seed in range(first, first + 50):
+        evidence, topics = _world(seed)
+        chains = find_chains(evidence)
+        for group in chains.groups:
+            assert len({topics[one] for one in group.ledger_ids}) == 1, (seed, group, chains.joins)
+        ledgers = [one for group in chains.groups for one in group.ledger_ids]
+        assert sorted(ledgers) == sorted(one.ledger_id for one in evidence if one.kind == "messages")
+        joined += len(ledgers) - len(chains.groups)
+    assert joined > 300
