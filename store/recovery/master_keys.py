@@ -31,14 +31,21 @@ def read_master_keys(txn: Txn) -> MasterKeys:
     """Return what the indexes of the imported bookies say; one that cannot be read says nothing."""
     none, agree, locked = master_key(b""), 0, set[int]()
     for database in _databases(txn):
-        with suppress(StoreError), open_for_reading(database, []) as rows:
-            for key, value in rows:
-                with suppress(MetadataCorrupt):
-                    ledger_id, row = decode_ledgers_row(key, value, "ledgers")
-                    if ledger_id >= 0 and any(row.master_key):  # flags have a negative one, a rebuilt index empty keys
-                        agree += row.master_key == none
-                        locked.update([ledger_id] if row.master_key != none else [])
+        for ledger_id, key in _iter_keys(database):
+            agree += key == none
+            if key != none:
+                locked.add(ledger_id)
     return MasterKeys(agree, tuple(sorted(locked)))
+
+
+def _iter_keys(database: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (ledger, master key) of the rows that have one: flags have a negative id, a rebuilt index empty keys."""
+    with suppress(StoreError), open_for_reading(database, []) as rows:
+        for key, value in rows:
+            with suppress(MetadataCorrupt):
+                ledger_id, row = decode_ledgers_row(key, value, "ledgers")
+                if ledger_id >= 0 and any(row.master_key):
+                    yield ledger_id, row.master_key
 
 
 def _databases(txn: Txn) -> Iterator[Path]:
