@@ -39,13 +39,18 @@ def read_master_keys(txn: Txn) -> MasterKeys:
 
 
 def _iter_keys(database: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (ledger, master key) of the rows that have one: flags have a negative id, a rebuilt index empty keys."""
+    """Yield (ledger, master key) of the rows that have one."""
     with suppress(StoreError), open_for_reading(database, []) as rows:
-        for key, value in rows:
-            with suppress(MetadataCorrupt):
-                ledger_id, row = decode_ledgers_row(key, value, "ledgers")
-                if ledger_id >= 0 and any(row.master_key):
-                    yield ledger_id, row.master_key
+        yield from (found for key, value in rows if (found := _key_of(key, value)) is not None)
+
+
+def _key_of(key: bytes, value: bytes) -> tuple[int, bytes] | None:
+    """Return ledger and master key of a row; None without one: flags have a negative id, a rebuilt index empty keys."""
+    try:
+        ledger_id, row = decode_ledgers_row(key, value, "ledgers")
+    except MetadataCorrupt:
+        return None
+    return (ledger_id, row.master_key) if ledger_id >= 0 and any(row.master_key) else None
 
 
 def _databases(txn: Txn) -> Iterator[Path]:
