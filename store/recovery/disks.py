@@ -94,7 +94,7 @@ def _read_indexes(bookie: Bookie) -> list[Disk]:
     found = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
     ledgers = np.fromiter((ledger_id for ledger_id in found if ledger_id is not None), np.int64)
     if not len(ledgers):
-        return [Disk(NONE, (directory,), (), ledgers) for directory in bookie.ledger_dirs]
+        return [Disk(NONE, bookie.ledger_dirs, (), ledgers)]
     return [Disk(FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]
 
 

@@ -19,6 +19,7 @@ from store.recovery.broker_forecast import BrokerForecast
 from store.recovery.disks import NONE, Disk, LogLedgers, count_entries, iter_log_ledgers, read_disks
 from store.recovery.known import Array, Known
 from store.sources.bookies import identity_of, read_cookie
+from store.sources.given import missing_directories
 from store.wording import counted
 
 EMPTY, OTHER, NEWER, UNLISTED, NO_INDEX, NOT_INDEXED = (
@@ -286,6 +287,7 @@ class _Forecast:
 
     def run(self, sums: _Sums) -> BookieForecast:
         disks = read_disks(self._bookie)
+        self._problems += missing_directories(self._bookie)
         for disk in disks:
             self._problems += disk.problems
             sums.see(disk.ledgers)
@@ -350,7 +352,7 @@ class _Forecast:
         if len(ledgers):
             self._problems.append(
                 f"{disk.name}: entry logs with {counted(len(ledgers), 'ledger')} and no index beside them: a bookie that starts there"
-                " makes an empty one and deletes these logs, whatever the metadata says"
+                " makes an empty one and deletes these logs, whatever the metadata says; an index directory of its own is to be named, too"
             )
             self._entries = None
             self._add(len(ledgers), int(sizes.sum()), ledgers, sizes)
