@@ -21,7 +21,12 @@ class ZooKeeper:
     """Starts where ``folder`` is, with the files that lie in its ``version-2``."""
 
     def __init__(
-        self, distribution: Path, folder: Path, settings: Mapping[str, str] | None = None, jvm: Sequence[str] = ()
+        self,
+        distribution: Path,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = (),
+        main: str = "ZooKeeperServerMain",
     ) -> None:
         self.folder = folder
         self.port = free_port()
@@ -32,16 +37,20 @@ class ZooKeeper:
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         self._java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *jvm]
         self._class_path = f"{distribution / 'lib'}/*"
+        self._main = f"org.apache.zookeeper.server.{main}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it serves a client."""
-        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        self.launch()
+        wait_until(self._answers, f"{self.address} serves", 60)
+
+    def launch(self) -> None:
+        """Start it: one of several serves when most of them run."""
         with open(self.folder / "server.log", "ab") as log:
-            command = [*self._java, "-cp", self._class_path, main, str(self._conf)]
+            command = [*self._java, "-cp", self._class_path, self._main, str(self._conf)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         atexit.register(self.stop)  # a test that fails does not
-        wait_until(self._answers, f"{self.address} serves", 60)
 
     def _answers(self) -> bool:
         assert self._process is not None
