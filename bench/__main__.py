@@ -36,6 +36,7 @@ MEASURES = {
     "preflight": "bench.preflight:measure",
     "reclaim": "bench.reclaim:measure",
     "salvage": "bench.salvage:measure",
+    "history": "bench.history:measure",
     "peers": "bench.beside:measure",
 }
 

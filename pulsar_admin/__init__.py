@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor, CursorPlace
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.finding import FoundEntry
+    from pulsar_admin.api.history import MetadataChange, history
     from pulsar_admin.api.imports import create_store, import_cluster, import_standalone, preview_import
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.logs import log_files, log_records, verify_logs
@@ -57,6 +58,8 @@ _HOMES = {
     "import_standalone": "pulsar_admin.api.imports",
     "preview_import": "pulsar_admin.api.imports",
     "create_store": "pulsar_admin.api.imports",
+    "history": "pulsar_admin.api.history",
+    "MetadataChange": "pulsar_admin.api.history",
     "log_files": "pulsar_admin.api.logs",
     "log_records": "pulsar_admin.api.logs",
     "verify_logs": "pulsar_admin.api.logs",
@@ -130,6 +133,7 @@ __all__ = [
     "LedgerNotFound",
     "LedgerPart",
     "Messages",
+    "MetadataChange",
     "MetadataCorrupt",
     "Nacks",
     "Namespace",
@@ -153,6 +157,7 @@ __all__ = [
     "TopicNotFound",
     "UndoConflict",
     "create_store",
+    "history",
     "import_cluster",
     "import_standalone",
     "log_files",

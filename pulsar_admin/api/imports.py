@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -60,22 +61,29 @@ def import_cluster(
     now: Time | None = None,
     jobs: int = 1,
     spark: SparkSession | None = None,
+    at: Time | None = None,
 ) -> ImportResult:
     """Read the parts of a cluster that are at hand into a new store at PATH; ``Store.add_parts`` brings others later.
 
     METADATA: a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble. BOOKIES: ``ID=DIR,DIR`` or
-    ``DIR,DIR`` each, with all its directories. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
+    ``DIR,DIR`` each, with all its directories. AT: the metadata as of a time, or a zxid such as
+    "0x4a1", of ZooKeeper's files. ``absent_bookies`` of the result are those that the metadata names. The rest is as of
     ``import_standalone``. Raises InvalidValue, Refused, Unsupported for what cannot be one cluster's disks, too.
     """
+    from pulsar_admin.api.history import moment_of
+    from store.history.as_of import past_metadata
     from store.transfer.imports import ImportOptions, import_layout
 
     check_choice("mode", mode, Mode)
     now_ms = int(time.time() * 1000)
     now_ms = now_ms if now is None else time_ms_of(now, now_ms)
     layout = layout_of(metadata, bookies)
+    problems: list[str] = []
+    if at is not None:
+        layout = replace(layout, metadata=past_metadata(layout.metadata, moment_of(at), problems))
     with open_engine(jobs, spark, []) as engine:
         result = import_layout(layout, Path(path), ImportOptions(mode, verify, now_ms, engine), lambda size_bytes: None)
-    warn_partial(result.warnings)
+    warn_partial([*problems, *result.warnings])
     return result
 
 

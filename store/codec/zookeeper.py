@@ -47,9 +47,8 @@ _CONTAINER_OWNER = -(2**63)  # ``EphemeralType``: a container node; owners of no
 _SNAPPY_MAGIC = b"\x82SNAPPY\0"
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperNode:
-    """A znode: times in ms; ``modified_zxid``: the transaction that wrote its data."""
+class ZooKeeperNode(NamedTuple):
+    """A znode: times in ms; ``modified_zxid``: the transaction that wrote its data. A tuple, as there may be millions."""
 
     path: str
     data: bytes

@@ -12,7 +12,15 @@ from store.history.as_of import Moment
 from store.history.versions import Advance, Flaw, Version, iter_versions
 from store.history.words import describe
 from store.model.structures import cursor_of_path, decode_structure
-from store.names import MANAGED_LEDGERS, NamespaceName, TopicName, parse_namespace, parse_topic, topic_of_path
+from store.names import (
+    MANAGED_LEDGERS,
+    NamespaceName,
+    TopicName,
+    encode_name,
+    parse_namespace,
+    parse_topic,
+    topic_of_path,
+)
 from store.sources.zookeeper import Gap, ServerFiles
 
 _PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
@@ -83,6 +91,10 @@ class Question:
             return path == self._path or path.startswith(self._path.rstrip("/") + "/")
         return self._passing or not is_passing(path)
 
+    def keeps(self, path: str) -> bool:
+        """Whether the value of the node at PATH is needed beside the next one, of which ``takes`` was asked already."""
+        return True
+
     def takes(self, event: Event) -> bool:
         """Whether EVENT, of a node that is wanted, belongs to the answer."""
         version = event.version
@@ -96,6 +108,7 @@ class TopicQuestion(Question):
     def __init__(self, name: TopicName | NamespaceName) -> None:
         super().__init__()
         self._ledgers: set[str] = set()
+        self._needles = _spellings(name)
         self._prefixes: tuple[str, ...]
         self._claims: tuple[str, ...]
         if isinstance(name, TopicName):
@@ -108,6 +121,9 @@ class TopicQuestion(Question):
             self._prefixes = (name.managed_ledgers_path + "/", *below)
             self._claims = (f"{name}/",)
 
+    def keeps(self, path: str) -> bool:
+        return path in self._ledgers or ledger_id_of_path(path) is None
+
     def wants(self, path: str) -> bool:
         return path in self._paths or path.startswith(self._prefixes) or ledger_id_of_path(path) is not None
 
@@ -115,11 +131,20 @@ class TopicQuestion(Question):
         path = event.version.path
         if ledger_id_of_path(path) is None or path in self._ledgers:
             return True
-        version = event.version
-        if not any(f"{name}\0".startswith(self._claims) for name in iter_claims(path, version.value or event.before)):
+        value = event.version.value or event.before or b""
+        if not any(needle in value for needle in self._needles):  # decoding costs ten times as much
+            return False
+        if not any(f"{name}\0".startswith(self._claims) for name in iter_claims(path, value)):
             return False
         self._ledgers.add(path)
         return True
+
+
+def _spellings(name: TopicName | NamespaceName) -> tuple[bytes, ...]:
+    """Return how a ledger's metadata may spell NAME."""
+    if isinstance(name, NamespaceName):
+        return (str(name).encode(),)
+    return (encode_name(name.local_name).encode(), name.local_name.encode())
 
 
 def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
@@ -215,11 +240,11 @@ def iter_events(
             _register(sessions, item.session, item.path)
         if not question.wants(item.path):
             continue
-        before = values.pop(item.path, None)
-        if item.value is not None:
+        event = Event(item, values.pop(item.path, None), sessions.get(item.session or 0, ""))
+        taken = question.takes(event)
+        if item.value is not None and question.keeps(item.path):
             values[item.path] = item.value
-        event = Event(item, before, sessions.get(item.session or 0, ""))
-        if question.takes(event) and span.has_begun(item.zxid, item.time_ms):
+        if taken and span.has_begun(item.zxid, item.time_ms):
             yield event
 
 

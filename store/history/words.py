@@ -128,7 +128,7 @@ def _list_words(before: Sequence[LedgerInfo], now: Sequence[LedgerInfo]) -> Iter
         trimmed = all(one.ledger_id < other for one in gone for other in left)
         entries = sum(one.entries for one in gone)
         verb = "trimmed" if trimmed and entries else "taken off the list:"
-        extent = counted(entries, "entry") if entries else "empty"
+        extent = counted(entries, "entry") if entries else "open" if not gone[-1].timestamp_ms else "empty"
         yield f"{verb} {_ids([one.ledger_id for one in gone])} ({extent})"
 
 

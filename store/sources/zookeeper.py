@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
@@ -339,6 +338,5 @@ def _apply(nodes: dict[str, ZooKeeperNode], transaction: Transaction) -> None:
             if before is None or before.ephemeral:  # the end of a session, which deletes its nodes, is not followed
                 nodes[change.path] = ZooKeeperNode(change.path, change.data, 0, now, now, change.ephemeral, zxid)
         elif before is not None and change.version >= before.version:
-            nodes[change.path] = replace(
-                before, data=change.data, version=change.version, modified_ms=now, modified_zxid=zxid
-            )
+            path, _, _, created, _, ephemeral, _ = before
+            nodes[path] = ZooKeeperNode(path, change.data, change.version, created, now, ephemeral, zxid)

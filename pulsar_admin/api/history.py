@@ -1,0 +1,61 @@
+"""What a cluster's metadata was, from the snapshots and transaction logs of its ZooKeeper servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pulsar_admin.api.session import Time, time_ms_of, warn_partial
+from store.frozen import frozen
+
+if TYPE_CHECKING:
+    from store.history.as_of import Moment
+
+
+@frozen
+class MetadataChange:
+    """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
+    broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
+
+    time_ms: int
+    zxid: int
+    session: int | None
+    who: str
+    kind: str
+    path: str
+    what: str
+    old: bytes | None
+    new: bytes | None
+
+
+def history(
+    zookeeper: Iterable[Path | str], what: str | None = None, *, since: Time | None = None, until: Time | None = None
+) -> Iterator[MetadataChange]:
+    """Yield the changes of WHAT (a path, topic, tenant/namespace or ledger id; None: everything), oldest first, as they are read.
+
+    ZOOKEEPER: the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``. SINCE and UNTIL are times, or zxids such as
+    "0x4a1". What is missing or damaged is a PartialData warning at the end. Raises SourceNotFound, InvalidValue, MetadataCorrupt.
+    """
+    from store.history.events import Event, Span, iter_events, parse_question
+    from store.history.servers import find_servers
+
+    problems: list[str] = []
+    span = Span(*(None if one is None else moment_of(one) for one in (since, until)))
+    for item in iter_events(find_servers((), map(str, zookeeper)), parse_question(what), span):
+        if not isinstance(item, Event):
+            problems.append(item.text)
+            continue
+        version = item.version
+        where = (version.time_ms, version.zxid, version.session, item.who, version.kind, version.path)
+        yield MetadataChange(*where, item.what, item.before, version.value)
+    warn_partial(problems)
+
+
+def moment_of(value: Time) -> Moment:
+    """Return VALUE as a moment; a text may be a zxid."""
+    from store.history.as_of import Moment, parse_moment
+
+    now_ms = int(time.time() * 1000)
+    return parse_moment(value, now_ms=now_ms) if isinstance(value, str) else Moment(time_ms=time_ms_of(value, now_ms))
