@@ -56,7 +56,11 @@ def _percent(text: str) -> object:
 
 @command(
     "preflight",
-    examples=["pulsar-admin store preflight", "pulsar-admin store preflight --max-loss 5 -o json"],
+    examples=[
+        "pulsar-admin store preflight",
+        "pulsar-admin store preflight --no-metadata",
+        "pulsar-admin store preflight --max-loss 5 -o json",
+    ],
     elsewhere=[
         "pulsar-admin store preflight --zookeeper zk1:2181 --bookie-conf conf/bookkeeper.conf --max-loss 5",
         "pulsar-admin store preflight --zookeeper /backup/zookeeper --bookie /disks/bk1/ledgers0,/disks/bk1/journal0",
@@ -79,7 +83,7 @@ def _percent(text: str) -> object:
 )
 @zookeeper_client
 @click.option("--metadata", type=_PATH, metavar="DIR", help="A metadata store in RocksDB, instead of --zookeeper.")
-@click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper.")
+@click.option("--no-metadata", is_flag=True, help="An empty metadata store, instead of --zookeeper or the store's.")
 @click.option("--bookie", "bookies", multiple=True, metavar="[ID=]DIR,DIR", help="A bookie's directories; repeatable.")
 @conf_options
 @click.option(
@@ -156,13 +160,13 @@ def _parts(
 
     given = bookies_of(bookies, confs["confs"], confs["roots"])
     places = [place for place in (zookeeper, metadata and str(metadata)) if place]
-    if len(places) + no_metadata > 1 or (given and not (places or no_metadata)) or (no_metadata and not given):
-        raise click.UsageError(
-            "name --zookeeper, --metadata or --no-metadata, and the bookies with --bookie or --bookie-conf"
-        )
+    if len(places) + no_metadata > 1:
+        raise click.UsageError("name one of --zookeeper, --metadata and --no-metadata")
+    if given and not (places or no_metadata):
+        raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
         with app.store.read() as txn:
-            return read_store_parts(app.store, txn)
+            return read_store_parts(app.store, txn, empty=no_metadata)
     return read_parts(metadata_at(places[0], client) if places else None, given)
 
 

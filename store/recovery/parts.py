@@ -147,11 +147,16 @@ def find_next_id(metadata: Source) -> int | None:
     return stream.next_ledger_id
 
 
-def read_store_parts(store: Store, txn: Txn) -> Parts:
-    """Return the metadata of STORE as it is now, changes included, and the bookies that it was imported from; raises SourceNotFound."""
+def read_store_parts(store: Store, txn: Txn, *, empty: bool = False) -> Parts:
+    """Return the metadata of STORE as it is now, changes included, and the bookies that it was imported from; raises SourceNotFound.
+
+    EMPTY: an empty metadata store in the place of it.
+    """
     layout = read_stored_layout(store.info)
     if not layout.bookies:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")
+    if empty:
+        return Parts(no_metadata(), layout.bookies)
     problems = [damage.reason for damage in iter_damage(txn, METADATA_FILE_ID)]
     next_id = None if layout.metadata is None else find_next_id(layout.metadata)
     ids = [bookie.bookie_id for bookie in layout.bookies]

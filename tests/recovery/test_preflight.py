@@ -173,3 +173,17 @@ def test_a_bookie_that_never_ran(cli: Cli, tmp_path: Path) -> None:
     assert result.exit_code == 5
     assert "the metadata knows bookie bk1test" in result.stderr
     assert cli("store", "preflight", "--zookeeper", zookeeper, "--bookie", tmp_path / "typo").exit_code == 5
+
+
+def test_an_empty_metadata_store_under_the_bookies_of_a_store(cli: Cli, tmp_path: Path) -> None:
+    root, store = world("cluster") / "clean", tmp_path / "store"
+    bookies = [word for name in BOOKIES for word in ("--bookie", root / name)]
+    assert (
+        cli("--store", store, "store", "import", "cluster", "--zookeeper", root / "zookeeper", *bookies).exit_code == 0
+    )
+    result = cli("--store", store, "store", "preflight", "--no-metadata", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    assert result.json == preflight(cli, root, "--no-metadata")
+    given = cli("--store", store, "store", "preflight", "--bookie", root / BOOKIES[0])
+    assert given.exit_code == 2
+    assert "name the metadata of these bookies" in given.stderr
