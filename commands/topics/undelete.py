@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.mending import gaps_option, zookeeper_option
+from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TIME_POINT, TOPIC, command, pass_app
 from store.errors import (
@@ -23,6 +24,7 @@ from store.names import NamespaceName, TopicName
 
 if TYPE_CHECKING:
     from store.recovery.past import Keep, Past
+    from store.recovery.undelete import Undelete
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic [TOPIC-restored].")
 _COPY = click.option(
@@ -35,6 +37,13 @@ _HOLD = click.option(
     show_default=True,
     help="The subscription that keeps what no other one does; '' for none.",
 )
+_GONE = (
+    Column("TOPIC", "topic"),
+    Column("DELETED", "deleted_ms", "time"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("HERE", "here", "number"),
+    Column("ENTRIES HERE", "entries", "number"),
+)
 
 
 @command(
@@ -43,10 +52,13 @@ _HOLD = click.option(
     writes_first=True,
     examples=[],
     elsewhere=[
+        "pulsar-admin topics undelete",
         "pulsar-admin topics undelete public/default/orders --dry-run",
         "pulsar-admin topics undelete --namespace acme/orders --in-place --zookeeper /copy/zk2",
     ],
-    output="The change: each topic with its ledgers, entries and what is lost of them range by range, and where each subscription stands.",
+    output="The change: each topic with its ledgers, entries and what is lost of them range by range, and where each subscription stands. "
+    "Without topics, one row per topic: when it was deleted (- for one that is there), the ledgers that it no longer lists, and how "
+    "many of them, with how many entries, are here.",
     errors=[TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, SourceNotFound, InvalidValue, StalePlan],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
@@ -93,13 +105,29 @@ def undelete(
     if to is not None and (asked.in_place or namespaces or len(topics) != 1):
         raise click.UsageError("--to names one topic that comes back, without --in-place.")
     if not topics and not namespaces:
-        raise click.UsageError("Name topics, or --namespace.")
+        _list(app, directories, by_evidence, asked)
+        return
     with open_reader(app.store) as reader:
         past = _read_past(
             reader, directories, keep_of((*(topic.namespace for topic in topics), *namespaces)), by_evidence
         )
         plan = plan_undelete(reader, find_deleted(past, topics, namespaces), past, asked, app.now_ms, to)
     app.change(plan)
+
+
+def _list(app: App, directories: tuple[str, ...], by_evidence: bool, asked: Undelete) -> None:
+    from store.recovery.gone import iter_gone, keeps_topics
+
+    if asked.in_place or app.settings.plan is not None:
+        raise click.UsageError(
+            "Name topics, or --namespace; without both and without --in-place and --plan they are listed."
+        )
+    with open_reader(app.store) as reader:
+        past = _read_past(reader, directories, keeps_topics, by_evidence)
+        app.emit_rows(iter_gone(reader.txn, past), _GONE)
+    for gap in past.gaps:
+        app.warn(f"the history is not whole: {gap}")
+    app.tell("what would come back: pulsar-admin topics undelete TOPIC --dry-run")
 
 
 def _read_past(reader: EntryReader, directories: tuple[str, ...], keep: Keep, by_evidence: bool) -> Past:

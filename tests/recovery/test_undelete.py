@@ -62,6 +62,27 @@ def test_a_deleted_topic(cli: Cli, tmp_path: Path) -> None:
     assert cli("--store", store, "topics", "stats", f"{DOOMED}-restored").exit_code == 5
 
 
+def test_without_topics_what_is_gone_is_listed(cli: Cli, tmp_path: Path) -> None:
+    store = copied(CLUSTER, "crashed", tmp_path)
+    entries = entries_of(bookies_of(world(CLUSTER) / "crashed"))
+    rows = {row["topic"]: row for row in cli("--store", store, "-o", "json", "topics", "undelete").json}
+    doomed = rows[f"persistent://{DOOMED}"]
+    assert doomed["ledgers"] == doomed["here"] == END_OF_DOOMED - FIRST_OF_DOOMED
+    assert doomed["entries"] == sum(len(entries[one]) for one in range(FIRST_OF_DOOMED, END_OF_DOOMED))
+    assert [name for name, row in rows.items() if row["deleted"]] == [f"persistent://{DOOMED}"]
+    trimmed = cli("--store", store, "-o", "json", "topics", "undelete", TRIMMED, "--dry-run").json[0]["after"]
+    row = rows[f"persistent://{TRIMMED}"]
+    assert (row["here"], row["entries"]) == (
+        len(trimmed["ledgers"]),
+        sum(len(entries[one]) for one in trimmed["ledgers"]),
+    )
+    cli("--store", store, "topics", "undelete", DOOMED)
+    again = {row["topic"]: row for row in cli("--store", store, "-o", "json", "topics", "undelete").json}
+    assert again[f"persistent://{DOOMED}"]["here"] == 0  # they are of another topic now
+    for words in (["--in-place"], ["--plan", tmp_path / "plan.json"], ["--to", "public/default/x"]):
+        assert cli("--store", store, "topics", "undelete", *words).exit_code == 2
+
+
 def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     cli("--store", store, "topics", "undelete", DOOMED, "--in-place", "--hold", "")
