@@ -148,6 +148,11 @@ class TestOneWitness:
         a, b = _messages(1, {"x-0-1": _run(0, 9)}, (0, 9)), _messages(2, {"x-0-2": _run(0, 9)}, (10, 19))
         assert _groups(a, b) == [(1,), (2,)]
 
+    def test_an_index_that_is_the_number_of_the_producer(self) -> None:
+        """The second may be of another topic that is trimmed, with one producer of this name as well."""
+        a, b = _messages(1, {"app": _run(0, 9)}, (0, 9)), _messages(2, {"app": _run(10, 19)}, (10, 19))
+        assert _groups(a, b) == [(1,), (2,)]
+
     def test_another_producer_of_the_name(self) -> None:
         a, b = _messages(1, {"app": _run(0, 9)}), _messages(2, {"app": _run(10, 19)}, replicated_from="west")
         assert _groups(a, b) == [(1,), (2,)]
@@ -155,7 +160,7 @@ class TestOneWitness:
 
 class TestTwoWitnesses:
     def test_a_producer_and_the_index(self) -> None:
-        a, b = _messages(1, {"app": _run(0, 9)}, (0, 9)), _messages(2, {"app": _run(10, 19)}, (10, 19))
+        a, b = _messages(1, {"app": _run(0, 9)}, (50, 59)), _messages(2, {"app": _run(10, 19)}, (60, 69))
         assert _groups(a, b) == [(1, 2)]
 
     def test_two_producers(self) -> None:
@@ -172,6 +177,12 @@ class TestContradictions:
             _messages(one, {"x-0-1": _run(*run)}) for one, run in enumerate([(0, 9), (0, 9), (10, 19), (10, 19)], 1)
         ]
         assert _groups(*ledgers) == [(1,), (2,), (3,), (4,)]
+
+    def test_partitions_that_were_written_at_one_time(self) -> None:
+        """Ledgers between are lost, so no number is in two; of one topic one ledger is written at a time."""
+        a, b, c = ((0, 9), 1000), ((10, 19), 1000), ((30, 39), 985)
+        ledgers = [_messages(one, {"x-0-1": _run(*run, ms)}) for one, (run, ms) in enumerate([a, b, c], 1)]
+        assert _groups(*ledgers) == [(1,), (2,), (3,)]
 
     def test_an_index_that_goes_back(self) -> None:
         a = _messages(1, {"x-0-1": _run(0, 9)}, (50, 59))
