@@ -237,9 +237,13 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What is known of producers: those whose ranges of one ledger lie in another's, and those that leave numbers out."""
+    """What is known of producers: those whose ranges of one ledger lie in another's, and those that leave numbers out.
+
+    ``twins``: those that end two ledgers with one number at one index, as partitions that get equally many do.
+    """
 
     shared: frozenset[Producer]
+    twins: frozenset[Producer]
     jumping: frozenset[Producer]
     cluster: str
 
@@ -261,7 +265,10 @@ def _links(found: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[
             for producer, run in one.producers.items():
                 runs[producer].append((run, one.ledger_id))
     names = _Names(
-        frozenset(_shared(runs)), frozenset(p for p, mine in runs.items() if any(r.jumps for r, _ in mine)), cluster
+        frozenset(_shared(runs)),
+        frozenset(_twins(found, runs)),
+        frozenset(p for p, mine in runs.items() if any(r.jumps for r, _ in mine)),
+        cluster,
     )
     pairs: dict[tuple[int, int], list[Producer]] = defaultdict(list)
     rivals: Counter[tuple[Producer, int, bool]] = Counter()
@@ -299,6 +306,16 @@ def _shared(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer
             yield producer
 
 
+def _twins(
+    found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[Run, int]]]
+) -> Iterator[Producer]:
+    """Yield the producers of which two ledgers have one last number, and one index."""
+    for producer, mine in runs.items():
+        ends = Counter((run.last, index[2]) for run, ledger in mine if (index := found[ledger].index) is not None)
+        if any(count > 1 for count in ends.values()):
+            yield producer
+
+
 def _judge(
     a: LedgerEvidence,
     b: LedgerEvidence,
@@ -309,20 +326,20 @@ def _judge(
     """Return the join of A and B, which PRODUCERS go on from one to the other, and why it is refused."""
     good = [one for one in producers if names.is_good(one)]
     said = [f"producer {one} goes on from {a.producers[one].last} to {b.producers[one].first}" for one in producers]
+    unique = [one for one in producers if rivals[one, a.ledger_id, False] == 1 and rivals[one, b.ledger_id, True] == 1]
+    steady = [one for one in unique if one not in names.jumping]
     index = False
     if a.index is not None and b.index is not None and a.index[2] in (b.index[0], b.index[1] - 1):
         # Where a producer was alone on its topic, its numbers are the index: of another topic, too, so that says nothing more.
-        index = any(a.producers[one].last != a.index[2] for one in good)
+        index = any(a.producers[one].last != a.index[2] for one in steady if one not in names.twins)
         said += [f"the broker's index goes on behind {a.index[2]}"] if index else []
     given = [one for one in good if names.is_given(one)]
     if given:
         said.append(f"a broker gave the name {given[0]}, and its numbers are in no other ledger")
-    unique = [one for one in producers if rivals[one, a.ledger_id, False] == 1 and rivals[one, b.ledger_id, True] == 1]
     refused = _clock(a, b, producers)
     if not refused and not unique:
         refused = "more than one ledger goes on with these numbers"
-    steady = [one for one in unique if one not in names.jumping]
-    if not refused and not ((index and good) or len(steady) >= _TWO or given):
+    if not refused and not (index or len(steady) >= _TWO or given):
         refused = "one witness only" if good else "the producer's numbers come up in several ledgers"
     return Join(a.ledger_id, b.ledger_id, tuple(said)), refused
 
