@@ -306,9 +306,7 @@ def _shared(runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer
             yield producer
 
 
-def _twins(
-    found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[Run, int]]]
-) -> Iterator[Producer]:
+def _twins(found: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[Run, int]]]) -> Iterator[Producer]:
     """Yield the producers of which two ledgers have one last number, and one index."""
     for producer, mine in runs.items():
         ends = Counter((run.last, index[2]) for run, ledger in mine if (index := found[ledger].index) is not None)
