@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,11 @@ def history(
     from store.history.events import Span, parse_question
 
     question = parse_question(what, passing=passing)
-    app.emit_rows(_rows(app, servers_of(app, places), question, Span(since, until)), _COLUMNS)
+    rows = _rows(app, servers_of(app, places), question, Span(since, until))
+    first = next(rows, None)
+    app.emit_rows(rows if first is None else chain([first], rows), _COLUMNS)
+    if first is None:
+        app.warn(f"these files have no change of {what or 'anything'} in that time: is the name right?")
 
 
 def servers_of(app: App, places: tuple[str, ...]) -> tuple[ServerFiles, ...]:

@@ -10,6 +10,7 @@ from store.changes.plan import Plan
 from store.changes.report import ChangePart
 from store.db.environment import Txn
 from store.errors import Refused
+from store.names import parse_topic
 from store.recovery.from_ledgers import COMMAND, Sources, plan_from_ledgers
 from store.recovery.names_file import GivenNames, read_names, write_names
 from store.recovery.rolling import plan_rolling
@@ -27,6 +28,11 @@ def plan_recovery(sources: Sources, level: str | None, names: Path | None = None
     survey = read_survey(txn)
     condition = read_condition(txn, survey)
     wanted = level or condition.level
+    if names is not None and wanted != "C":
+        raise Refused(
+            f"--names gives names to what level C finds, and this store {f'is at level {wanted}' if wanted else 'lacks nothing'}",
+            hint="leave out --names; a recovery that was made is named anew behind its undo: pulsar-admin store log",
+        )
     if wanted is None:
         return _nothing(txn, condition)
     if level is None:
@@ -74,11 +80,27 @@ def _summed(plan: Plan, level: str, condition: Condition) -> Plan:
     """Return PLAN with a first part that counts the others, and what to do next."""
     of = Counter(_kind(part) for part in plan.parts)
     found = {"level": level, "listedLedgers": condition.listed, "youngerLedgers": len(condition.younger)}
-    made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}}
+    made = {"nodes": len(plan.steps), **{kind: of[kind] for kind in _KINDS if of[kind]}, **_sums(plan)}
     parts = (ChangePart(resource=_METADATA, after={**found, **made}), *plan.parts)
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
     beside = (_leftover_text(condition),) if level != "A" and condition.leftovers else ()
     return replace(plan, parts=parts, warnings=(*plan.warnings, *beside, *again, NEXT))
+
+
+def _sums(plan: Plan) -> dict[str, int]:
+    """Return how many topics nothing names, the entries that topics get, and those that are lost in front of ledgers' ends."""
+    from store.recovery.from_bookies import LOST_AND_FOUND
+
+    topics = [part for part in plan.parts if part.topic and _kind(part) == "topics"]
+    nameless = sum(parse_topic(part.topic).namespace == LOST_AND_FOUND for part in topics if part.topic)
+    now = sum((part.after or {}).get("entries", 0) for part in topics)
+    before = sum((part.before or {}).get("entries", 0) for part in topics)
+    missing = sum(sum((part.after or {}).get("missing", {}).values()) for part in topics)
+    return {
+        key: count
+        for key, count in (("lostAndFound", nameless), ("entries", now - before), ("missing", missing))
+        if count
+    }
 
 
 def _kind(part: ChangePart) -> str:

@@ -38,7 +38,7 @@ def read_bookie_conf(file: Path, root: Path | None = None) -> GivenBookie:
         if not found:
             raise InvalidValue(
                 f"{file} sets no {name}",
-                hint="name the bookie's bookkeeper.conf, or its directories with --bookie ID=DIR,DIR",
+                hint="name the bookie's bookkeeper.conf, or the bookie's directories as ID=DIR,DIR",
                 path=str(file),
             )
     address = settings.get("advertisedAddress", "").strip()

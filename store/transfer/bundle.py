@@ -278,7 +278,7 @@ def _iter_lines(path: Path) -> Iterator[Any]:  # Any: JSON
         with gzip.open(path, "rb") as file:
             for line in file:
                 yield json.loads(line)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise SourceNotFound(f"there is no file {path}", path=str(path)) from error
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise MetadataCorrupt(f"{path} is damaged, or no bundle: {error}", hint="have it sent again") from error

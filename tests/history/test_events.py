@@ -109,6 +109,12 @@ def test_gaps_are_rows(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
     assert both == _rows(cli, unpacked, tmp_path, "/managed-ledgers")
 
 
+def test_a_name_without_any_change_is_told(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    result = cli("--store", tmp_path / "none", "store", "history", "public/default/no-such", "--zookeeper", unpacked)
+    assert result.exit_code == 0
+    assert "no change of public/default/no-such" in result.stderr
+
+
 def test_what_has_no_history(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     refused = cli("--store", demo_store, "store", "history")
     assert refused.exit_code == 3

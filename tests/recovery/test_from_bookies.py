@@ -62,7 +62,7 @@ def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path)
 
 
 def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
-    assert cli("--store", bare, "store", "recover", "--yes").exit_code == 0
+    made = cli("--store", bare, "-o", "json", "store", "recover", "--yes").json[0]["after"]
     written = entries_of([world(CLUSTER) / "crashed" / name for name in BOOKIES])
     count: Counter[tuple[int, int]] = Counter()
     with open_store(bare) as opened, opened.read() as txn:
@@ -70,6 +70,7 @@ def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
             for ledger in read_topic(txn, name).ledgers:
                 count.update((ledger.ledger_id, entry) for entry in range(ledger.entries))
     assert set(count.values()) == {1}
+    assert made["entries"] == len(count)
     # Messages begin with a magic number or with the size of their metadata; every such entry is in a topic.
     messages = {
         (ledger, entry) for ledger, entries in written.items() for entry, raw in entries.items() if _is_message(raw)
@@ -106,6 +107,9 @@ def test_names_of_the_operator(cli: Cli, bare: Path, tmp_path: Path) -> None:
     assert "crash-holes" in stats["subscriptions"]
     again = cli("--store", bare, "store", "recover", "--level", "C", "--names", names)
     assert again.exit_code == 3  # there is metadata now
+    ignored = cli("--store", bare, "store", "recover", "--names", names)
+    assert ignored.exit_code == 3
+    assert "--names gives names to what level C finds" in ignored.stderr
 
 
 def test_master_keys_are_those_of_no_password(bare: Path) -> None:
