@@ -18,17 +18,14 @@ from store.errors import (
     NothingMatches,
     Refused,
     SourceNotFound,
-    StoreError,
     StoreNotFound,
 )
 
 if TYPE_CHECKING:
     from store.history.as_of import Moment
-    from store.history.differences import Changed, Side
+    from store.history.differences import Changed
     from store.history.events import Event, Question, Span
     from store.history.versions import Flaw
-    from store.model.ledgers import EntryReader
-    from store.names import Position
     from store.sources.zookeeper import Gap, ServerFiles
 
 _COLUMNS = (
@@ -194,8 +191,7 @@ def diff(
 
 def _stores_changed(app: App, stores: tuple[Path, ...], passing: bool) -> Iterator[dict[str, Any]]:  # Any: JSON
     from store.db.environment import open_store
-    from store.db.tree import iter_values
-    from store.history.differences import find_changed, iter_differences
+    from store.history.stores import compare_stores
     from store.model.ledgers import open_reader
 
     with (
@@ -204,32 +200,7 @@ def _stores_changed(app: App, stores: tuple[Path, ...], passing: bool) -> Iterat
         open_reader(first) as one,
         open_reader(second) as other,
     ):
-        differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
-        found = find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
-        yield from (_changed_row(app, item) for item in found)
-
-
-def _side_of(reader: EntryReader) -> Side:
-    """Return the store of READER as a side: its cursors where they really stand."""
-    from store.db.tree import find_node
-    from store.history.differences import Side, known_position
-    from store.model.cursors import read_cursor
-    from store.model.structures import cursor_of_path
-    from store.model.topics import read_topic
-
-    def position(path: str, value: bytes) -> Position | None:
-        named = cursor_of_path(path)
-        try:
-            assert named is not None
-            return read_cursor(reader.txn, reader, read_topic(reader.txn, named[0]), named[1]).mark_delete
-        except StoreError:
-            return known_position(path, value)
-
-    def value_at(path: str) -> bytes | None:
-        node = find_node(reader.txn, path)
-        return None if node is None else node.value
-
-    return Side(value_at, position)
+        yield from (_changed_row(app, item) for item in compare_stores(one, other, passing=passing))
 
 
 def _moments_changed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,9 @@ from store.wording import counted
 
 if TYPE_CHECKING:
     from pulsar_admin.api.nacks import Nacks
+    from store.recovery.acks import AckState
+    from store.recovery.as_of import IfUnsure
+    from store.recovery.cursor_versions import CursorHistory
     from store.reports.backlog import BacklogAnalysis
     from store.search.expiry import ForecastRow
 
@@ -170,6 +173,16 @@ class Cursor:
         warn_partial(found.warnings)
         return found.rows
 
+    def history(self) -> tuple[AckState, ...]:
+        """Return every state of its acknowledgements that is left, the oldest first: ``state``, and ``not_before`` and ``not_after``.
+
+        They are those of its cursor ledgers and metadata, and of the ZooKeeper files that the store was imported from. Raises
+        TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        """
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._topic)
+            return tuple(self._past([topic]).states(reader, topic, self._name))
+
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""
         from pulsar_admin.api.nacks import Nacks
@@ -185,6 +198,8 @@ class Cursor:
         time: Time | None = None,
         shift_by: int | None = None,
         like: str | None = None,
+        as_of: Time | None = None,
+        if_unsure: IfUnsure = "refuse",
         exclude: bool = False,
         rule: ResetRule = EXACT,
         clock: Clock = "auto",
@@ -192,14 +207,19 @@ class Cursor:
         force: bool = False,
     ) -> Plan:
         """Plan moving it so that the first entry given again is at a position (TO), at or after a TIME, SHIFT_BY entries further
-        (below 0: back), or where the subscription LIKE is.
+        (below 0: back), or where the subscription LIKE is; or to where it stood AS_OF a time or a state of ``history`` (its ``name``).
 
-        Individual acknowledgements are cleared. EXCLUDE: start behind the position. RULE ``broker``: what a live broker does; ``exact``
+        That brings acknowledgements back; of several states that a time may mean, IF_UNSURE refuses or takes the oldest or newest. Else
+        individual acknowledgements are cleared. EXCLUDE: start behind the position. RULE ``broker``: what a live broker does; ``exact``
         takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly one
-        of the four is given, LedgerNotFound, EntryNotFound.
+        of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (nothing is known of that time), Refused (unsure).
         """
-        if sum(given is not None for given in (to, time, shift_by, like)) != 1:
-            raise InvalidValue("give exactly one of to, time, shift_by and like")
+        if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
+            raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
+        if as_of is not None:
+            if exclude:
+                raise InvalidValue("as_of says where to: leave out exclude")
+            return self._back_to(as_of, if_unsure, force=force)
         check_choice("rule", rule, ResetRule)
         check_choice("broker version", broker_version, BrokerVersion)
         target = ResetTarget(
@@ -281,6 +301,26 @@ class Cursor:
         with self._session.reader() as reader:
             cursors = list(self._cursors(reader))
             return plan_of(plan_unsubscribe(reader, "topics unsubscribe", cursors, self._session.now_ms, force=force))
+
+    def _back_to(self, as_of: Time, if_unsure: IfUnsure, *, force: bool) -> Plan:
+        from store.recovery.as_of import AsOf, IfUnsure, is_state_name, plan_as_of
+
+        check_choice("if_unsure", if_unsure, IfUnsure)
+        name = as_of if isinstance(as_of, str) and is_state_name(as_of) else ""
+        time_ms = None if name else self._session.time_ms(as_of)
+        with self._session.reader() as reader:
+            cursors = list(self._cursors(reader))
+            wanted = AsOf(time_ms, name, if_unsure, self._past(topic for topic, _ in cursors), force)
+            return plan_of(plan_as_of(reader, "topics reset-cursor", cursors, wanted, self._session.now_ms))
+
+    def _past(self, topics: Iterable[TopicModel]) -> CursorHistory:
+        """Return what the ZooKeeper files of the store have of the cursor; what cannot be read there is warned of."""
+        from store.recovery.cursor_versions import find_cursor_history
+
+        with self._session.opened() as store:
+            found = find_cursor_history(store.info.sources, (), (one.name.cursor_path(self._name) for one in topics))
+        warn_partial(found.problems)
+        return found
 
     def _cursors(self, reader: EntryReader) -> Iterator[tuple[TopicModel, CursorModel]]:
         for name in expand_topic(reader.txn, self._topic):

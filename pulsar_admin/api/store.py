@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
+from pulsar_admin.api.recovering import Recoveries
 from pulsar_admin.api.session import Session, Time, check_choice, warn_partial, whole_number
 from pulsar_admin.api.topic import Topic
 from pulsar_admin.api.transfers import Transfers
@@ -67,7 +68,7 @@ def open_store(
         raise
 
 
-class Store(Transfers):
+class Store(Transfers, Recoveries):
     """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
 
     def __enter__(self) -> Store:
@@ -350,52 +351,6 @@ class Store(Transfers):
         check_choice("form", form, Form)
         with self._session.read() as txn:
             return plan_of(plan_annotate(txn, self._selected(txn, topics), form, self._session.now_ms))
-
-    def undelete(
-        self,
-        *topics: str,
-        namespaces: Sequence[str] = (),
-        to: str | None = None,
-        zookeeper: Sequence[str] = (),
-        in_place: bool = False,
-        copy: bool = False,
-    ) -> Plan:
-        """Plan bringing back deleted TOPICS and all deleted topics of NAMESPACES, or what was trimmed of topics that are there.
-
-        ZOOKEEPER: more servers' files, ``dataDir[,dataLogDir]``. COPY: into new ledgers. Raises TopicNotFound, NamespaceNotFound,
-        AlreadyExists, Refused, SourceNotFound.
-        """
-        from store.history.servers import find_servers
-        from store.recovery.past import read_past
-        from store.recovery.restore import plan_undelete
-        from store.recovery.undelete import Undelete, find_deleted, keep_of
-
-        names, spaces = [*map(parse_topic, topics)], [*map(parse_namespace, namespaces)]
-        asked = Undelete(in_place=in_place, copy=copy)
-        with self._session.opened() as store:
-            servers = find_servers(store.info.sources, zookeeper)
-        past = read_past(servers, keep_of((*(name.namespace for name in names), *spaces)))
-        with self._session.reader() as reader:
-            found = find_deleted(past, names, spaces)
-            target = None if to is None else parse_topic(to)
-            return plan_of(plan_undelete(reader, found, past, asked, self._session.now_ms, target))
-
-    def restore(
-        self, topic: str, *, at: Time, to: str | None = None, zookeeper: Sequence[str] = (), in_place: bool = False
-    ) -> Plan:
-        """Plan bringing TOPIC back as it was AT a time, as ``TOPIC-restored``, TO, or IN_PLACE; raises as ``undelete``."""
-        from store.history.servers import find_servers
-        from store.recovery.past import read_past
-        from store.recovery.restore import RestoreAt, plan_restore_at
-        from store.recovery.undelete import Undelete, keep_of
-
-        name, target = parse_topic(topic), None if to is None else parse_topic(to)
-        wanted = RestoreAt(name, self._session.time_ms(at), Undelete(in_place=in_place), target)
-        with self._session.opened() as store:
-            servers = find_servers(store.info.sources, zookeeper)
-        past = read_past(servers, keep_of([name.namespace]), wanted.at_ms)
-        with self._session.reader() as reader:
-            return plan_of(plan_restore_at(reader, wanted, past, servers, self._session.now_ms))
 
     def _selected(self, txn: Txn, topics: Sequence[str]) -> tuple[TopicName, ...]:
         return select_topics(txn, map(parse_topic, topics), all_topics=not topics)

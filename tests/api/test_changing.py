@@ -169,6 +169,9 @@ def test_what_cannot_be_meant_is_refused(path: Path) -> None:
             {"to": "9:3", "shift_by": 1},
             {"time": "1h", "clock": "event"},
             {"shift_by": 1, "exclude": True},
+            {"as_of": "metadata", "exclude": True},
+            {"as_of": "metadata", "to": "9:3"},
+            {"as_of": "3h", "if_unsure": "guess"},
             {"time": "1h", "rule": "all"},
         ):
             with pytest.raises(pa.InvalidValue):

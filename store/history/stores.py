@@ -1,0 +1,36 @@
+"""What is another in the metadata of two stores, whose cursors are compared where they really stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.db.tree import find_node, iter_values
+from store.errors import StoreError
+from store.history.differences import Changed, Side, find_changed, iter_differences, known_position
+from store.model.cursors import read_cursor
+from store.model.ledgers import EntryReader
+from store.model.structures import cursor_of_path
+from store.model.topics import read_topic
+from store.names import Position
+
+
+def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool = False) -> Iterator[Changed]:
+    """Yield what is another in OTHER than in ONE, see ``find_changed``."""
+    differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
+    return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
+
+
+def _side_of(reader: EntryReader) -> Side:
+    def position(path: str, value: bytes) -> Position | None:
+        named = cursor_of_path(path)
+        try:
+            assert named is not None
+            return read_cursor(reader.txn, reader, read_topic(reader.txn, named[0]), named[1]).mark_delete
+        except StoreError:
+            return known_position(path, value)
+
+    def value_at(path: str) -> bytes | None:
+        node = find_node(reader.txn, path)
+        return None if node is None else node.value
+
+    return Side(value_at, position)
