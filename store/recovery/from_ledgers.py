@@ -221,15 +221,16 @@ class _Cursor:
 
 
 def _cursors(sources: Sources, survey: Survey, topic: Topic) -> list[_Cursor]:
-    """Return the cursors of TOPIC: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
+    """Return the cursors of TOPIC that are gone: of its cursor ledgers, of its compacted ledger, and those that were there earlier."""
     ledgers = survey.cursors.get(topic.name, {})
     names = {*ledgers, *_earlier_names(sources, topic.name)}
     if topic.name in survey.compacted:
         names.add(COMPACTION_CURSOR)
-    told = (_cursor(sources, survey, topic, name) for name in sorted(names))
+    there = set(iter_cursor_names(sources.reader.txn, topic.name))  # their nodes outlived the topic's own
+    told = (_cursor(sources, survey, topic, name) for name in sorted(names - there))
     found = [one for one in told if one is not None]
     known = sources.earlier_value(topic.name.path) is not None
-    name = None if known else holding_name(topic, {one.name for one in found})
+    name = None if known else holding_name(topic, {*there, *(one.name for one in found)})
     if name is not None:
         state = CursorState(topic.first_position)
         value = encode_cursor_info(info_of_state(state, {}))

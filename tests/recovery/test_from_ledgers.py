@@ -12,7 +12,7 @@ import pytest
 from store.codec.cursor import CursorState
 from store.codec.managedledger import decode_managed_ledger
 from store.codec.schema import decode_schema_locator
-from store.db.environment import open_store
+from store.db.environment import Txn, open_store
 from store.db.tree import find_node, iter_nodes
 from store.model.cursors import Cursor, read_cursors
 from store.model.ledgers import EntryReader, open_reader
@@ -79,6 +79,27 @@ def test_topics_ledgers_and_schemas_are_what_they_were(name: str, state: str, tm
         parts = "/admin/partitioned-topics/acme"
         assert values(now, parts) == values(was, parts) != {}
         check_cursors(was, now, before, after)
+
+
+def test_cursors_whose_nodes_are_left_stay_as_they_are(tmp_path: Path, cli: Cli) -> None:
+    """The nodes of topics alone are lost."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    with open_store(store) as opened, opened.read() as txn:
+        topics = [name.path for name in iter_topics(txn) if find_node(txn, name.path)]
+
+    def work(txn: Txn) -> None:
+        for path in topics:
+            txn.delete("tree", path.encode())
+
+    with open_store(store, writable=True) as opened, open_reader(opened) as reader:
+        before = values(reader, "/managed-ledgers/")
+        opened.write(work)
+    assert cli("--store", store, "store", "recover", "--level", "A", "--cluster", "standalone").exit_code == 0
+    with open_store(store) as opened, open_reader(opened) as reader:
+        after = values(reader, "/managed-ledgers/")
+    left = {path: value for path, value in before.items() if path not in topics}
+    assert len(left) > 20
+    assert left.items() <= after.items()
 
 
 def check_cursors(was: EntryReader, now: EntryReader, before: dict[str, Topic], after: dict[str, Topic]) -> None:
