@@ -14,8 +14,9 @@ from store.codec.cursor import CursorState, decode_cursor_ledger
 from store.errors import StoreError
 from store.model.cursors import read_cursor_ledger
 from store.model.ledgers import EntryReader, iter_entry_ids
+from store.model.references import COMPACTED_LEDGER
 from store.model.topics import Topic
-from store.recovery.contents import CURSOR
+from store.recovery.contents import COMPACTED, CURSOR
 from store.recovery.evidence import LedgerEvidence
 
 
@@ -30,10 +31,23 @@ class Unnamed:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order."""
+    """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order. ``compacted``: a ledger, or −1."""
 
     state: CursorState
     ledger_ids: tuple[int, ...]
+    compacted: int = -1
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        if self.compacted >= 0:
+            return (
+                f"cursor ledger {self.ledger_ids[-1]} names compacted ledger {self.compacted}, and positions of this topic alone",
+                f"compacted ledger {self.compacted} holds messages of this topic alone",
+            )
+        return tuple(
+            f"cursor ledger {ledger_id} begins where this subscription alone stood, and names this topic alone"
+            for ledger_id in self.ledger_ids
+        )
 
 
 def read_unnamed(reader: EntryReader, topic: Topic, evidence: Iterable[LedgerEvidence]) -> list[Unnamed]:
@@ -78,6 +92,23 @@ def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Un
         for name, one in sure:
             now[name] = Followed(one.last, (*now[name].ledger_ids, one.ledger_id))
             left.remove(one)
+
+
+def newest_compaction(
+    topic: Topic, ledgers: Sequence[Unnamed], evidence: Mapping[int, LedgerEvidence]
+) -> Followed | None:
+    """Return the newest compaction of TOPIC that a cursor ledger and a compacted ledger both say is of this topic alone."""
+    there = set(topic.ids)
+    found = []
+    for one in ledgers:
+        compacted = evidence.get(one.last.properties.get(COMPACTED_LEDGER, -1))
+        if compacted is None or compacted.kind != COMPACTED or not compacted.is_whole:
+            continue
+        points = compacted.points.keys()
+        # What was trimmed before has no entries any more; a ledger of another topic has some.
+        if points & there and not (points - there) & evidence.keys():
+            found.append(Followed(one.last, (one.ledger_id,), compacted.ledger_id))
+    return max(found, key=lambda one: one.ledger_ids, default=None)
 
 
 def _is_same(a: CursorState, b: CursorState) -> bool:

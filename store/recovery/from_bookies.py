@@ -141,7 +141,7 @@ class _Work:
                 claims |= {one: {**_claim(name), "pulsar/cursor": subscription.encode()} for one in ledgers}
             for claim in self._compacted(group):
                 self.survey.compacted.setdefault(name, []).append(claim)
-                claims[claim.ledger_id] = _compacted_claim(name, claim)
+                claims[claim.ledger_id] = compacted_claim(name, claim)
         for one in self.found.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
                 claims[one.ledger_id] = {COMPONENT: b"schema", "pulsar/schemaId": schema.encode()}
@@ -221,7 +221,8 @@ def _claim(name: TopicName) -> dict[str, bytes]:
     return {COMPONENT: b"managed-ledger", "pulsar/managed-ledger": name.managed_ledger_name.encode()}
 
 
-def _compacted_claim(name: TopicName, claim: CompactedClaim) -> dict[str, bytes]:
+def compacted_claim(name: TopicName, claim: CompactedClaim) -> dict[str, bytes]:
+    """Return what the metadata of a compacted ledger of topic NAME says of itself."""
     to = MessageIdData(ledgerId=claim.horizon.ledger_id, entryId=claim.horizon.entry_id, batch_size=0)
     if name.partition_index >= 0:
         to.partition = name.partition_index

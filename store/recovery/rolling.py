@@ -24,19 +24,23 @@ from store.db.environment import Txn
 from store.db.tree import find_node, read_node
 from store.errors import Refused
 from store.model.coverage import absent_ids, read_disks, read_held
-from store.model.cursors import Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
+from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor, read_cursor_ledger
 from store.model.ledgers import find_metadata, find_times, sorted_ledger_ids
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
-from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.model.topics import Topic, TopicLedger, iter_topics, partition_count, read_topic
 from store.names import TopicName
 from store.recovery.chains import Chains, Group, find_chains
 from store.recovery.collected import find_collected
-from store.recovery.cursor_chains import Followed, follow, read_unnamed
+from store.recovery.contents import MESSAGES
+from store.recovery.cursor_chains import Followed, follow, newest_compaction, read_unnamed
 from store.recovery.evidence import LedgerEvidence, read_evidence
+from store.recovery.from_bookies import compacted_claim
 from store.recovery.from_ledgers import COMMAND, Sources, newer_index
 from store.recovery.lost_found import plan_lost_and_found
 from store.recovery.making import MadeLedger, find_readable_end, fit_ensembles, make_ledger
-from store.recovery.survey import Survey
+from store.recovery.naming import Naming, find_names
+from store.recovery.survey import CompactedClaim, Survey
+from store.recovery.younger import Younger, close_others, tie_schemas, used_versions
 from store.wording import counted, plural
 
 _MANAGED_LEDGER, _CLAIMED = "pulsar/managed-ledger", b"managed-ledger"
@@ -56,6 +60,8 @@ class Rolled:
     gone: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     """Ledgers of topics, those that they got among them."""
+    tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
+    """Other younger ledgers of which it is known what they are of, and what their metadata says of it."""
 
     @property
     def txn(self) -> Txn:
@@ -92,12 +98,21 @@ def plan_rolling(sources: Sources, survey: Survey) -> Plan:
         group = topics.get(str(name))
         _roll_topic(rolled, world, name, () if group is None else group.ledger_ids)
     strangers = [group for group in world.chains.groups if not group.topic and _is_young(group, world.newest)]
-    found = plan_lost_and_found(sources, strangers, world.newest, world.evidence)
-    parts, steps = [*rolled.parts, *found.parts], [*rolled.steps, *found.steps]
+    names = _read_names(rolled, world) if strangers else {}
+    found = plan_lost_and_found(sources, strangers, world.newest, names)
     rolled.kept += found.ledger_ids
+    younger = _roll_others(rolled, world, {str(group.ledger_ids[0]): one.topic for group, one in names.items()})
+    parts = [*rolled.parts, *found.parts, *younger.parts]
+    steps = [*rolled.steps, *found.steps, *younger.steps]
     if not parts:  # cursors alone whose ledgers are as they should be
         return Plan(COMMAND, rolled.txn.id, (), ())
-    return Plan(COMMAND, rolled.txn.id, tuple(steps), tuple(parts), warnings=(*_warnings(rolled), *found.warnings))
+    return Plan(
+        COMMAND,
+        rolled.txn.id,
+        tuple(steps),
+        tuple(parts),
+        warnings=(*_warnings(rolled), *found.warnings, *younger.warnings),
+    )
 
 
 def _read_world(sources: Sources, survey: Survey) -> _World:
@@ -112,6 +127,38 @@ def _read_world(sources: Sources, survey: Survey) -> _World:
     evidence = {one.ledger_id: one for one in read_evidence(sources.reader, indexed)}
     chains = find_chains(evidence.values(), known, sources.cluster or "")
     return _World(evidence, chains, survey, listed[-1] if len(listed) else -1)
+
+
+def _read_names(rolled: Rolled, world: _World) -> dict[Group, Naming]:
+    """Return the names of groups of messages whose topics were made since, by two witnesses."""
+    named = find_names(rolled.sources.reader, world.evidence.values(), world.chains)
+    return {
+        group: naming
+        for group, naming in named.items()
+        if group.kind == MESSAGES
+        and not group.topic
+        and find_node(rolled.txn, naming.topic.path) is None
+        and _is_told_of(rolled.txn, naming.topic)
+    }
+
+
+def _is_told_of(txn: Txn, name: TopicName) -> bool:
+    """Whether a topic of this name agrees with what the metadata says of partitions."""
+    index, count = name.partition_index, partition_count(txn, name.base)
+    return index < count if index >= 0 else count == 0
+
+
+def _roll_others(rolled: Rolled, world: _World, names: Mapping[str, TopicName]) -> Younger:
+    """Give the younger ledgers that no topic got metadata, and what two witnesses say of them a place."""
+    younger = Younger(rolled.sources, tied=rolled.tied)
+    had = {*rolled.kept, *sorted_ledger_ids(rolled.txn)}
+    young = [
+        one for ledger_id, one in sorted(world.evidence.items()) if ledger_id > world.newest and ledger_id not in had
+    ]
+    used = used_versions(iter_topics(rolled.txn), world.chains, world.evidence, names)
+    tie_schemas(younger, young, used)
+    close_others(younger, young)
+    return younger
 
 
 def _is_young(group: Group, newest: int) -> bool:
@@ -276,7 +323,21 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
     cursors = {name: read_cursor(rolled.txn, reader, topic, name) for name in iter_cursor_names(rolled.txn, topic.name)}
     states = {name: _newest_state(rolled, world, cursor) for name, cursor in cursors.items()}
     young = (one for one in world.evidence.values() if one.ledger_id > world.newest)
-    followed = follow(after, states, read_unnamed(reader, after, young)) if cursors else {}
+    unnamed = read_unnamed(reader, after, young)
+    followed = follow(after, states, unnamed) if cursors else {}
+    compaction = newest_compaction(after, unnamed, world.evidence)
+    if compaction is not None:
+        followed[COMPACTION_CURSOR] = compaction
+        compacted = CompactedClaim(compaction.compacted, compaction.state.mark_delete)
+        rolled.tied[compaction.compacted] = compacted_claim(topic.name, compacted)
+        if COMPACTION_CURSOR not in cursors:
+            rolled.put(
+                topic.name.cursor_path(COMPACTION_CURSOR), encode_cursor_info(info_of_state(compaction.state, {}))
+            )
+            shown = {**state_json(after, compaction.state), "witnesses": list(compaction.witnesses)}
+            rolled.parts.append(ChangePart(topic=str(topic.name), subscription=COMPACTION_CURSOR, after=shown))
+    for one in followed.values():  # its state is in the node of the subscription now
+        rolled.tied |= {ledger_id: {} for ledger_id in one.ledger_ids}
     for name, cursor in sorted(cursors.items()):
         at = followed.get(name)
         state = _existing(rolled, after, forgotten_state(topic, after, states[name] if at is None else at.state, gone))
@@ -323,10 +384,7 @@ def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
 def _cursor_part(topic: Topic, after: Topic, cursor: Cursor, state: CursorState, at: Followed | None) -> ChangePart:
     shown = state_json(after, state)
     if at is not None:
-        shown["witnesses"] = [
-            f"cursor ledger {ledger_id} begins where this subscription alone stood, and names this topic alone"
-            for ledger_id in at.ledger_ids
-        ]
+        shown["witnesses"] = list(at.witnesses)
     return ChangePart(
         topic=str(topic.name), subscription=cursor.name, before=state_json(topic, cursor.state), after=shown
     )

@@ -1,0 +1,150 @@
+"""Younger ledgers than any listed that go on with no topic's messages: schemas, compacted ledgers, cursors, buckets, logs.
+
+Each gets metadata, since a bookie deletes the entries of one that has none (``ScanAndCompareGarbageCollector``, BookKeeper 4.17). A
+schema ledger is its topic's where its entries list versions of then, as ``BookkeeperSchemaStorage`` writes them, or the topic's messages
+use its version (Pulsar 4.0.8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from store.changes.plan import Step, put_value_step
+from store.changes.report import ChangePart
+from store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
+from store.codec.schema import decode_schema_locator
+from store.compaction.view import COMPONENT
+from store.db.tree import find_node
+from store.errors import Refused, StoreError
+from store.names import TopicName, parse_topic
+from store.recovery.chains import Chains
+from store.recovery.closing import close_ledger
+from store.recovery.contents import COMPACTED, CURSOR, MESSAGES, SCHEMA
+from store.recovery.evidence import LedgerEvidence
+from store.recovery.from_ledgers import Sources
+from store.recovery.schemas import made_locator
+from store.wording import counted, plural
+
+_SHOWN = 10
+
+
+@dataclass(slots=True)
+class Younger:
+    """What is made for ledgers that go on with no topic's messages. ``tied``: ledger → what its metadata says that it belongs to."""
+
+    sources: Sources
+    steps: list[Step] = field(default_factory=list)
+    parts: list[ChangePart] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
+
+    def put(self, path: str, value: bytes) -> None:
+        self.steps.append(put_value_step(self.sources.reader.txn, path, value, self.sources.now_ms))
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def tie_schemas(younger: Younger, young: Iterable[LedgerEvidence], used: Mapping[TopicName, int]) -> None:
+    """Write the locators of schemas that YOUNG ledgers go on with. USED: topic → highest version that its messages use, −1 none."""
+    by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
+    for one in young:
+        for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
+            try:
+                by_topic[parse_topic(f"persistent://{schema_id}")].append(one)
+            except StoreError:
+                continue
+    for name, ledgers in sorted(by_topic.items(), key=lambda item: str(item[0])):
+        if name in used:
+            _tie_schema(younger, name, ledgers, used[name])
+
+
+def _tie_schema(younger: Younger, name: TopicName, ledgers: Iterable[LedgerEvidence], used: int) -> None:
+    reader = younger.sources.reader
+    node = find_node(reader.txn, name.schema_path)
+    before = None if node is None else node.value
+    listed: set[int] = set()
+    if before:
+        try:
+            listed = {item.position.ledger_id for item in decode_schema_locator(before, name.schema_path).index}
+        except StoreError:
+            return
+        ledgers = [one for one in ledgers if listed & one.points.keys()]
+    ids = sorted(one.ledger_id for one in ledgers)
+    found = made_locator(reader, ids, before) if ids else None
+    if found is None or (not before and used < found.versions[0].number) or found.value == before:
+        return
+    second = (
+        "its entries list versions of this metadata"
+        if before
+        else f"messages of the topic use version {min(used, found.versions[-1].number)}"
+    )
+    younger.put(name.schema_path, found.value)
+    younger.tied |= {one: {COMPONENT: b"schema", "pulsar/schemaId": _schema_id(name)} for one in ids}
+    shown = [{"version": one.number, "ledger": one.ledger_id} for one in found.versions if one.ledger_id not in listed]
+    after = {"schemaVersions": shown, "witnesses": ["its entries name the topic", second]}
+    younger.parts.append(ChangePart(topic=str(name), after=after, warnings=tuple(found.warnings)))
+
+
+def _schema_id(name: TopicName) -> bytes:
+    return str(name).removeprefix("persistent://").encode()
+
+
+def used_versions(
+    topics: Iterable[TopicName], chains: Chains, evidence: Mapping[int, LedgerEvidence], names: Mapping[str, TopicName]
+) -> dict[TopicName, int]:
+    """Return base topic → highest schema version that its messages use. NAMES: of groups of no known topic, by their first ledger."""
+    used = {name.base: -1 for name in topics}
+    for group in chains.groups:
+        name = parse_topic(group.topic) if group.topic else names.get(str(group.ledger_ids[0]))
+        if name is not None and group.kind == MESSAGES:
+            most = max(evidence[one].schema_version for one in group.ledger_ids)
+            used[name.base] = max(used.get(name.base, -1), most)
+    return used
+
+
+# -- all others -------------------------------------------------------------------------------------------------------
+
+
+def close_others(younger: Younger, young: Iterable[LedgerEvidence]) -> None:
+    """Give each of YOUNG metadata; what is tied to nothing is listed with its kind."""
+    loose: Counter[str] = Counter()
+    lost: list[int] = []
+    for one in young:
+        claims = younger.tied.get(one.ledger_id)
+        try:
+            closed = close_ledger(younger.sources.reader, one.ledger_id, {"application": b"pulsar", **(claims or {})})
+        except Refused as error:
+            younger.warnings.append(error.message)
+            continue
+        younger.put(ledger_path(one.ledger_id), encode_ledger_metadata(closed.metadata))
+        lost += [one.ledger_id] if closed.missing else []
+        if claims is None:
+            loose[one.kind] += 1
+            after = {"kind": one.kind, "entries": one.entries, "witness": "nothing says whose it is"}
+            younger.parts.append(ChangePart(resource=f"ledger {one.ledger_id}", after=after))
+    younger.warnings += _warnings(loose, lost)
+
+
+def _warnings(loose: Counter[str], lost: list[int]) -> Iterator[str]:
+    if loose:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(loose.items()))
+        yield (
+            f"{counted(loose.total(), 'younger ledger')} ({kinds}) {plural(loose.total(), 'has', 'have')} metadata so that no bookie"
+            " deletes them, and nothing says whose they are. When all is well: pulsar-admin ledgers orphans, ledgers delete"
+        )
+    if loose[SCHEMA] or loose[COMPACTED]:
+        yield (
+            f"{counted(loose[SCHEMA], 'ledger')} of schema versions and {counted(loose[COMPACTED], 'compaction')} since this metadata was"
+            " written are not attached: consumers cannot look such versions up, and topics are compacted again"
+        )
+    if loose[CURSOR]:
+        yield f"{counted(loose[CURSOR], 'cursor ledger')} since may hold acknowledgements that are not taken over"
+    if lost:
+        ids = ", ".join(map(str, lost[:_SHOWN])) + (", …" if len(lost) > _SHOWN else "")
+        yield (
+            f"entries of {counted(len(lost), 'ledger')} are lost in part ({ids}): pulsar-admin ledgers missing lists them, and"
+            " ledgers forget lets a broker go on behind them"
+        )
