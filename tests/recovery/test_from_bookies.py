@@ -61,6 +61,17 @@ def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path)
                 assert found.value == node.value
 
 
+def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "recover.json"
+    planned = cli("--store", bare, "-o", "json", "store", "recover", "--plan", plan)
+    assert planned.exit_code == 0, planned.stderr
+    done = cli("--store", bare, "-o", "json", "apply", plan, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert [row["after"] for row in done.json] == [row["after"] for row in planned.json]
+    assert cli("--store", bare, "apply", plan, "--yes").exit_code == 4
+    assert cli("--store", bare, "store", "undo", "1", "--yes").exit_code == 0
+
+
 def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
     made = cli("--store", bare, "-o", "json", "store", "recover", "--yes").json[0]["after"]
     written = entries_of([world(CLUSTER) / "crashed" / name for name in BOOKIES])
