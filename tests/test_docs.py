@@ -86,23 +86,21 @@ def test_example_works(name: str, example: str, cli: Cli, demo_copy: Path, monke
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_examples_in_every_format(
-    form: str, cli: Cli, demo_folder: Path, demo_copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_in_every_format(form: str, cli: Cli, demo_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes a store is run dry, and no example leaves other rows behind."""
     offences = []
+    monkeypatch.chdir(demo_copy)
+    data = demo_copy / "pulsar-store" / "meta" / "data.mdb"
     for name, example in EXAMPLES:
         changes = COMMANDS[name].changes or "dry_run" in COMMANDS[name].uses
-        folder = demo_copy if changes else demo_folder
-        monkeypatch.chdir(folder)
-        rows = (folder / "pulsar-store" / "meta" / "data.mdb").read_bytes()
+        rows = data.read_bytes()
         result = cli(*_arguments(example), "-o", form, *(["--dry-run"] if changes else []), bug=True)
         if result.exit_code != 0:
             offences.append(f"{example}: {result.exit_code}: {result.stderr}")
         elif not _is_output(result, form) and not (COMMANDS[name].mirrors and not result.stdout.strip()):
             # upstream prints nothing there, too
             offences.append(f"{example}: not {form}: {result.stdout!r}")
-        if (folder / "pulsar-store" / "meta" / "data.mdb").read_bytes() != rows:
+        if data.read_bytes() != rows:
             offences.append(f"{example}: changed the store")
     assert not offences, "\n".join(offences)
 
