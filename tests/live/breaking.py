@@ -56,10 +56,12 @@ _NOBODYS = 7_000_000
 
 @dataclass(slots=True)
 class Broken:
-    """What was there: positions of a topic's messages, its ledgers, those of its schema; and by what is broken the ledger it lost."""
+    """What was there: positions of a topic's messages, its ledgers, how many entries the first has, those of its schema; and by what
+    is broken the ledger it lost."""
 
     positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     ledgers: dict[str, list[int]] = field(default_factory=dict)
+    first_entries: dict[str, int] = field(default_factory=dict)
     schemas: dict[str, list[int]] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
 
@@ -127,6 +129,7 @@ def _note(broker: Broker, broken: Broken) -> None:
     for topic in (*TOPICS, EVENTS, KEPT_EVENTS):
         internal = broker.get(f"persistent/{topic}/internalStats")
         broken.ledgers[topic] = [ledger["ledgerId"] for ledger in internal["ledgers"]]
+        broken.first_entries[topic] = internal["ledgers"][0]["entries"]
         broken.schemas[topic] = sorted(ledger["ledgerId"] for ledger in internal["schemaLedgers"])
         if topic in (COMPACTED, KEPT_COMPACTED):
             broken.lost[topic] = internal["compactedLedger"]["ledgerId"]

@@ -179,8 +179,12 @@ def test_a_schema_is_served_and_followed(topic: str, mended: Mended) -> None:
 
 
 def test_topics_with_policies_load(mended: Mended) -> None:
-    """The policies of ``one`` were in the lost ledger, those of ``two`` behind it; restored, both are there."""
-    for namespace, policies in ((POLICED, (None, 1011)), (KEPT_POLICED, (1009, 1011))):
+    """The policies of ``one`` were in the lost ledger, those of ``two`` behind it; restored, both are there.
+
+    A broker that is slow may have closed the ledger before the last change of ``one``.
+    """
+    lost = mended.broken.first_entries[EVENTS] >= PER_LEDGER
+    for namespace, policies in ((POLICED, (None if lost else 1009, 1011)), (KEPT_POLICED, (1009, 1011))):
         found = []
         for topic in ("one", "two"):
             mended.broker.get(f"persistent/{namespace}/{topic}/stats")
