@@ -11,6 +11,7 @@ import click
 from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
 from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
+from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
 from store.errors import (
     DiskFull,
@@ -78,7 +79,7 @@ _LOGS = (
 @click.option(
     "--below",
     "below_percent",
-    type=click.FloatRange(0, 100),
+    type=PERCENT,
     default=50,
     show_default=True,
     metavar="PERCENT",

@@ -153,5 +153,7 @@ def _trimmed(topic: Topic, mark_delete: Position) -> tuple[str, ...]:
 
 
 def _list_hint(cursor: Cursor) -> str:
-    words = f"{shell_word(cursor.topic)} -s {shell_word(cursor.name)}"
-    return f"list what is known with: pulsar-admin topics subscription-history {words}"
+    return (
+        f"list what is known with: pulsar-admin topics subscription-history {shell_word(cursor.topic)}"
+        f" -s {shell_word(cursor.name)}"
+    )
