@@ -19,7 +19,7 @@ from tests.live.conftest import run_toolkit
 from tests.live.producing import RECEIVE_MS, open_client
 
 pytestmark = pytest.mark.live
-DISK_BYTES = 80 << 20
+DISK_BYTES = 128 << 20
 LOG_BYTES = 4 << 20
 MESSAGE_BYTES = 4000
 ONE_COPY = {f"managedLedgerDefault{name}": "1" for name in ("AckQuorum", "EnsembleSize", "WriteQuorum")}
@@ -121,31 +121,33 @@ def _run(cluster: Cluster, ledgers: Path, scratch: Path) -> None:
         sent.pop(topic, None)
     sent |= produce(client, ["public/default/after"], 50, rng)
     client.close()
-    # Everything is in entry logs: the next checkpoint, a second later, is the bookie's.
-    wait_until(lambda: len(list((ledgers / "current").glob("*.log"))) >= 10, "entry logs")
+    # A start writes anew what is behind the last checkpoint, which would take the room that is made below: it does so here.
+    cluster.stop_bookies()
+    cluster.start_bookies()
     fill(ledgers / "filler")
     wait_until(lambda: not is_writable(cluster), "the bookie to turn read-only")
     cluster.stop_broker()
     cluster.stop_bookies()
     fill(ledgers / "filler too")
     current = ledgers / "current"
-    broken = sorted(current.glob("*.log"), key=lambda file: int(file.stem, 16))[6]
-    before_damage = damage(broken)
-
     words = ("store", "reclaim", "--bookie-conf", cluster.bookies[0].configuration)
     metadata = ("--zookeeper", cluster.zookeeper_address)
     forecast = run_toolkit(scratch, *words, *metadata, "--dry-run")
+    mixed_logs = [row["log"] for row in forecast["logs"] if row["action"] == "compact"]
+    broken = current / mixed_logs[len(mixed_logs) // 2]
+    before_damage = damage(broken)
     done = run_toolkit(scratch, *words, *metadata, "--yes", code=1)
     assert [Path(row["log"]).name for row in done["passedOver"]] == [broken.name]
     broken.write_bytes(before_damage)
     (skipped,) = (row["freesBytes"] for row in forecast["logs"] if row["log"] == broken.name)
     free = free_bytes(ledgers)
     print(f"forecast {forecast['freesBytes']:,}, of that passed over {skipped:,}; freed {free:,}, {done}")
-    assert abs(free - (forecast["freesBytes"] - skipped)) < free / 100
+    # Entries that the start wrote twice live in one log alone, which its ledgers map does not tell: more is freed then.
+    assert -0.01 < free / (forecast["freesBytes"] - skipped) - 1 < 0.05
 
     again = run_toolkit(scratch, *words, *metadata, "--yes")
     assert again["compactedLogs"] == 1
-    assert abs(free_bytes(ledgers) - forecast["freesBytes"]) < forecast["freesBytes"] / 100
+    assert -0.01 < free_bytes(ledgers) / forecast["freesBytes"] - 1 < 0.05
 
     cluster.start_bookies()
     wait_until(lambda: is_writable(cluster), "the bookie to be writable")
