@@ -61,7 +61,7 @@ _ACTIONS = {
     "topics truncate": "truncate {place}",
     "topics trim-topic": "trim {place}",
     "topicPolicies delete": "delete the policies of {place}",
-    "store recover": "make again what is lost of {place}",
+    "store recover": "make again what is lost of the metadata",
     "store annotate": "annotate the ledgers of {place}",
     "nacks add": "track negative acks of {subscription} on {place}",
     "nacks due --pop": "pop due negative acks of {subscription} on {place}",

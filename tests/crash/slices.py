@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from store.engine import local
 from store.engine.slices import FileRange
@@ -16,9 +16,18 @@ from store.scan import files, filewindow
 from store.transfer import imports, refresh
 
 
-def prepare(setting: tuple[str, int, str, str]) -> None:
-    """Die at WHERE, when it was passed LEFT times, and write the slices that ENGINE reads to RECORD: ``setting`` is all four."""
-    where, left, record, engine = setting
+class Setting(NamedTuple):
+    """Die at ``where``, when it was passed ``left`` times, and write the slices that ``engine`` reads to the file ``record``."""
+
+    where: str
+    left: int
+    record: str
+    engine: str
+
+
+def prepare(setting: Sequence[Any]) -> None:  # Any: the fields of Setting, as they came through JSON
+    """Prepare this process as a Setting says."""
+    where, left, record, engine = Setting(*setting)
     build.SLICE_BYTES = filewindow.WINDOW_BYTES = 1 << 20
     build.GROUP_BYTES = 1  # a transaction a slice
     _note_slices(Path(record), engine)
