@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,14 +154,14 @@ def topics_of(broker: Admin) -> list[str]:
     return sorted(name for name in plain if not name.rsplit("/", 1)[1].startswith("__"))
 
 
-def wait_until_settled(broker: Admin) -> None:
-    """Return when no cursor has moved and no cursor ledger has grown for three flush intervals."""
+def wait_until_settled(broker: Admin, topics: Sequence[str] = ()) -> None:
+    """Return when no cursor of TOPICS, or of all, has moved and no cursor ledger has grown for three flush intervals."""
     seen: tuple[float, object] = (time.monotonic(), None)
 
     def settled() -> bool:
         nonlocal seen
         keys = ("markDeletePosition", "individuallyDeletedMessages", "cursorLedger", "cursorLedgerLastEntry")
-        stats = [broker.get(f"persistent/{topic}/internalStats")["cursors"] for topic in topics_of(broker)]
+        stats = [broker.get(f"persistent/{topic}/internalStats")["cursors"] for topic in topics or topics_of(broker)]
         now = [[(name, [cursor[key] for key in keys]) for name, cursor in cursors.items()] for cursors in stats]
         if now != seen[1]:
             seen = (time.monotonic(), now)

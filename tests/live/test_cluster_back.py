@@ -164,13 +164,22 @@ def test_a_cluster_goes_on_with_an_exported_snapshot(cluster: Cluster, tmp_path:
 
 
 def consume(cluster: Cluster, client: pulsar.Client, topic: str, count: int) -> Place:
-    """Acknowledge COUNT more messages, wait until that is written, and return the last one."""
+    """Acknowledge COUNT more messages, wait until bookies have that, and return the last one.
+
+    A broker counts an acknowledgement when it comes; in the cursor's ledger, or in ZooKeeper, it is later.
+    """
+
+    def written() -> tuple[int, int]:
+        cursor = cluster.get(f"persistent/{topic}/internalStats")["cursors"][SUBSCRIPTION]
+        return cursor["cursorLedger"], cursor["cursorLedgerLastEntry"]
+
     consumer = client.subscribe(f"persistent://{topic}", SUBSCRIPTION)
-    before = backlog(cluster, topic)
+    before, entry = backlog(cluster, topic), written()
     for _ in range(count):
         last = consumer.receive(RECEIVE_MS)
     consumer.acknowledge_cumulative(last)
     wait_until(lambda: backlog(cluster, topic) == before - count, "the acknowledgement")
+    wait_until(lambda: written() not in (entry, (-1, -1)), "the entry in the cursor's ledger")
     consumer.close()
     return place(last)
 

@@ -14,7 +14,7 @@ from tests.live.broker import wait_until
 from tests.live.cluster import Cluster
 from tests.live.conftest import run_toolkit
 from tests.live.producing import RECEIVE_MS, open_client
-from tests.live.recipe import SETTINGS
+from tests.live.recipe import SETTINGS, wait_until_settled
 
 pytestmark = pytest.mark.live
 MESSAGES = 60
@@ -98,6 +98,7 @@ def test_they_come_back(cluster: Cluster, tmp_path: Path) -> None:
     acknowledged = [f"{ledger}:{entry}" for ledger, entry, _ in sent[TOPICS[-1]][19:20]]
     wait_until(lambda: positions(cluster, TOPICS[-1])["twenty"][0] in acknowledged, "the acknowledgements")
     client.close()
+    wait_until_settled(cluster, TOPICS)
     said = {topic: positions(cluster, topic) for topic in TOPICS}
     schema = cluster.get("schemas/public/default/gone/schema")
     admin(cluster, "topics", "delete", "-f", GONE)
