@@ -1,0 +1,146 @@
+"""The facts of every subscription of the recorded worlds, against what their brokers answered and what a client read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from store.db.environment import open_store
+from store.errors import StoreError
+from store.model.ledgers import open_reader
+from store.names import encode_name, parse_topic
+from store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from tests.stores import NOW_MS, copied, imported, lose_nodes
+from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
+
+Json = Any  # a JSON value
+WORLDS = (*WORLD_NAMES, CLUSTER)
+ALL = Asked(messages=True, oldest=True, delayed_ms=NOW_MS)
+
+
+def facts_by_topic(world: str, state: str, topics: Json) -> Iterator[tuple[Json, dict[str, SubscriptionFacts]]]:
+    with open_store(imported(world, state)) as store, open_reader(store) as reader:
+        for topic, answers in topics.items():
+            found = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)], ALL)}
+            assert all(str(one.topic) == str(parse_topic(topic)) for one in found.values())
+            yield answers, found
+
+
+def place(text: str) -> tuple[int, int]:
+    ledger, entry = text.split(":")
+    return int(ledger), int(entry)
+
+
+def acknowledged(cursor: Json) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The (lower, upper] ranges that a broker prints."""
+    pairs = re.findall(r"\((-?\d+:-?\d+)\.\.(-?\d+:-?\d+)\]", cursor["individuallyDeletedMessages"])
+    return [(place(lower), place(upper)) for lower, upper in pairs]
+
+
+def left_of(entries: Iterable[tuple[int, int]], cursor: Json) -> list[tuple[int, int]]:
+    """The ENTRIES that CURSOR, as the broker printed it, has not acknowledged."""
+    start, done = place(cursor["markDeletePosition"]), acknowledged(cursor)
+    return [at for at in sorted(entries) if at > start and not any(low < at <= high for low, high in done)]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("state", "key"), [("clean", "internal_stats"), ("mutated", "internal_stats_after")])
+def test_positions_and_ranges_are_the_brokers(world: str, state: str, key: str) -> None:
+    compared = holes = 0
+    topics = asked_topics(world) if state == "clean" else oracle(world)["topics"]
+    for answers, found in facts_by_topic(world, state, topics):
+        cursors = {name: cursor for name, cursor in answers[key]["cursors"].items() if name != "pulsar.dedup"}
+        assert {encode_name(name) for name in found} == set(cursors)
+        for one in found.values():
+            cursor = cursors[encode_name(one.subscription)]
+            assert str(one.mark_delete) == cursor["markDeletePosition"]
+            assert one.ack_ranges == cursor["totalNonContiguousDeletedMessagesRange"]
+            inside = sum(upper[1] - lower[1] for lower, upper in acknowledged(cursor) if lower[0] == upper[0])
+            assert one.acknowledged_entries == inside
+            compared += 1
+            holes += one.ack_holes
+    assert compared >= 20
+    assert holes
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_backlogs_and_oldest_are_what_a_client_read(world: str) -> None:
+    """Of topics without transactions, whose markers no client sees."""
+    backlogs = oldest = late = 0
+    for answers, found in facts_by_topic(world, "clean", asked_topics(world)):
+        entries: dict[tuple[int, int], list[int]] = {}
+        for row in answers["messages"]:
+            entries.setdefault((row[0], row[1]), []).append(row[3])
+        for one in found.values():
+            stats = answers["stats"]["subscriptions"][one.subscription]
+            assert one.backlog_entries == stats["msgBacklog"]
+            assert one.backlog_bytes == stats["backlogSize"]
+            assert one.properties == stats["subscriptionProperties"]
+            backlogs += bool(one.backlog_entries)
+            if len(entries) != answers["internal_stats"]["numberOfEntries"]:
+                continue
+            cursor = answers["internal_stats"]["cursors"][encode_name(one.subscription)]
+            done = acknowledged(cursor)
+            left = left_of(entries, cursor)
+            assert one.backlog_messages == sum(len(entries[at]) for at in left)
+            assert str(one.oldest_position) == (f"{left[0][0]}:{left[0][1]}" if left else "None")
+            if left:
+                oldest += 1
+                assert one.oldest_publish_ms == entries[left[0]][0]
+            behind = [at for at in left if done and at < done[-1][1]]
+            assert one.hole_entries == len(behind)
+            late += len(behind)
+    assert backlogs > 10
+    assert oldest > 10
+    assert late
+
+
+@pytest.mark.parametrize("world", WORLD_NAMES)
+def test_what_is_not_due(world: str) -> None:
+    """Due times are those that the producers asked for."""
+    due: dict[str, dict[tuple[int, int], int]] = {}
+    for row in oracle(world)["sent"]:
+        if row["due"]:
+            due.setdefault(row["topic"], {})[row["id"][0], row["id"][1]] = row["due"]
+    compared = 0
+    with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
+        for topic, times in due.items():
+            answers = oracle(world)["topics"][topic.removeprefix("persistent://")]
+            middle = sorted(times.values())[len(times) // 2]
+            for one in iter_subscription_facts(reader, [parse_topic(topic)], Asked(delayed_ms=middle)):
+                waiting = left_of(times, answers["internal_stats"]["cursors"][encode_name(one.subscription)])
+                later = [times[at] for at in waiting if times[at] > middle]
+                assert one.delayed == NotDue(len(later), min(later, default=None), max(later, default=None))
+                compared += bool(later)
+    assert compared
+
+
+def test_a_cursor_whose_ledger_is_gone_says_so(tmp_path: Any, damages_stores: None) -> None:
+    path = copied("small", "crashed", tmp_path)
+    with open_store(path) as store, open_reader(store) as reader:
+        before = {
+            (str(one.topic), one.subscription): one
+            for topic in oracle("small")["topics"]
+            for one in iter_subscription_facts(reader, [parse_topic(topic)])
+        }
+    (topic, name), whole = next((key, one) for key, one in before.items() if one.source == "cursor-ledger")
+    text = f"{whole.cursor_ledger:010d}"
+    assert lose_nodes(path, f"/ledgers/{text[:2]}/{text[2:6]}/L{text[6:]}") == 1
+    with open_store(path) as store, open_reader(store) as reader:
+        lost = {one.subscription: one for one in iter_subscription_facts(reader, [parse_topic(topic)])}[name]
+    assert lost.source == "metadata-fallback"
+    assert lost.mark_delete <= whole.mark_delete
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
+    problems: list[StoreError] = []
+    names = [parse_topic("public/default/no-such"), parse_topic("public/default/plain")]
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        found = list(iter_subscription_facts(reader, names, fail=problems.append))
+        assert [error.code for error in problems] == ["topic-not-found"]
+        assert {str(one.topic) for one in found} == {"persistent://public/default/plain"}
+        with pytest.raises(StoreError, match="no-such"):
+            list(iter_subscription_facts(reader, names))
