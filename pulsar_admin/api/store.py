@@ -22,7 +22,15 @@ from store.db.environment import open_store as open_store_file
 from store.db.tree import Node, iter_children, read_node
 from store.errors import InvalidValue, StoreError, TopicNotFound
 from store.model.publish_times import Form
-from store.model.topics import check_namespace, expand_topic, iter_namespaces, iter_topics, read_topic, select_topics
+from store.model.topics import (
+    check_namespace,
+    expand_topic,
+    iter_all_namespaces,
+    iter_namespaces,
+    iter_topics,
+    read_topic,
+    select_topics,
+)
 from store.model.window import Window
 from store.names import TopicName, parse_namespace, parse_topic
 from store.wording import counted
@@ -123,9 +131,7 @@ class Store(Transfers, Recoveries):
     def namespaces(self, tenant: str | None = None) -> tuple[str, ...]:
         """Return the names of the namespaces, of TENANT or of all."""
         with self._session.read() as txn:
-            roots = ("/admin/policies", "/managed-ledgers")
-            tenants = {name for root in roots for name in iter_children(txn, root)} if tenant is None else {tenant}
-            return tuple(str(name) for one in sorted(tenants) for name in iter_namespaces(txn, one))
+            return tuple(map(str, iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)))
 
     def namespace(self, name: str) -> Namespace:
         """Return the namespace NAME, ``tenant/namespace``; raises NamespaceNotFound, InvalidValue."""

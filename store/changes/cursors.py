@@ -11,7 +11,6 @@ from typing import Any
 
 from store.changes.plan import Plan, Step, put_value_step
 from store.changes.report import ChangePart, Deletable, ExpiryDetails, LedgerPart, MoveBasis
-from store.changes.trim import Freed, freed_ledgers, read_mark_deletes
 from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node
@@ -21,6 +20,7 @@ from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, 
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic
 from store.names import Position
+from store.policies.trimming import Freed, freed_ledgers, read_mark_deletes
 from store.wording import counted
 
 

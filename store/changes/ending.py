@@ -15,7 +15,6 @@ from store.changes.cursors import CursorMove, cleared, plan_moves
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.subscriptions import own_ledgers
-from store.changes.trim import trimmable
 from store.codec.ledgermetadata import ledger_path
 from store.codec.managedledger import encode_managed_ledger
 from store.codec.schema import decode_schema_locator
@@ -30,6 +29,7 @@ from store.model.partitions import existing_partitions, read_partitioned
 from store.model.topics import Topic, TopicLedger, read_topic
 from store.model.transactions import pending_ack_topic
 from store.names import Position, TopicName, shell_word
+from store.policies.trimming import trimmable
 
 _INDEX = "index"
 

@@ -9,7 +9,6 @@ from store.changes.cursors import CursorMove, deletable_of, info_of_state, plan_
 from store.changes.plan import Plan, Step, delete_step, put_value_step
 from store.changes.report import ChangePart
 from store.changes.resets import start_state
-from store.changes.trim import freed_ledgers, read_mark_deletes
 from store.codec.cursor import CursorState, encode_cursor_info
 from store.codec.given import parse_integer
 from store.db.tree import find_node, read_node
@@ -20,6 +19,7 @@ from store.model.ledgers import EntryReader
 from store.model.references import BUCKET_PREFIX, COMPACTED_LEDGER
 from store.model.topics import Topic
 from store.names import Position, TopicName, shell_word
+from store.policies.trimming import freed_ledgers, read_mark_deletes
 
 REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 PENDING_ACK_SUFFIX = "__transaction_pending_ack"

@@ -197,9 +197,8 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None) -> Iterator[To
     if namespace is not None:
         yield from (TopicName(namespace, name) for name in _local_names(txn, namespace))
         return
-    for tenant in iter_children(txn, "/managed-ledgers"):
-        for node_namespace in iter_namespaces(txn, tenant):
-            yield from iter_topics(txn, node_namespace)
+    for node_namespace in iter_all_namespaces(txn):
+        yield from iter_topics(txn, node_namespace)
 
 
 def _local_names(txn: Txn, namespace: NamespaceName) -> list[str]:
@@ -254,6 +253,18 @@ def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
     for name in sorted(names):
         cluster, _, namespace = name.rpartition("/")
         yield NamespaceName(tenant, namespace, cluster)
+
+
+def list_all_tenants(txn: Txn) -> list[str]:
+    """Return the tenants that have policies, namespaces or topics, in order."""
+    roots = ("/admin/policies", "/managed-ledgers")
+    return sorted({name for root in roots for name in iter_children(txn, root)})
+
+
+def iter_all_namespaces(txn: Txn) -> Iterator[NamespaceName]:
+    """Yield every namespace that has policies or topics, tenant by tenant, in order."""
+    for tenant in list_all_tenants(txn):
+        yield from iter_namespaces(txn, tenant)
 
 
 def check_namespace(txn: Txn, namespace: NamespaceName) -> None:

@@ -13,7 +13,6 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from store.changes.trim import Positions, released_ledgers
 from store.codec.managedledger import LedgerInfo
 from store.codec.policies import Retention
 from store.codec.properties import parse_properties
@@ -26,6 +25,7 @@ from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from store.names import TopicName
 from store.policies.in_force import BROKER, find_message_ttl, find_retention
 from store.policies.table import policies_by_name
+from store.policies.trimming import Positions, released_ledgers
 from store.policies.values import value_in_force
 from store.search.broker_setup import BrokerSetup
 from store.search.expiry import broker_through

@@ -15,7 +15,6 @@ from store.changes.cursors import plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move
 from store.changes.report import BrokerMove, FutureDated, LedgerPart
 from store.changes.resets import bit_words, ttl_warnings
-from store.changes.trim import freed_ledgers
 from store.codec.cursor import CursorInfo, CursorState
 from store.db.environment import Txn, open_store
 from store.db.tree import Node, put_nodes
@@ -26,6 +25,7 @@ from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic, read_topic
 from store.names import EARLIEST, LATEST, Position, parse_topic
 from store.policies.in_force import MessageTtl, find_message_ttl, find_retention
+from store.policies.trimming import freed_ledgers
 from store.search.expiry import ALL_BEFORE, BROKER, ExpiryRule, ForecastQuestion, expire_by_time, iter_forecast
 from store.search.pending import PendingSearch, read_future_dated
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store

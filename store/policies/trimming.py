@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from store.codec.policies import Retention
+from store.db.environment import Txn
 from store.errors import Corrupt, MetadataCorrupt, Unsupported
 from store.model.cursors import iter_cursor_names, read_cursor
 from store.model.ledgers import EntryReader
@@ -55,9 +56,9 @@ def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
 
 def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: Positions, now_ms: int) -> Freed:
     """Return what moving the cursors of TOPIC from BEFORE to AFTER (all of them, in both) lets a broker delete at NOW_MS."""
-    retention = _retention(reader, topic)
-    consumed_before, _ = _consumed(topic, before)
-    consumed, blocker = _consumed(topic, after)
+    retention = retention_of(reader.txn, topic)
+    consumed_before, _ = consumed_ledgers(topic, before)
+    consumed, blocker = consumed_ledgers(topic, after)
     old = _released(topic, consumed_before, retention, now_ms)
     new = _released(topic, consumed, retention, now_ms)
     return Freed(
@@ -67,25 +68,26 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of TOPIC that a broker would delete at NOW_MS: every durable cursor has left them, retention lets them go."""
-    return released_ledgers(topic, read_mark_deletes(reader, topic), _retention(reader, topic), now_ms)
+    return released_ledgers(topic, read_mark_deletes(reader, topic), retention_of(reader.txn, topic), now_ms)
 
 
 def released_ledgers(topic: Topic, positions: Positions, retention: Retention, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of TOPIC that a broker would delete at NOW_MS with its durable cursors at POSITIONS."""
-    consumed, _ = _consumed(topic, positions)
+    consumed, _ = consumed_ledgers(topic, positions)
     return topic.ledgers[: _released(topic, consumed, retention, now_ms)]
 
 
-def _retention(reader: EntryReader, topic: Topic) -> Retention:
+def retention_of(txn: Txn, topic: Topic) -> Retention:
+    """Return the retention that a broker which sets nothing itself keeps TOPIC's ledgers by."""
     try:
-        in_force = find_retention(reader.txn, topic.name)
+        in_force = find_retention(txn, topic.name)
     except MetadataCorrupt:
         # Nothing is promised to be deleted on policies that cannot be read.
         return Retention(-1, -1)
     return BROKER_DEFAULT if in_force is None else in_force.retention
 
 
-def _consumed(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
+def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
     """Return how many ledgers from the head on no cursor needs, and the slowest cursor that needs the rest."""
     last = max(len(topic.ids) - 1, 0)
     if not positions:

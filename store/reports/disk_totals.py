@@ -1,0 +1,149 @@
+"""What the disks hold in all, what is dead there, and which entry logs keep dead bytes, in one pass and bounded memory.
+
+A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
+``store.reports.usage`` has every file and every topic; this has sums, however many ledgers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from store.codec.entrylog import HEADER_BYTES
+from store.codec.ledgermetadata import ledger_path
+from store.db.blocks import Block
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Store, Txn
+from store.db.files import LogFile, iter_logs
+from store.db.owners import Owner, find_owners
+from store.db.tree import tree_key
+from store.frozen import frozen
+from store.reports.log_files import read_ledger_sizes
+
+
+@frozen
+class StuckLog:
+    """An entry log that holds dead bytes and cannot go as a whole: ``kept_for`` is who has its largest live ledger."""
+
+    path: str
+    size_bytes: int
+    dead_bytes: int = field(metadata={"json": "deadBytes"})
+    live_bytes: int = field(metadata={"json": "liveBytes"})
+    live_ledgers: int
+    kept_for: str
+
+
+@frozen
+class DiskTotals:
+    """The entry logs of the copy: record bytes that live, and those of ledgers without metadata, every bookie's copy counted.
+
+    ``freed_bytes``: logs in which nothing lives, which garbage collection deletes; ``stuck``: the logs with the most dead bytes
+    beside live ones, which only compaction frees, ``stuck_logs`` and ``stuck_bytes`` of them in all; ``missing_files``: catalogued
+    files that are gone, of which the index alone tells.
+    """
+
+    files: int = 0
+    size_bytes: int = 0
+    live_bytes: int = field(default=0, metadata={"json": "liveBytes"})
+    dead_bytes: int = field(default=0, metadata={"json": "deadBytes"})
+    freed_logs: int = 0
+    freed_bytes: int = field(default=0, metadata={"json": "freedBytes"})
+    stuck_logs: int = 0
+    stuck_bytes: int = field(default=0, metadata={"json": "stuckBytes"})
+    missing_files: int = 0
+    stuck: tuple[StuckLog, ...] = ()
+
+
+@dataclass(slots=True)
+class _File:
+    """The sums of one file; ``largest``: (bytes, ledger id) of its largest live ledger."""
+
+    log: LogFile
+    records: int = 0
+    live_bytes: int = 0
+    dead_bytes: int = 0
+    live_ledgers: int = 0
+    largest: tuple[int, int] = (-1, -1)
+
+    def add(self, ledger_id: int, size_bytes: int, *, lives: bool) -> None:
+        if not lives:
+            self.dead_bytes += size_bytes
+            return
+        self.live_bytes += size_bytes
+        self.live_ledgers += 1
+        self.largest = max(self.largest, (size_bytes, ledger_id))
+
+
+def read_disk_totals(
+    store: Store, txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None
+) -> DiskTotals:
+    """Return the sums of the location index over all entry logs, and the TOP logs that keep most dead bytes; raises IndexCorrupt.
+
+    The index knows one place of an entry: a log of a bookie that holds more copies is counted by its own ledgers map, or read where it
+    has none. ADVANCE is told the ledgers counted.
+    """
+    files = {log.file_id: _File(log) for log in iter_logs(txn)}
+    indexes = find_index_ledgers(txn)
+    for ledger_id, parts in groupby(_iter_parts(txn), key=lambda part: part[0]):
+        _add_ledger(files, parts, ledger_id, lives=_lives(txn, ledger_id, indexes))
+        advance(1)
+    logs = [_whole(store, txn, file, indexes) for file in files.values() if file.log.kind == "entry-log"]
+    freed = [file for file in logs if not file.live_bytes and file.dead_bytes and file.log.size_bytes > HEADER_BYTES]
+    stuck = sorted((file for file in logs if file.live_bytes and file.dead_bytes), key=lambda file: -file.dead_bytes)
+    return DiskTotals(
+        files=len(logs),
+        size_bytes=sum(file.log.size_bytes for file in logs),
+        live_bytes=sum(file.live_bytes for file in logs),
+        dead_bytes=sum(file.dead_bytes for file in logs),
+        freed_logs=len(freed),
+        freed_bytes=sum(file.log.size_bytes for file in freed),
+        stuck_logs=len(stuck),
+        stuck_bytes=sum(file.dead_bytes for file in stuck),
+        missing_files=sum(not file.log.locate(store.path).exists() for file in files.values()),
+        stuck=tuple(_stuck_log(txn, file, indexes) for file in stuck[:top]),
+    )
+
+
+def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (ledger id, file id, records, their bytes with the size fields) of every location block, in the order of ledgers."""
+    for key, row in txn.items("entries"):
+        block = Block(key, row)
+        for part in block.iter_parts():
+            yield block.ledger_id, *part
+
+
+def _add_ledger(
+    files: dict[int, _File], parts: Iterator[tuple[int, int, int, int]], ledger_id: int, *, lives: bool
+) -> None:
+    sizes: dict[int, int] = {}
+    for _, file_id, records, size_bytes in parts:
+        sizes[file_id] = sizes.get(file_id, 0) + size_bytes
+        if file_id in files:
+            files[file_id].records += records
+    for file_id, size_bytes in sizes.items():
+        if file_id in files:  # `store check` tells of the others
+            files[file_id].add(ledger_id, size_bytes, lives=lives)
+
+
+def _lives(txn: Txn, ledger_id: int, indexes: dict[int, Owner]) -> bool:
+    return ledger_id in indexes or txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
+
+
+def _whole(store: Store, txn: Txn, file: _File, indexes: dict[int, Owner]) -> _File:
+    """Return the sums of a log by its own ledgers map where the index has not all of its records."""
+    path = file.log.locate(store.path)
+    if file.records == file.log.records or not path.exists():
+        return file
+    whole = _File(file.log)
+    for ledger_id, size_bytes in read_ledger_sizes(path).items():
+        whole.add(ledger_id, size_bytes, lives=_lives(txn, ledger_id, indexes))
+    return whole
+
+
+def _stuck_log(txn: Txn, file: _File, indexes: dict[int, Owner]) -> StuckLog:
+    _, ledger_id = file.largest
+    owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
+    kept_for = owners[0].topic if owners else f"ledger {ledger_id}, which nothing references"
+    log = file.log
+    return StuckLog(log.path, log.size_bytes, file.dead_bytes, file.live_bytes, file.live_ledgers, kept_for)

@@ -1,0 +1,385 @@
+"""The whole store on one screen: what was copied and when, who has most bytes, whose backlog is worst, what keeps disks full.
+
+One pass over all topics and cursors, memory bounded by the names of namespaces and the rows asked for. Bytes of topics are those of
+their ledgers as brokers count them (``storageSize``), without copies; bytes of disks are records with every copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
+from typing import Any, Generic, Protocol, TypeVar
+
+from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
+from store.db.environment import Store, Txn
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.cursors import (
+    Cursor,
+    backlog_entries,
+    backlog_size_bytes,
+    is_own,
+    iter_cursor_names,
+    read_cursor,
+)
+from store.model.extent import pending_intervals
+from store.model.ledgers import EntryReader, find_block
+from store.model.topics import Topic, iter_all_namespaces, iter_topics, list_all_tenants, read_topic
+from store.names import NamespaceName, Position, parse_topic
+from store.policies.trimming import consumed_ledgers, released_ledgers, retention_of
+from store.reports.disk_totals import DiskTotals, read_disk_totals
+from store.search.by_time import read_entry_time
+
+TOP = 5
+Item = TypeVar("Item")
+
+
+@frozen
+class Copy:
+    """Where a part of the store came from. ``bookies``: their ids, or the directories of those that nothing names."""
+
+    kind: str
+    path: str
+    mode: str
+    imported_ms: int
+    bookies: tuple[str, ...]
+
+
+@frozen
+class NamespaceTotal:
+    """A namespace in numbers; topics are counted with partitions and system topics one by one, subscriptions without system topics."""
+
+    namespace: str
+    topics: int
+    subscriptions: int
+    entries: int
+    bytes: int
+    backlog_entries: int
+
+
+@frozen
+class TopicTotal:
+    """A topic, or one partition, by its size."""
+
+    topic: str
+    ledgers: int
+    entries: int
+    bytes: int
+    subscriptions: int
+
+
+@frozen
+class Backlog:
+    """A subscription's backlog. ``oldest_source`` says how the publish time of its first entry is known: "index" (all entries of its
+    block have that time), "entry" (its header was read), "" (it cannot be read, or nothing is left)."""
+
+    topic: str
+    subscription: str
+    entries: int
+    bytes: int
+    oldest_position: Position | None
+    oldest_publish_ms: int | None = field(metadata={"json": "oldestPublishTime"})
+    oldest_age_ms: int | None
+    oldest_source: str
+
+
+@frozen
+class Blocker:
+    """What keeps a topic's ledgers from being deleted: ``reason`` "cursor" (``subscription`` still needs them), "open-ledger" (the last
+    ledger always stays), "retention" (all cursors have left them) or "trim" (nothing: a broker deletes them when it next trims)."""
+
+    topic: str
+    reason: str
+    subscription: str
+    ledgers: int
+    bytes: int
+
+
+@frozen
+class FindingCount:
+    """Findings of one code: how many, and the first of them."""
+
+    severity: str
+    code: str
+    count: int
+    where: str
+    message: str
+    hint: str
+
+
+@frozen
+class Overview:
+    """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
+
+    ``unreadable``: topics and cursors that cannot be read, which no sum has.
+    """
+
+    store: str
+    now_ms: int
+    copies: tuple[Copy, ...]
+    copied_ms: int
+    newest_entry_ms: int | None
+    tenants: int
+    namespaces: tuple[NamespaceTotal, ...]
+    topics: int
+    subscriptions: int
+    entries: int
+    bytes: int
+    backlog_entries: int
+    unreadable: int
+    largest: tuple[TopicTotal, ...]
+    backlogs: tuple[Backlog, ...]
+    held: dict[str, int]
+    blockers: tuple[Blocker, ...]
+    disk: DiskTotals
+    findings: tuple[FindingCount, ...] | None
+
+    @property
+    def copy_age_ms(self) -> int:
+        """How old the copy is: since the last import or refresh."""
+        return self.now_ms - self.copied_ms
+
+
+@frozen
+class Wanted:
+    """How an overview is made: NOW, the last time that anything was brought in, and how many rows each list has at most."""
+
+    now_ms: int
+    copied_ms: int
+    top: int = TOP
+
+
+class _Finding(Protocol):
+    """What is counted of a finding (``store.check.finding.Finding``, or a diagnosis)."""
+
+    @property
+    def severity(self) -> str: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+
+
+class Largest(Generic[Item]):
+    """The COUNT items of the largest weights, of those alike the first."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._heap: list[tuple[int, int, Item]] = []
+        self._added = 0
+
+    def add(self, weight: int, item: Item) -> None:
+        """Take ITEM when WEIGHT is among the largest so far; 0 never is."""
+        self._added -= 1
+        if weight <= 0 or not self._count:
+            return
+        if len(self._heap) < self._count:
+            heappush(self._heap, (weight, self._added, item))
+        elif weight > self._heap[0][0]:
+            heapreplace(self._heap, (weight, self._added, item))
+
+    def items(self) -> tuple[Item, ...]:
+        """Return the items, the largest first."""
+        return tuple(item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True))
+
+
+def count_findings(findings: Iterable[_Finding]) -> tuple[FindingCount, ...]:
+    """Return how many FINDINGS of each severity and code there are, in the order in which they came first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], _Finding] = {}
+    for finding in findings:
+        key = (str(finding.severity), finding.code)
+        counts[key] += 1
+        first.setdefault(key, finding)
+    return tuple(FindingCount(*key, counts[key], one.where, one.message, one.hint) for key, one in first.items())
+
+
+def read_overview(
+    store: Store,
+    reader: EntryReader,
+    wanted: Wanted,
+    findings: tuple[FindingCount, ...] | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Overview:
+    """Return the overview of STORE; ADVANCE is told the topics and ledgers looked at.
+
+    A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
+    """
+    totals = _Totals(wanted)
+    for topic, cursors in _iter_all(reader, totals):
+        totals.add(reader.txn, topic, cursors)
+        advance(1)
+    namespaces = totals.namespace_totals()
+    return Overview(
+        store=str(store.path),
+        now_ms=wanted.now_ms,
+        copies=tuple(map(_copy, store.info.sources)),
+        copied_ms=wanted.copied_ms,
+        newest_entry_ms=read_newest_ms(reader.txn),
+        tenants=len(list_all_tenants(reader.txn)),
+        namespaces=namespaces,
+        topics=sum(row.topics for row in namespaces),
+        subscriptions=sum(row.subscriptions for row in namespaces),
+        entries=sum(row.entries for row in namespaces),
+        bytes=sum(row.bytes for row in namespaces),
+        backlog_entries=sum(row.backlog_entries for row in namespaces),
+        unreadable=totals.unreadable,
+        largest=totals.largest.items(),
+        backlogs=tuple(read_backlog(reader, *names, wanted.now_ms) for names in totals.backlogs.items()),
+        held=dict(totals.held),
+        blockers=totals.blockers.items(),
+        disk=read_disk_totals(store, reader.txn, wanted.top, advance),
+        findings=findings,
+    )
+
+
+def _copy(source: Any) -> Copy:  # Any: JSON
+    bookies = (row.get("id") or str((row.get("ledgers") or [""])[0]) if isinstance(row, dict) else str(row)
+               for row in source.get("bookies", ()))  # fmt: skip
+    return Copy(
+        source["kind"], str(source.get("path", "")), source.get("mode", ""), source.get("imported", 0), tuple(bookies)
+    )
+
+
+def read_newest_ms(txn: Txn) -> int | None:
+    """Return the newest time of an entry that is here, by the broker's clock where entries carry it; raises IndexCorrupt."""
+    newest = max((decode_latest(ledger_of_key(key), row, "auto") for key, row in txn.items("times")), default=NO_MAX)
+    return None if newest == NO_MAX else newest
+
+
+# -- one pass over all topics -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Sums:
+    topics: int = 0
+    subscriptions: int = 0
+    entries: int = 0
+    bytes: int = 0
+    backlog_entries: int = 0
+
+
+class _Totals:
+    """What the pass adds up."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.unreadable = 0
+        self.namespaces: dict[NamespaceName, _Sums] = {}
+        self.largest: Largest[TopicTotal] = Largest(wanted.top)
+        self.backlogs: Largest[tuple[str, str]] = Largest(wanted.top)
+        self.blockers: Largest[Blocker] = Largest(wanted.top)
+        self.held: Counter[str] = Counter()
+        self._now_ms = wanted.now_ms
+
+    def add(self, txn: Txn, topic: Topic, cursors: list[Cursor]) -> None:
+        """Add TOPIC with all of its cursors."""
+        name = str(topic.name)
+        # Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
+        meant = () if topic.name.is_system else cursors
+        subscriptions = [cursor for cursor in meant if not is_own(cursor.name)]
+        sums = self.namespaces.setdefault(topic.name.namespace, _Sums())
+        size_bytes = topic.total_size_bytes
+        sums.topics += 1
+        sums.subscriptions += len(subscriptions)
+        sums.entries += topic.number_of_entries
+        sums.bytes += size_bytes
+        self.largest.add(
+            size_bytes, TopicTotal(name, len(topic.ledgers), topic.number_of_entries, size_bytes, len(subscriptions))
+        )
+        for cursor in subscriptions:
+            entries = backlog_entries(topic, cursor.state)
+            sums.backlog_entries += entries
+            self.backlogs.add(entries, (name, cursor.name))
+        if size_bytes:
+            for blocker in iter_blockers(txn, topic, cursors, self._now_ms):
+                self.held[blocker.reason] += blocker.bytes
+                if blocker.reason != "trim":
+                    self.blockers.add(blocker.bytes, blocker)
+
+    def namespace_totals(self) -> tuple[NamespaceTotal, ...]:
+        """Return the namespaces, those with most bytes first."""
+        rows = [
+            NamespaceTotal(str(name), sums.topics, sums.subscriptions, sums.entries, sums.bytes, sums.backlog_entries)
+            for name, sums in self.namespaces.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (-row.bytes, row.namespace)))
+
+
+def _iter_all(reader: EntryReader, totals: _Totals) -> Iterator[tuple[Topic, list[Cursor]]]:
+    for namespace in iter_all_namespaces(reader.txn):
+        totals.namespaces.setdefault(namespace, _Sums())
+        for name in iter_topics(reader.txn, namespace):
+            try:
+                topic = read_topic(reader.txn, name)
+            except StoreError:
+                totals.unreadable += 1
+                continue
+            yield topic, list(_iter_cursors(reader, topic, totals))
+
+
+def _iter_cursors(reader: EntryReader, topic: Topic, totals: _Totals) -> Iterator[Cursor]:
+    for name in iter_cursor_names(reader.txn, topic.name):
+        try:
+            yield read_cursor(reader.txn, reader, topic, name)
+        except StoreError:
+            totals.unreadable += 1
+
+
+def iter_blockers(txn: Txn, topic: Topic, cursors: Iterable[Cursor], now_ms: int) -> Iterator[Blocker]:
+    """Yield what keeps the bytes of TOPIC on bookies, every byte once (upstream ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8)."""
+    positions = {cursor.name: cursor.mark_delete for cursor in cursors}
+    consumed, slowest = consumed_ledgers(topic, positions)
+    released = len(released_ledgers(topic, positions, retention_of(txn, topic), now_ms)) if consumed else 0
+    last = max(len(topic.ledgers) - 1, 0)
+    for reason, start, end in (("trim", 0, released), ("retention", released, consumed),
+                               ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
+        ledgers = topic.ledgers[start:end]
+        size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
+        if size_bytes:
+            subscription = slowest[0] if reason == "cursor" and slowest is not None else ""
+            yield Blocker(str(topic.name), reason, subscription, len(ledgers), size_bytes)
+
+
+# -- the age of a backlog ---------------------------------------------------------------------------------------------
+
+
+def read_backlog(reader: EntryReader, topic_name: str, subscription: str, now_ms: int) -> Backlog:
+    """Return the backlog of a subscription, with the age of its first entry; raises TopicNotFound, SubscriptionNotFound, Corrupt."""
+    topic = read_topic(reader.txn, parse_topic(topic_name))
+    state = read_cursor(reader.txn, reader, topic, subscription).state
+    pending = pending_intervals(topic, state)
+    position = topic.at_rank(pending[0][0]) if pending else None
+    oldest_ms, source = (None, "") if position is None else find_publish_ms(reader, position)
+    return Backlog(
+        topic_name,
+        subscription,
+        sum(end - start for start, end in pending),
+        backlog_size_bytes(topic, state.mark_delete),
+        position,
+        oldest_ms,
+        None if oldest_ms is None else now_ms - oldest_ms,
+        source,
+    )
+
+
+def find_publish_ms(reader: EntryReader, position: Position) -> tuple[int | None, str]:
+    """Return the publish time of an entry and how it is known: "index", "entry", or "" with None where it cannot be read."""
+    try:
+        block = find_block(reader.txn, position.ledger_id, position.entry_id)
+        if block is None:
+            return None, ""
+        header = block.header
+        if header.publish_min_ms == header.publish_max_ms and not header.unframed:
+            index = block.index_of(position.entry_id)
+            here = index < len(block) and block.entry_id(index) == position.entry_id
+            return (header.publish_min_ms, "index") if here else (None, "")
+        found = read_entry_time(reader, position, "publish")
+    except StoreError:
+        return None, ""
+    return (None, "") if found is None else (found, "entry")
