@@ -1,0 +1,338 @@
+"""What the page shows of a store, in one pass over its topics and bounded memory; entries are read of few of them.
+
+What is not shown is counted: topics beyond ``Limits.topics``, subscriptions beyond ``Limits.strips``, traffic of all but the largest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from heapq import heappush, heappushpop
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from pulsar_admin.columns import size_text, time_text
+from pulsar_admin.page.ages import age_text
+from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, TopicRow, Traffic
+from store.db.environment import Store
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.cursors import (
+    Cursor,
+    backlog_entries,
+    is_own,
+    is_subscription,
+    iter_cursor_names,
+    read_cursor,
+)
+from store.model.extent import pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, iter_topics, read_topic
+from store.names import Position, parse_topic
+from store.policies.in_force import find_delivery
+from store.reports.strips import Array, Strip, delayed_ranks, lost_intervals, make_strip
+from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from store.reports.usage import read_usage
+from store.search.by_time import read_entry_time
+
+Item = TypeVar("Item")
+_DUE_BARS_MAX = 120
+REST_FIELDS = tuple(field.name for field in fields(Rest))
+
+
+@frozen
+class Limits:
+    """How much is shown. ``scanned``: entries of backlogs that are read for their delays."""
+
+    topics: int = 10_000
+    strips: int = 40
+    traffic: int = 8
+    scanned: int = 2_000_000
+
+
+class Largest(Generic[Item]):
+    """The COUNT items of the largest weights."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._heap: list[tuple[tuple[int, ...], int, Item]] = []
+        self._added = 0
+
+    def add(self, weight: tuple[int, ...], item: Item) -> Item | None:
+        """Take ITEM, and return what has no room any more."""
+        self._added -= 1
+        row = (weight, self._added, item)
+        if len(self._heap) < self._count:
+            heappush(self._heap, row)
+            return None
+        return heappushpop(self._heap, row)[2]
+
+    def items(self) -> list[Item]:
+        """Return the items, the largest first."""
+        return [item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True)]
+
+
+@dataclass(slots=True)
+class _Found:
+    """A topic that may be shown. ``oldest``: the first entry that the subscription with the largest backlog has not acknowledged."""
+
+    row: TopicRow
+    oldest: Position | None
+    done_bytes: int
+
+
+@dataclass(slots=True)
+class _Left:
+    count: int = 0
+    entries: int = 0
+    size_bytes: int = 0
+    done_bytes: int = 0
+    backlog_entries: int = 0
+
+    def add(self, found: _Found) -> None:
+        self.count += 1
+        self.entries += found.row.entries
+        self.size_bytes += found.row.size_bytes
+        self.done_bytes += found.done_bytes
+        self.backlog_entries += found.row.backlog_entries
+
+    def rest(self) -> Rest:
+        return Rest(self.count, self.entries, self.size_bytes, self.done_bytes, self.backlog_entries)
+
+
+class _Collector:
+    def __init__(self, reader: EntryReader, now_ms: int, limits: Limits, findings: Counter[str]) -> None:
+        self.reader = reader
+        self.now_ms = now_ms
+        self.limits = limits
+        self.findings = findings
+        self.topics: Largest[_Found] = Largest(limits.topics)
+        self.left: dict[str, _Left] = defaultdict(_Left)
+        self.all = _Left()
+        self.subscriptions = 0
+        self.worst: Largest[tuple[str, str]] = Largest(limits.strips)
+        self.with_backlog = 0
+        self.backlog_entries = 0
+        self.busiest: Largest[str] = Largest(limits.traffic)
+        self.unread: list[str] = []
+
+    def add_all(self, advance: Callable[[int], None]) -> None:
+        for name in iter_topics(self.reader.txn):
+            try:
+                self.add(read_topic(self.reader.txn, name))
+            except StoreError as error:
+                self.unread.append(f"{name}: {error.message}")
+            advance(1)
+
+    def add(self, topic: Topic) -> None:
+        cursors = list(self._cursors(topic))
+        own = [cursor for cursor in cursors if not is_own(cursor.name)]
+        backlogs = {cursor.name: backlog_entries(topic, cursor.state) for cursor in own}
+        worst = max(own, key=lambda cursor: backlogs[cursor.name], default=None)
+        name, entries = str(topic.name), topic.number_of_entries
+        row = TopicRow(
+            namespace=str(topic.name.namespace),
+            name=name.rpartition(f"{topic.name.namespace}/")[2],
+            entries=entries,
+            size_bytes=topic.total_size_bytes,
+            ledgers=len(topic.ledgers),
+            subscriptions=len(own),
+            backlog_entries=sum(backlogs.values()) and max(backlogs.values()),
+            worst=worst.name if worst is not None and backlogs[worst.name] else "",
+            findings=self.findings[name],
+        )
+        found = _Found(row, _oldest(topic, worst), _done(topic, cursors))
+        self.all.add(found)
+        self.subscriptions += len(own)
+        self.backlog_entries += sum(backlogs.values())
+        if left := self.topics.add((row.findings, row.size_bytes), found):
+            self.left[left.row.namespace].add(left)
+        if entries:
+            self.busiest.add((row.size_bytes,), name)
+            for cursor in own:
+                ranges = len(cursor.state.ranges)
+                if backlogs[cursor.name] or ranges:
+                    self.with_backlog += 1
+                    self.worst.add((backlogs[cursor.name], ranges), (name, cursor.name))
+
+    def _cursors(self, topic: Topic) -> Iterator[Cursor]:
+        for name in sorted(iter_cursor_names(self.reader.txn, topic.name)):
+            if is_subscription(name):
+                try:
+                    yield read_cursor(self.reader.txn, self.reader, topic, name)
+                except StoreError as error:
+                    self.unread.append(f"{topic.name} {name}: {error.message}")
+
+
+def collect_page(
+    store: Store,
+    reader: EntryReader,
+    findings: Iterable[Finding],
+    now_ms: int,
+    limits: Limits | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Page:
+    """Return what the page shows of STORE; what cannot be read is listed in it. ADVANCE is told the topics looked at."""
+    findings = tuple(findings)
+    found = _Collector(reader, now_ms, limits or Limits(), Counter(finding.topic for finding in findings))
+    found.add_all(advance)
+    strips, due = _strips(found)
+    traffic = tuple(_traffic(found))
+    rows = found.topics.items()
+    left = {name: one.rest() for name, one in found.left.items()}
+    return Page(
+        title="Doctor",
+        source=str(store.path),
+        now_ms=now_ms,
+        facts=tuple(_facts(store, found, due)),
+        findings=findings,
+        disk=_disk(store, reader),
+        shares=tuple(_shares(rows, found.left)),
+        strips=tuple(strips),
+        strips_rest=_other_strips(found, strips),
+        traffic=traffic,
+        traffic_rest=_other_traffic(found, traffic),
+        due=tuple(due),
+        topics=tuple(_with_age(reader, one) for one in rows),
+        topics_rest=_sum(left.values()),
+        rest_by_namespace=left,
+        unread=tuple(found.unread),
+    )
+
+
+def _other_strips(found: _Collector, strips: Sequence[Strip]) -> Rest:
+    shown = sum(strip.backlog_entries for strip in strips)
+    return Rest(found.with_backlog - len(strips), backlog_entries=found.backlog_entries - shown)
+
+
+def _other_traffic(found: _Collector, traffic: Sequence[Traffic]) -> Rest:
+    shown = {one.topic for one in traffic}
+    rows = [one.row for one in found.topics.items() if f"persistent://{one.row.namespace}/{one.row.name}" in shown]
+    return Rest(
+        found.all.count - len(traffic),
+        found.all.entries - sum(row.entries for row in rows),
+        found.all.size_bytes - sum(row.size_bytes for row in rows),
+    )
+
+
+def _sum(rests: Iterable[Rest]) -> Rest:
+    total = Rest()
+    for rest in rests:
+        total = Rest(*(getattr(total, name) + getattr(rest, name) for name in REST_FIELDS))
+    return total
+
+
+def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
+    pending = pending_intervals(topic, cursor.state) if cursor is not None else ()
+    return topic.at_rank(pending[0][0]) if pending else None
+
+
+def _done(topic: Topic, cursors: Iterable[Cursor]) -> int:
+    """Return the bytes of the ledgers, but the last, that every cursor has left behind (upstream internalTrimLedgers, 4.0.8)."""
+    slowest = min((topic.place(cursor.mark_delete) for cursor in cursors), default=topic.number_of_entries)
+    ends = zip(topic.ledgers[:-1], topic.ranks[1:], strict=False)
+    return sum(ledger.size_bytes for ledger, end in ends if end <= slowest)
+
+
+def _with_age(reader: EntryReader, found: _Found) -> TopicRow:
+    if found.oldest is None:
+        return found.row
+    try:
+        return replace(found.row, oldest_ms=read_entry_time(reader, found.oldest, "publish"))
+    except StoreError:
+        return found.row
+
+
+def _shares(rows: Iterable[_Found], left: Mapping[str, _Left]) -> Iterator[Share]:
+    for one in rows:
+        tenant, _, space = one.row.namespace.partition("/")
+        if one.row.size_bytes:
+            yield Share(tenant, space, one.row.name, one.row.size_bytes, one.done_bytes)
+    for namespace, rest in left.items():
+        tenant, _, space = namespace.partition("/")
+        yield Share(tenant, space, "", rest.size_bytes, rest.done_bytes, rest.count)
+
+
+# -- what entries are read for --------------------------------------------------------------------------------------------
+
+
+def _strips(found: _Collector) -> tuple[list[Strip], list[Due]]:
+    strips, due, scanned = [], [], 0
+    for topic_name, name in found.worst.items():
+        try:
+            topic = read_topic(found.reader.txn, parse_topic(topic_name))
+            cursor = read_cursor(found.reader.txn, found.reader, topic, name)
+            lost = lost_intervals(found.reader, topic)
+            waits = _delays(found, topic, cursor, found.limits.scanned - scanned)
+        except StoreError as error:
+            found.unread.append(f"{topic_name} {name}: {error.message}")
+            continue
+        scanned += backlog_entries(topic, cursor.state)
+        strips.append(make_strip(topic, cursor, lost, None if waits is None else waits[0]))
+        if waits is not None and len(waits[1]):
+            due.append(_due(topic_name, name, waits[1]))
+    return strips, sorted(due, key=lambda one: -one.messages)
+
+
+def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
+    """Return ranks and due times of what waits, None for a backlog of more than MOST entries; nothing where delays are disabled."""
+    if backlog_entries(topic, cursor.state) > most:
+        return None
+    in_force = find_delivery(found.reader.txn, topic.name)
+    is_on = in_force is None or in_force.delivery.active
+    intervals = pending_intervals(topic, cursor.state) if is_on else ()
+    return delayed_ranks(found.reader, topic, intervals, found.now_ms)
+
+
+def _due(topic: str, subscription: str, times: Array) -> Due:
+    low, high = int(times.min()), int(times.max())
+    width = choose_bucket_ms(low, high)
+    start = low // width * width
+    most = min((high - start) // width + 1, _DUE_BARS_MAX)
+    counts = np.bincount(np.minimum((times - start) // width, most - 1), minlength=most)
+    return Due(topic, subscription, start, width, tuple(counts.tolist()))
+
+
+def _traffic(found: _Collector) -> Iterator[Traffic]:
+    for name in found.busiest.items():
+        try:
+            topic = read_topic(found.reader.txn, parse_topic(name))
+            usual = usual_range(found.reader, topic, "auto")
+            if usual is None:
+                continue
+            width = choose_bucket_ms(*usual)
+            start = usual[0] // width * width
+            end = (usual[1] // width + 1) * width
+            yield Traffic(name, read_timeline(found.reader, topic, TimelineOptions(width, "auto", start, end)))
+        except StoreError as error:
+            found.unread.append(f"{name}: {error.message}")
+
+
+# -- the head of the page -------------------------------------------------------------------------------------------------
+
+
+def _facts(store: Store, found: _Collector, due: Iterable[Due]) -> Iterator[Fact]:
+    everything = found.all
+    copied_ms = max((int(source.get("imported", 0)) for source in store.info.sources), default=0)
+    if copied_ms:
+        yield Fact("Age of the copy", age_text(found.now_ms - copied_ms), f"of {time_text(copied_ms)[:19]}")
+    yield Fact("Topics", f"{everything.count:,}", f"{everything.entries:,} entries")
+    yield Fact(
+        "In topics", size_text(everything.size_bytes), f"{size_text(everything.done_bytes)} needed by no subscription"
+    )
+    yield Fact("Subscriptions", f"{found.subscriptions:,}", f"{found.with_backlog:,} with something left")
+    yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
+    yield Fact("Delayed", f"{sum(one.messages for one in due):,}", "entries not yet due, of those shown below")
+
+
+def _disk(store: Store, reader: EntryReader) -> Disk:
+    files = [file for file in read_usage(store, reader.txn).files if file.kind == "entry-log"]
+    return Disk(
+        live_bytes=sum(file.live_bytes for file in files),
+        dead_bytes=sum(file.dead_bytes for file in files),
+        other_bytes=sum(file.other_bytes for file in files),
+        files=len(files),
+        freed_bytes=sum(file.size_bytes for file in files if file.freed),
+    )

@@ -1,0 +1,336 @@
+"""The parts of the page: findings, disk, subscriptions, traffic, delayed messages."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from pulsar_admin.columns import size_text, time_text
+from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, share_bar, share_of_bar, strip
+from pulsar_admin.page.markup import Markup, clipped, element, joined
+from pulsar_admin.page.topics import left_out
+from pulsar_admin.page.treemap import fold, treemap
+from pulsar_admin.page.values import Disk, Due, Finding, Page, Share, Traffic
+from store.reports.strips import STATES, Strip
+from store.reports.timeline import Timeline
+from store.timespec import format_duration_ms
+from store.wording import counted
+
+SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
+"""Severity → the sign that says it without colour."""
+FINDINGS_SHOWN = 200
+_EVIDENCE_SHOWN = 12
+_TEXT_MAX = 1200
+_NAMESPACES_SHOWN = 12
+_BARS_MAX = 120
+
+
+def short_name(topic: str) -> str:
+    """Return TOPIC without the scheme that all of them have."""
+    return topic.removeprefix("persistent://")
+
+
+def badge(severity: str) -> Markup:
+    """Return the sign and the word of SEVERITY."""
+    sign = element("span", SEVERITIES.get(severity, "●"), aria_hidden="true")
+    return element("span", sign, " ", severity, class_=f"badge {severity if severity in SEVERITIES else 'note'}")
+
+
+# -- findings ------------------------------------------------------------------------------------------------------------
+
+
+def findings(page: Page) -> Markup:
+    """Return the findings, worst first as they are given, and the number of those beyond ``FINDINGS_SHOWN`` by code."""
+    if not page.findings:
+        return element("p", "Nothing was found.", class_="none")
+    shown = page.findings[:FINDINGS_SHOWN]
+    items = (element("li", _finding(finding, number)) for number, finding in enumerate(shown, 1))
+    rest = Counter((finding.severity, finding.code) for finding in page.findings[FINDINGS_SHOWN:])
+    more = [element("li", badge(severity), f" {code}: {count:,}") for (severity, code), count in rest.items()]
+    total = len(page.findings) - len(shown)
+    tail = [element("p", f"{counted(total, 'more finding')}, by code:"), element("ul", joined(more), class_="codes")]
+    return joined([element("ol", joined(items), class_="findings"), *(tail if more else [])])
+
+
+def _finding(finding: Finding, number: int) -> Markup:
+    heading = element("h3", badge(finding.severity), " ", element("bdi", clipped(finding.message, _TEXT_MAX)))
+    where = element(
+        "p", element("bdi", clipped(finding.where, 400)), " ", element("code", finding.code), class_="where"
+    )
+    rows = (
+        ("Evidence", _evidence(finding.evidence)),
+        ("At stake", _at_stake(finding)),
+        ("A broker will", element("bdi", clipped(finding.broker, _TEXT_MAX)) if finding.broker else None),
+        ("What mends it", _command(finding, number)),
+        ("More", element("code", finding.docs) if finding.docs else None),
+    )
+    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in rows if value is not None)
+    return element("article", heading, where, element("dl", joined(pairs)), class_=f"finding {finding.severity}")
+
+
+def _evidence(lines: Sequence[str]) -> Markup | None:
+    if not lines:
+        return None
+    items = [element("li", element("bdi", clipped(line, _TEXT_MAX))) for line in lines[:_EVIDENCE_SHOWN]]
+    if len(lines) > _EVIDENCE_SHOWN:
+        items.append(element("li", f"{len(lines) - _EVIDENCE_SHOWN:,} more"))
+    return element("ul", joined(items))
+
+
+def _at_stake(finding: Finding) -> str | None:
+    parts = [
+        counted(finding.at_stake_messages, "message") if finding.at_stake_messages else "",
+        size_text(finding.at_stake_bytes) if finding.at_stake_bytes else "",
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
+def _command(finding: Finding, number: int) -> Markup | None:
+    if not finding.command:
+        return None
+    identity = f"command-{number}"
+    copy = element(
+        "button",
+        "Copy",
+        type="button",
+        class_="copy script",
+        hidden=True,
+        data_copies=identity,
+        aria_label=f"Copy the command of finding {number}",
+    )
+    return element(
+        "div", element("pre", element("code", finding.command, id=identity), tabindex=0), copy, class_="command"
+    )
+
+
+# -- disk ----------------------------------------------------------------------------------------------------------------
+
+
+def disk(page: Page) -> Markup:
+    """Return what the disks hold, and who of the living has how much: a picture (one for wide screens and paper, one for narrow
+    ones) and numbers."""
+    total = sum(share.size_bytes for share in page.shares)
+    if not total:
+        return joined([_logs(page.disk), element("p", "No topic has entries.", class_="none")])
+    tiles = fold(page.shares)
+    label = (
+        f"Treemap of {size_text(total)} of topics by tenant, namespace and topic; the table below it has the numbers"
+    )
+    return joined(
+        [
+            _logs(page.disk),
+            element("p", element("b", size_text(total)), " in topics, as brokers count it: one copy", class_="measure"),
+            element("div", treemap(tiles, 1080, 440, label), class_="wide"),
+            element("div", treemap(tiles, 340, 480, label), class_="narrow"),
+            _tile_legend(),
+            _namespaces(page.shares, total),
+        ]
+    )
+
+
+def _logs(value: Disk) -> Markup | None:
+    """Return the bytes of the entry logs as one bar."""
+    parts = (
+        ("live", "live", value.live_bytes),
+        ("dead", "dead: of deleted ledgers", value.dead_bytes),
+        ("other", "headers, damage and unused", value.other_bytes),
+    )
+    total = sum(size for _, _, size in parts)
+    if not total:
+        return None
+    said = [(name, f"{size_text(size)} {words}") for name, words, size in parts if size]
+    items = (
+        element("li", element("svg", *share_of_bar(0, 22, name), width=22, height=14, aria_hidden="true"), words)
+        for name, words in said
+    )
+    freed = f"; garbage collection frees {size_text(value.freed_bytes)} of it" if value.freed_bytes else ""
+    heading = f" in {counted(value.files, 'entry log')}, every copy counted{freed}"
+    label = f"{size_text(total)} in entry logs: {'; '.join(words for _, words in said)}"
+    return joined(
+        [
+            element("p", element("b", size_text(total)), heading, class_="measure"),
+            share_bar([(name, size) for name, _, size in parts if size], label),
+            element("ul", joined(items), class_="legend"),
+        ]
+    )
+
+
+def _tile_legend() -> Markup:
+    kinds = (
+        ("tile", "some subscription needs it, or it is the last ledger"),
+        ("tile done", "no subscription needs it: retention keeps it, or a broker deletes it when it next trims"),
+    )
+    items = (
+        element(
+            "li",
+            element("svg", element("rect", width=22, height=14, class_=kind), width=22, height=14, aria_hidden="true"),
+            words,
+        )
+        for kind, words in kinds
+    )
+    return element("ul", joined(items), class_="legend")
+
+
+def _namespaces(shares: Sequence[Share], total: int) -> Markup:
+    groups: dict[str, list[Share]] = defaultdict(list)
+    for share in shares:
+        groups[f"{share.tenant}/{share.namespace}"].append(share)
+    ordered = sorted(groups.items(), key=lambda item: -sum(share.size_bytes for share in item[1]))
+    rows = [_namespace_row(clipped(name, 80), group, total) for name, group in ordered[:_NAMESPACES_SHOWN]]
+    if rest := [share for _, group in ordered[_NAMESPACES_SHOWN:] for share in group]:
+        rows.append(_namespace_row(counted(len(ordered) - _NAMESPACES_SHOWN, "more namespace"), rest, total))
+    heads = ("Namespace", "Bytes", "Share", "Topics", "Needed by no subscription")
+    head = joined(
+        element("th", name, scope="col", class_="number" if index else None) for index, name in enumerate(heads)
+    )
+    table = element("table", element("thead", element("tr", head)), element("tbody", joined(rows)))
+    return element("div", table, class_="scroll", role="region", aria_label="Bytes by namespace", tabindex=0)
+
+
+def _namespace_row(name: str, shares: Sequence[Share], total: int) -> Markup:
+    size, done = sum(share.size_bytes for share in shares), sum(share.done_bytes for share in shares)
+    topics = sum(share.topics for share in shares)
+    cells = (size_text(size), f"{100 * size / total:.1f} %", f"{topics:,}", size_text(done) if done else "")
+    return element(
+        "tr",
+        element("th", element("bdi", name), scope="row"),
+        joined(element("td", cell, class_="number") for cell in cells),
+    )
+
+
+# -- subscriptions -------------------------------------------------------------------------------------------------------
+
+
+def subscriptions(page: Page) -> Markup:
+    """Return a strip for each subscription."""
+    if not page.strips:
+        return joined(
+            [
+                element("p", "No subscription has anything left.", class_="none"),
+                left_out(page.strips_rest, "subscription"),
+            ]
+        )
+    shown = joined(_strip(value) for value in page.strips)
+    return joined([legend(), element("div", shown, class_="grid"), left_out(page.strips_rest, "subscription")])
+
+
+def _strip(value: Strip) -> Markup:
+    counts = [
+        element("li", element("b", f"{value.count(state):,}"), f" {STATE_NAMES[state]}")
+        for state in STATES
+        if value.count(state)
+    ]
+    if not value.delays_read:
+        counts.append(element("li", "delayed entries were not looked for: the backlog is long"))
+    ledgers = counted(len(value.ledger_starts), "ledger")
+    ends = element(
+        "p",
+        element("span", f"{value.cells[0].first}"),
+        element("span", f"{ledgers}; mark-delete {value.mark_delete}"),
+        element("span", f"{value.cells[-1].last}"),
+        class_="ends",
+    )
+    return element(
+        "figure",
+        element(
+            "figcaption",
+            element("bdi", clipped(value.subscription, 80)),
+            " of ",
+            element("bdi", clipped(short_name(value.topic))),
+        ),
+        strip(value),
+        ends,
+        element("ul", joined(counts), class_="counts"),
+        class_="strip-of",
+    )
+
+
+# -- traffic -------------------------------------------------------------------------------------------------------------
+
+
+def traffic(page: Page) -> Markup:
+    """Return messages and bytes over time, a figure a topic."""
+    if not page.traffic:
+        return element("p", "No topic has entries with a time.", class_="none")
+    figures = joined(_traffic(value) for value in page.traffic)
+    return joined([element("div", figures, class_="grid"), left_out(page.traffic_rest, "topic")])
+
+
+def _traffic(value: Traffic) -> Markup:
+    line = value.timeline
+    notes = [
+        (line.outside, "outside this time"),
+        (line.without_time, "without a time"),
+        (line.missing, "in no file here"),
+        (line.unreadable, "unreadable"),
+    ]
+    said = ", ".join(f"{counted(count, 'entry')} {words}" for count, words in notes if count)
+    name = element("figcaption", element("bdi", clipped(short_name(value.topic))))
+    if not line.times:
+        return element("figure", name, element("p", f"No entries with a time. {said}"))
+    width = format_duration_ms(_width_of(line))
+    parts = []
+    for unit, counts in (("messages", line.messages), ("bytes", line.bytes)):
+        chart = _bars_of(line, counts, unit)
+        total, most = amount(sum(counts), unit), amount(max(chart.counts), unit)
+        parts.append(element("p", element("b", total), f", at most {most} in {width}", class_="measure"))
+        parts.append(
+            bars(chart, f"{unit} of {clipped(short_name(value.topic))} per {width}: {total} in all, at most {most}")
+        )
+    start, count = line.times[0], len(_bars_of(line, line.messages, "messages").counts)
+    ends = _time_ends(start, start + count * _width_of(line))
+    return element("figure", name, joined(parts), ends, element("p", said, class_="rest") if said else None)
+
+
+def _width_of(line: Timeline) -> int:
+    """Return the width of a bar: the timeline's, or a multiple so that there are not more than ``_BARS_MAX``."""
+    buckets = (line.times[-1] - line.times[0]) // line.bucket_ms + 1
+    return line.bucket_ms * -(-buckets // _BARS_MAX)
+
+
+def _bars_of(line: Timeline, values: Sequence[int], unit: str) -> Bars:
+    width = _width_of(line)
+    counts = [0] * ((line.times[-1] - line.times[0]) // width + 1)
+    for time_ms, value in zip(line.times, values, strict=True):
+        counts[(time_ms - line.times[0]) // width] += value
+    return Bars(line.times[0], width, counts, unit)
+
+
+def _time_ends(start_ms: int, end_ms: int) -> Markup:
+    texts = (time_text(time_ms)[:19].replace("T", " ") for time_ms in (start_ms, (start_ms + end_ms) // 2, end_ms))
+    return element("p", joined(element("span", shown) for shown in texts), class_="ends")
+
+
+# -- delayed -------------------------------------------------------------------------------------------------------------
+
+
+def delayed(page: Page) -> Markup:
+    """Return when delayed messages fall due, a figure a subscription."""
+    if not page.due:
+        return element("p", "No delayed messages are waiting.", class_="none")
+    return element("div", joined(_due(value, page.now_ms) for value in page.due), class_="grid")
+
+
+def _due(value: Due, now_ms: int) -> Markup:
+    chart = Bars(value.start_ms, value.width_ms, value.counts, "messages")
+    end_ms = value.start_ms + value.width_ms * len(value.counts)
+    width = format_duration_ms(value.width_ms)
+    label = f"{counted(value.messages, 'message')} by due time, {width} a bar"
+    first = "due now" if value.start_ms <= now_ms else f"first in {format_duration_ms(value.start_ms - now_ms)}"
+    return element(
+        "figure",
+        element(
+            "figcaption",
+            element("bdi", clipped(value.subscription, 80)),
+            " of ",
+            element("bdi", clipped(short_name(value.topic))),
+        ),
+        element(
+            "p",
+            element("b", f"{value.messages:,}"),
+            f" {'message' if value.messages == 1 else 'messages'} wait; {first}; at most {max(value.counts):,} in {width}",
+            class_="measure",
+        ),
+        bars(chart, label),
+        _time_ends(value.start_ms, end_ms),
+    )

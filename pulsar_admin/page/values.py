@@ -1,0 +1,133 @@
+"""What the page shows, as plain values; ``pulsar_admin.page.collecting`` makes them of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from store.frozen import frozen
+from store.reports.strips import Strip
+from store.reports.timeline import Timeline
+
+
+@frozen
+class Fact:
+    """One number of the head of the page, and what to know of it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@frozen
+class Finding:
+    """One finding. ``severity``: critical, warning or note; ``topic``: in whose row of the table it counts; what is at stake is 0
+    where nobody can count it."""
+
+    severity: str
+    code: str
+    where: str
+    message: str
+    topic: str = ""
+    evidence: tuple[str, ...] = ()
+    at_stake_bytes: int = 0
+    at_stake_messages: int = 0
+    broker: str = ""
+    command: str = ""
+    docs: str = ""
+
+
+@frozen
+class Disk:
+    """The entry logs, every copy counted: records of ledgers that have metadata, of deleted ones, and all else in the files."""
+
+    live_bytes: int = 0
+    dead_bytes: int = 0
+    other_bytes: int = 0
+    files: int = 0
+    freed_bytes: int = 0
+
+
+@frozen
+class Share:
+    """What one topic (or several, together) takes as brokers count it, one copy: ``done_bytes`` of it no subscription needs."""
+
+    tenant: str
+    namespace: str
+    topic: str
+    size_bytes: int
+    done_bytes: int = 0
+    topics: int = 1
+
+
+@frozen
+class Traffic:
+    """How much of one topic arrived when."""
+
+    topic: str
+    timeline: Timeline
+
+
+@frozen
+class Due:
+    """Messages of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on."""
+
+    topic: str
+    subscription: str
+    start_ms: int
+    width_ms: int
+    counts: tuple[int, ...]
+
+    @property
+    def messages(self) -> int:
+        """How many wait, due or not."""
+        return sum(self.counts)
+
+
+@frozen
+class TopicRow:
+    """One line of the table of topics. ``backlog_entries``: of the subscription that has most, ``worst`` by name."""
+
+    namespace: str
+    name: str
+    entries: int
+    size_bytes: int
+    ledgers: int
+    subscriptions: int
+    backlog_entries: int = 0
+    worst: str = ""
+    oldest_ms: int | None = None
+    findings: int = 0
+
+
+@frozen
+class Rest:
+    """What was left out of a list, in numbers."""
+
+    count: int = 0
+    entries: int = 0
+    size_bytes: int = 0
+    done_bytes: int = 0
+    backlog_entries: int = 0
+
+
+@frozen
+class Page:
+    """All of it. ``*_rest``: what is not shown, in numbers; ``unread``: what could not be read, one line each."""
+
+    title: str
+    source: str
+    now_ms: int
+    facts: tuple[Fact, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    disk: Disk = Disk()
+    shares: tuple[Share, ...] = ()
+    strips: tuple[Strip, ...] = ()
+    strips_rest: Rest = Rest()
+    traffic: tuple[Traffic, ...] = ()
+    traffic_rest: Rest = Rest()
+    due: tuple[Due, ...] = ()
+    topics: tuple[TopicRow, ...] = ()
+    topics_rest: Rest = Rest()
+    rest_by_namespace: Mapping[str, Rest] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()

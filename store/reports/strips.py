@@ -1,0 +1,139 @@
+"""A subscription as a strip over its topic's entries: what is acknowledged, what is not, what waits and what is lost, in few cells.
+
+Cells are intervals of ranks (``store.model.topics.Topic.rank``), so that ledgers that were trimmed take no room. Each entry is
+in one state: lost (in no file of the store) before all others, delayed (unacknowledged, due later) before unacknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from store.codec.cursor import CursorState
+from store.errors import LedgerNotFound
+from store.frozen import frozen
+from store.model.cursors import Cursor, backlog_entries, normal_ranges
+from store.model.extent import Intervals, iter_ledger_parts, pending_intervals, subtract
+from store.model.ledgers import EntryReader, missing_ranges, read_ledger
+from store.model.topics import Topic
+from store.names import Position
+from store.scan.entries import EntryScan
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+CELLS = 240
+STATES = ("acknowledged", "one-by-one", "unacknowledged", "delayed", "lost")
+"""In the order of ``Cell.counts``; one-by-one: behind the mark-delete, upstream's individually deleted messages."""
+
+
+@frozen
+class Cell:
+    """Entries that lie together, first and last among them, and how many are in each of ``STATES``."""
+
+    first: Position
+    last: Position
+    counts: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        """How many entries the cell stands for."""
+        return sum(self.counts)
+
+
+@frozen
+class Strip:
+    """One subscription. ``backlog_entries``: lost ones too; ``ledger_starts``: ranks at which ledgers begin; ``delays_read``: whether
+    delayed entries were looked for.
+    """
+
+    topic: str
+    subscription: str
+    mark_delete: Position
+    source: str
+    backlog_entries: int
+    cells: tuple[Cell, ...]
+    ledger_starts: tuple[int, ...]
+    delays_read: bool
+
+    @property
+    def entries(self) -> int:
+        """How many entries the topic has."""
+        return sum(cell.entries for cell in self.cells)
+
+    def count(self, state: str) -> int:
+        """Return how many entries are in STATE."""
+        index = STATES.index(state)
+        return sum(cell.counts[index] for cell in self.cells)
+
+
+def lost_intervals(reader: EntryReader, topic: Topic) -> Intervals:
+    """Return the ranks of TOPIC that no file holds; of a ledger without metadata, all of them."""
+    found: list[tuple[int, int]] = []
+    for ledger, rank in zip(topic.ledgers, topic.ranks, strict=False):
+        try:
+            gaps: Sequence[tuple[int, int]] = missing_ranges(reader.txn, read_ledger(reader.txn, ledger.ledger_id))
+        except LedgerNotFound:
+            gaps = [(0, ledger.entries - 1)]
+        found += [(rank + low, rank + min(high + 1, ledger.entries)) for low, high in gaps if low < ledger.entries]
+    return tuple(found)
+
+
+def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_ms: int) -> tuple[Array, Array]:
+    """Return (ranks, due times in ms) of the entries in INTERVALS that are due after NOW_MS; reads their headers."""
+    parts = (part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
+    before = np.array(topic.ranks[:-1], np.int64)
+    ids = np.array(topic.ids, np.int64)
+    ranks, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for batch in EntryScan(reader, parts, heads=True).batches():
+        due = batch.rows["deliver_at_ms"].astype(np.int64)
+        later = due > now_ms
+        ranks.append(before[np.searchsorted(ids, batch.ledger_ids[later])] + batch.entry_ids[later])
+        times.append(due[later])
+    return np.concatenate(ranks), np.concatenate(times)
+
+
+def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | None, cells: int = CELLS) -> Strip:
+    """Return CURSOR's strip; LOST: see ``lost_intervals``; DELAYED: ranks that wait, None where nobody looked."""
+    entries = topic.number_of_entries
+    edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
+    counts = _count_states(topic, cursor.state, edges, lost, np.zeros(0, np.int64) if delayed is None else delayed)
+    return Strip(
+        topic=str(topic.name),
+        subscription=cursor.name,
+        mark_delete=cursor.mark_delete,
+        source=cursor.source,
+        backlog_entries=backlog_entries(topic, cursor.state),
+        cells=tuple(
+            Cell(topic.at_rank(start), topic.at_rank(end - 1), tuple(row))
+            for start, end, row in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+        ),
+        ledger_starts=tuple(dict.fromkeys(topic.ranks[:-1])),
+        delays_read=delayed is not None,
+    )
+
+
+def _count_states(topic: Topic, state: CursorState, edges: Array, lost: Intervals, delayed: Array) -> Array:
+    """Return a row of counts, by ``STATES``, for each cell between EDGES."""
+    pending = subtract(pending_intervals(topic, state), lost)
+    waiting = np.histogram(delayed, edges)[0] if len(edges) > 1 else np.zeros(0, np.int64)
+    start = topic.place(state.mark_delete)
+    columns = (
+        _covered(subtract(((0, start),) if start else (), lost), edges),
+        _covered(subtract(normal_ranges(topic, state), lost), edges),
+        _covered(pending, edges) - waiting,
+        waiting,
+        _covered(lost, edges),
+    )
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def _covered(intervals: Intervals, edges: Array) -> Array:
+    """Return how many ranks of INTERVALS lie in each cell between EDGES."""
+    bounds = np.array(intervals, np.int64).reshape(-1, 2)
+    ends = np.concatenate([[0], bounds[:, 1]])
+    totals = np.concatenate([[0], np.cumsum(bounds[:, 1] - bounds[:, 0])])
+    index = np.searchsorted(bounds[:, 0], edges, "left")
+    counted: Array = np.diff(totals[index] - np.maximum(ends[index] - edges, 0))
+    return counted

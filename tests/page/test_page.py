@@ -1,0 +1,208 @@
+"""The page as text: it parses, says what it was given, loads nothing, and no name breaks out of its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from pulsar_admin.page.ages import age_text
+from pulsar_admin.page.markup import clipped
+from pulsar_admin.page.palette import CONTRASTS, DARK, LIGHT
+from pulsar_admin.page.rendering import render_page
+from pulsar_admin.page.sections import FINDINGS_SHOWN
+from pulsar_admin.page.topics import ROWS
+from pulsar_admin.page.treemap import TILES, Box, fold, squarify
+from pulsar_admin.page.values import Page, Share
+from pulsar_admin.visible import clean_text
+from tests.page.making import HOSTILE, make_page
+
+_VOID = {"meta", "link", "input", "br"}
+
+
+class Parsed(HTMLParser):
+    """Elements by tag, all attributes, and all text; a close tag that closes nothing fails."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.feed(page.decode())
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+
+def _data(page: bytes) -> dict[str, list[object]]:
+    found = re.search(rb'<script type="application/json" id="topics-data">(.*?)</script>', page, re.S)
+    assert found is not None
+    value: dict[str, list[object]] = json.loads(found[1])
+    return value
+
+
+def test_every_finding_is_there_with_all_that_it_says() -> None:
+    page = make_page(("orders", "payments", "audit"))
+    said = Parsed(render_page(page)).texts
+    for finding in page.findings:
+        for text in (finding.message, finding.where, *finding.evidence, finding.broker, finding.command, finding.docs):
+            assert text in said
+        assert f"{finding.at_stake_messages:,} messages, 4 KiB" in said
+
+
+def test_findings_beyond_those_shown_are_counted_by_code() -> None:
+    one = replace(make_page().findings[0], code="ledger-missing")
+    page = replace(make_page(), findings=(one,) * (FINDINGS_SHOWN + 30))
+    parsed = Parsed(render_page(page))
+    assert parsed.tags["article"] == FINDINGS_SHOWN
+    assert "30 more findings, by code:" in parsed.texts
+    assert " ledger-missing: 30" in parsed.texts
+
+
+def test_rows_of_topics_are_those_given() -> None:
+    page = make_page(topics=250)
+    made = render_page(page)
+    data = _data(made)
+    spaces, worsts = data["spaces"], data["worsts"]
+    assert [f"{spaces[space]}/{name}" for space, name in zip(data["space"], data["name"], strict=True)] == [  # type: ignore[call-overload]
+        f"{row.namespace}/{row.name}" for row in page.topics
+    ]
+    for key, column in (
+        ("entries", "entries"),
+        ("size", "size_bytes"),
+        ("ledgers", "ledgers"),
+        ("oldest", "oldest_ms"),
+    ):
+        assert data[key] == [getattr(row, column) for row in page.topics]
+    assert [worsts[index] for index in data["worst"]] == [row.worst for row in page.topics]  # type: ignore[call-overload]
+    assert Parsed(made).text.count("acme/space-") >= ROWS
+    assert "Not shown: 12 topics more, with 34 entries, 5.47 KiB, 7 entries of backlog." in Parsed(made).texts
+
+
+def test_strips_say_each_state_in_words() -> None:
+    said = Parsed(render_page(make_page()))
+    labels = [value for tag, name, value in said.attributes if name == "aria-label" and "acknowledged" in value]
+    assert labels == [
+        "12 entries: 4 acknowledged; 1 acknowledged one by one; 5 unacknowledged; 1 delayed, not yet due; "
+        "1 lost: in no file here"
+    ]
+    assert "7:0 to 7:3: 4 entries acknowledged" in said.texts
+
+
+def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> None:
+    parsed = Parsed(render_page(make_page(HOSTILE, topics=300)))
+    for tag, name, value in parsed.attributes:
+        assert not name.startswith("on"), (tag, name, value)
+        assert name != "style"
+        if name in ("href", "src", "action", "xlink:href"):
+            assert value.startswith("#") or (tag, value) == ("link", "data:,")
+    policy = next(value for tag, _, value in parsed.attributes if tag == "meta" and "default-src" in value)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_hostile_names_make_no_element() -> None:
+    plain = Parsed(render_page(make_page(tuple(f"name-{number}" for number in range(len(HOSTILE))))))
+    hostile = Parsed(render_page(make_page(HOSTILE)))
+    labels = {"text"}  # of tiles: as many as there is room for
+    assert {tag: count for tag, count in hostile.tags.items() if tag not in labels} == {
+        tag: count for tag, count in plain.tags.items() if tag not in labels
+    }
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_is_shown_as_text_with_nothing_hidden(name: str) -> None:
+    made = render_page(make_page((name,)))
+    parsed = Parsed(made)
+    assert clipped(f"message {name}", 1200) in parsed.texts
+    assert _data(made)["name"] == [clipped(name)]
+    hidden = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+    assert not hidden.search(made.decode())
+
+
+def test_a_long_name_is_cut_and_says_how_long_it_is() -> None:
+    assert clipped("k" * 10_240) == "k" * 120 + " … " + "k" * 40 + " (10,240 characters)"
+    assert len(render_page(make_page((HOSTILE[-1],)))) < len(render_page(make_page())) + 40_000
+
+
+def test_an_empty_store_makes_a_page() -> None:
+    said = Parsed(render_page(Page("Doctor", "/data/empty", 0))).texts
+    assert "Nothing was found." in said
+    assert "No delayed messages are waiting." in said
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_contrasts_are_those_of_wcag(palette: dict[str, str]) -> None:
+    for ink, ground, wanted in CONTRASTS:
+        light, dark = sorted((_luminance(palette[ink]), _luminance(palette[ground])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= wanted, (ink, ground)
+
+
+def _luminance(colour: str) -> float:
+    channels = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels)
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+# -- the treemap --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [10**9, 1, 1], [5.0] * 97])
+def test_rectangles_fill_the_box_by_size(sizes: list[float]) -> None:
+    boxes = squarify(sizes, Box(10, 20, 300, 200))
+    for size, box in zip(sizes, boxes, strict=True):
+        assert box.width * box.height == pytest.approx(size * 60_000 / sum(sizes), rel=1e-6, abs=1e-6)
+        assert box.x >= 10 - 1e-6
+        assert box.x + box.width <= 310 + 1e-3
+        assert box.y + box.height <= 220 + 1e-3
+    for one, other in pairwise(boxes):
+        across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+        along = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+        assert across < 1e-6 or along < 1e-6
+
+
+def test_small_topics_are_put_together_and_no_byte_is_left_out() -> None:
+    shares = [
+        Share(f"tenant-{number % 9}", f"space-{number % 90}", f"topic-{number}", number * 7, number)
+        for number in range(9000)
+    ]
+    folded = fold(shares)
+    assert len(folded) < TILES + 60
+    for name in ("size_bytes", "done_bytes", "topics"):
+        assert sum(getattr(share, name) for share in folded) == sum(getattr(share, name) for share in shares)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "said"),
+    [(0, "0s"), (999, "0s"), (61_000, "1m 1s"), (7_200_000, "2h"), (100_000_000, "1d 3h"), (-90_000, "in 1m 30s")],
+)
+def test_ages(age_ms: int, said: str) -> None:
+    assert age_text(age_ms) == said
+
+
+def test_hidden_characters_are_seen() -> None:
+    assert clipped("a\u202eb") == clean_text("a\u202eb") == "a\\u202eb"

@@ -1,0 +1,109 @@
+"""Strips of recorded worlds against what the broker said and against every entry looked at one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pulsar_admin.page.collecting import Limits, collect_page
+from store.codec.cursor import CursorInfo
+from store.db.environment import open_store
+from store.model.cursors import read_cursor
+from store.model.ledgers import iter_entry_ids, open_reader
+from store.model.topics import read_topic
+from store.names import Position, encode_name, parse_topic
+from store.reports.strips import STATES, delayed_ranks, lost_intervals, make_strip
+from tests.stores import NOW_MS, imported
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.worlds import oracle
+
+_ORACLE = oracle("small")
+_CASES = [
+    (topic, subscription)
+    for topic, said in _ORACLE["topics"].items()
+    for subscription in said["analyze"]
+    if said["internal_stats"]["numberOfEntries"]
+]
+
+
+@pytest.mark.parametrize(("name", "subscription"), _CASES)
+def test_a_strip_has_the_backlog_and_the_ranges_that_the_broker_said(name: str, subscription: str) -> None:
+    said = _ORACLE["topics"][name]
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        cursor = read_cursor(reader.txn, reader, topic, subscription)
+        strip = make_strip(topic, cursor, lost_intervals(reader, topic), None, cells=7)
+    assert (
+        strip.count("unacknowledged")
+        == strip.backlog_entries
+        == said["stats"]["subscriptions"][subscription]["msgBacklog"]
+    )
+    stats = said["internal_stats"]
+    assert strip.entries == stats["numberOfEntries"]
+    assert str(strip.mark_delete) == stats["cursors"][encode_name(subscription)]["markDeletePosition"]
+    assert strip.count("lost") == 0
+
+
+def test_delayed_entries_are_those_that_producers_asked_for() -> None:
+    name = "acme/delayed/reminders"
+    dues = sorted(row["due"] for row in _ORACLE["sent"] if row["due"] and row["topic"] == f"persistent://{name}")
+    now_ms = dues[len(dues) // 2]
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(name))
+        ranks, times = delayed_ranks(reader, topic, ((0, topic.number_of_entries),), now_ms)
+        strip = make_strip(topic, read_cursor(reader.txn, reader, topic, "audit"), (), ranks)
+    wanted = [due for due in dues if due > now_ms]
+    # The producer's own note of it may be off by what lies between its clock and its client's.
+    assert [abs(found - due) < 5 for found, due in zip(sorted(times.tolist()), wanted, strict=True)] == [True] * len(
+        wanted
+    )
+    backlog = _ORACLE["topics"][name]["stats"]["subscriptions"]["audit"]["msgBacklog"]
+    assert strip.count("delayed") == len(wanted)
+    assert strip.count("unacknowledged") == backlog - len(wanted)
+
+
+@pytest.mark.parametrize("cells", [1, 5, 40])
+def test_every_cell_counts_its_entries(tmp_path: Path, cells: int) -> None:
+    ledgers = [[Made(CREATED_MS + n, lost=n % 5 == 3) for n in range(11)] for _ in range(3)]
+    info = CursorInfo(
+        cursors_ledger_id=-1,
+        mark_delete=Position(10, 4),
+        ranges=((Position(10, 5), Position(10, 7)), (Position(11, 1), Position(11, 2))),
+    )
+    make_store(tmp_path / "store", {"public/default/t": MadeTopic(ledgers, cursors={"s": info})})
+    with open_store(tmp_path / "store") as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/t"))
+        here = {ledger_id: set(iter_entry_ids(reader.txn, ledger_id)) for ledger_id in topic.ids}
+        cursor = read_cursor(reader.txn, reader, topic, "s")
+        strip = make_strip(topic, cursor, lost_intervals(reader, topic), None, cells)
+    wanted: list[Counter[str]] = []
+    for cell in strip.cells:
+        counts: Counter[str] = Counter()
+        for position in topic.iter_positions(cell.first):
+            one_by_one = any(low < position <= high for low, high in info.ranges)
+            state = "acknowledged" if position <= info.mark_delete else "one-by-one" if one_by_one else "unacknowledged"
+            counts["lost" if position.entry_id not in here[position.ledger_id] else state] += 1
+            if position == cell.last:
+                break
+        wanted.append(counts)
+    assert [Counter(dict(zip(STATES, cell.counts, strict=True))) for cell in strip.cells] == wanted
+    assert len(wanted) == min(cells, strip.entries)
+    assert strip.count("lost") > 0
+
+
+def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
+    with open_store(imported("small", "crashed")) as store, open_reader(store) as reader:
+        whole = collect_page(store, reader, (), NOW_MS)
+        part = collect_page(store, reader, (), NOW_MS, Limits(topics=5, strips=2, traffic=1, scanned=0))
+    assert (len(part.topics), len(part.strips), len(part.traffic)) == (5, 2, 1)
+    assert not part.strips[0].delays_read
+    assert part.topics_rest.count == len(whole.topics) - 5
+    for name in ("entries", "size_bytes", "backlog_entries"):
+        assert sum(getattr(row, name) for row in part.topics) + getattr(part.topics_rest, name) == sum(
+            getattr(row, name) for row in whole.topics
+        )
+    for name in ("size_bytes", "done_bytes"):
+        assert sum(getattr(one, name) for one in part.shares) == sum(getattr(one, name) for one in whole.shares)
+    assert part.strips_rest.count == len(whole.strips) + whole.strips_rest.count - 2
