@@ -52,7 +52,7 @@ step "Once more, and out again: a directory a real broker starts on" \
     pulsar-admin topics reset-cursor public/default/plain -s half -t 2026-11-21T09:23:13Z
 step "Export" \
     pulsar-admin store export standalone exported
-if command -v java >/dev/null; then
+if command -v java >/dev/null && ../.venv/bin/python -c 'import pyspark, pandas' 2>/dev/null; then
     step "The index again from the files, scanned on Spark" \
         pulsar-admin store index --rebuild --spark
     step "Whose clock is wrong? A scan on Spark" \

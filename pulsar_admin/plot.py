@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import InvalidValue
+from store.extras import require
 
 WIDTH_MAX = 120
 HEIGHT = 16
@@ -62,6 +63,7 @@ def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
 
 def render_chart(charts: Sequence[Chart], form: str, heading: str = "") -> bytes:
     """Return CHARTS as the bytes of a picture; the same charts give the same bytes."""
+    require("matplotlib", "a picture")
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -102,6 +104,7 @@ def _thousands() -> Any:  # Any: matplotlib's formatter
 
 
 def _new_plot(chart: Chart, width: int | None, height: int) -> Any:  # Any: plotext has no types
+    require("plotext", "a plot", instead="ask for the numbers: -o json")
     import plotext
 
     plotext.clear_figure()

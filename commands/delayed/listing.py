@@ -13,8 +13,9 @@ from commands.delayed.choosing import delaying, iter_waiting
 from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.options import TIME, AliasedOption, TopicSelection, command, gather, pass_app
+from pulsar_admin.pictures import picture_option
 from pulsar_admin.visible import clean_document
-from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, TopicNotFound
+from store.errors import AlreadyExists, DiskFull, IndexCorrupt, InvalidValue, MissingComponent, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
 from store.names import LONG_MAX, LONG_MIN, Position
 from store.timespec import format_duration_ms
@@ -120,11 +121,11 @@ class HistogramOptions:
     ],
     elsewhere=["pulsar-admin delayed histogram --all-topics --png delayed.png"],
     output="A plot; as json how many are due now, in 1 h, 2 h, 1 day and later, and the partitions; else the partitions.",
-    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue, DiskFull],
+    errors=[TopicNotFound, IndexCorrupt, AlreadyExists, InvalidValue, DiskFull, MissingComponent],
     uses=["now", "spark"],
 )
 @delaying
-@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
+@picture_option("png")
 @gather(HistogramOptions)
 @pass_app
 def histogram(app: App, selection: TopicSelection, options: HistogramOptions) -> None:

@@ -16,8 +16,9 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, whole
 from pulsar_admin.options import DURATION, SIZE, TOPIC, command, gather, pass_app
+from pulsar_admin.pictures import picture_option
 from pulsar_admin.plot import Chart, line_chart
-from store.errors import AlreadyExists, InvalidValue, SubscriptionNotFound, TopicNotFound
+from store.errors import AlreadyExists, InvalidValue, MissingComponent, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import read_cursor
 from store.model.ledgers import open_reader
 from store.model.topics import read_topic
@@ -86,7 +87,7 @@ class PlanRequest:
     output="One row per precision from 0 to 16 bits, and a plot: how early, how many buckets and timer firings, and the bytes of all "
     "pending nacks in the Java client 4.0.8, in its maps before PIP-393, by its formula, and in this toolkit's tracker as measured on "
     "a sample. JSON has the document's own space figures beside what is the case.",
-    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists],
+    errors=[TopicNotFound, SubscriptionNotFound, InvalidValue, AlreadyExists, MissingComponent],
 )
 @click.option("--rate", type=NUMBER, help="Nacked messages a second [the topic's].")
 @click.option("--delay", "delay_ms", type=DURATION, default="1m", show_default=True, help="Delay before redelivery.")
@@ -104,8 +105,8 @@ class PlanRequest:
 )
 @click.option("--topic", type=TOPIC, help="Take rate and batch size from this topic.")
 @click.option("-s", "--subscription", help="Take the share nacked, and where, from its acknowledgement holes.")
-@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@picture_option("png")
+@picture_option("svg")
 @gather(PlanRequest)
 @pass_app
 def plan(app: App, options: PlanRequest) -> None:

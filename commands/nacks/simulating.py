@@ -16,6 +16,7 @@ from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, NUMBER, SHARE, whole
 from pulsar_admin.options import DURATION, command, gather, pass_app
+from pulsar_admin.pictures import picture_option
 from pulsar_admin.plot import Chart, line_chart
 from store.codec.given import json_object
 from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, reason_of
@@ -134,8 +135,8 @@ class SimulateRequest:
     type=DURATION,
     help="The delay configured, of which interval, cpp and go take a third [the shortest].",
 )
-@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@picture_option("png")
+@picture_option("svg")
 @gather(SimulateRequest)
 @pass_app
 def simulate(app: App, options: SimulateRequest) -> None:

@@ -18,7 +18,7 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, subscription_option, topics_argument
 from store.db.storeinfo import read_store_info
-from store.errors import SourceNotFound, SubscriptionNotFound, TopicNotFound
+from store.errors import MissingComponent, SourceNotFound, SubscriptionNotFound, TopicNotFound
 from store.model.cursors import range_text
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import Topic
@@ -58,7 +58,7 @@ class HistoryOptions:
         "pulsar-admin topics subscription-history public/default/plain -s half --plot",
     ],
     output="A row a state, the oldest first, with the times between which it was written; as json with all of its ranges.",
-    errors=[TopicNotFound, SubscriptionNotFound, SourceNotFound],
+    errors=[TopicNotFound, SubscriptionNotFound, SourceNotFound, MissingComponent],
 )
 @topics_argument
 @subscription_option

@@ -14,9 +14,10 @@ from pulsar_admin.columns import Column, time_text, zone_name
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, gather, pass_app, topics_argument
+from pulsar_admin.pictures import picture_option
 from pulsar_admin.visible import clean_document
 from store.db.clocks import Clock, check_clock
-from store.errors import AlreadyExists, InvalidValue, LimitExceeded, TopicNotFound
+from store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
 from store.model.ledgers import EntryReader, open_reader
 from store.model.topics import read_topic
 from store.names import TopicName
@@ -142,15 +143,15 @@ class PlotOptions:
     ],
     elsewhere=["pulsar-admin topics timeline public/default/plain --bucket 5m --png plain.png"],
     output="A plot of entries, messages and bytes; as table, csv, json or jsonl the counts of every bucket that has any.",
-    errors=[TopicNotFound, InvalidValue, LimitExceeded, AlreadyExists],
+    errors=[TopicNotFound, InvalidValue, LimitExceeded, AlreadyExists, MissingComponent],
     uses=["clock", "spark"],
 )
 @topics_argument
 @click.option("--bucket", "bucket_ms", type=DURATION, help="Width of a bucket [chosen from the data].")
 @click.option("--start-time", "start_ms", type=TIME, help="Count from here on.")
 @click.option("--end-time", "end_ms", type=TIME, help="Count what is before this.")
-@click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new PNG file.")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into a new SVG file.")
+@picture_option("png")
+@picture_option("svg")
 @gather(PlotOptions)
 @pass_app
 def timeline(app: App, selection: TopicSelection, options: PlotOptions) -> None:

@@ -18,6 +18,7 @@ from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
 from store.dump.reading import iter_columns, iter_view_columns
 from store.errors import InvalidValue, StoreError
+from store.extras import require
 from store.model.cursors import read_cursor
 from store.model.extent import Intervals, pending_intervals
 from store.model.ledgers import EntryReader
@@ -138,7 +139,8 @@ class Messages:
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries."""
+        """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
+        require("pandas", "to_pandas", instead="take to_arrow()")
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
 

@@ -24,6 +24,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from store.engine.secrets import hide_url
 from store.engine.spark_errors import cause_of, check_address, check_form
 from store.errors import MissingComponent, Refused
+from store.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,12 +125,8 @@ def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
     is not there).
     """
-    try:
-        import pyspark  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise MissingComponent(
-            f"pyspark is not installed: {error}", hint="pip install pyspark, or run without --spark"
-        ) from error
+    for module in ("pyspark", "pandas"):
+        require(module, "--spark", instead="run without --spark")
     check_form(options.master, options.remote)
     check_address(options.remote or options.master or "")
     with tempfile.TemporaryDirectory(prefix="pulsar-admin-spark-") as folder:

@@ -238,7 +238,7 @@ def test_java_too_old(stripped: Stripped, version: str, number: int) -> None:
 def test_no_pyspark(stripped: Stripped) -> None:
     stripped.hide("pyspark", "py4j")
     said = _one_error(stripped.run("--spark", PATH=os.environ["PATH"]), 7)
-    assert said.startswith("error: pyspark is not installed")
+    assert said.startswith("error: --spark needs the package pyspark, which cannot be imported: ")
     assert stripped.run("--jobs", "2").returncode == 0
 
 

@@ -1,0 +1,47 @@
+"""Packages that only one feature needs, by the extra of pyproject.toml that brings them: what to say where one is missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from store.errors import MissingComponent
+
+_DISTRIBUTION = "pulsar-admin-toolkit"
+
+EXTRAS = {
+    "pyspark": "spark",
+    "pandas": "spark",
+    "plotext": "plots",
+    "matplotlib": "plots",
+}
+"""Module → the extra that has its package."""
+
+
+def require(module: str, feature: str, *, instead: str = "") -> None:
+    """Import MODULE, which FEATURE needs; raises MissingComponent that says how to get it, or what to do INSTEAD."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        hint = f"pip install {' '.join(_requirements(EXTRAS[module]))} (the extra [{EXTRAS[module]}])"
+        raise MissingComponent(
+            f"{feature} needs the package {module}, which cannot be imported: {error}",
+            hint=f"{hint}, or {instead}" if instead else hint,
+            extra=EXTRAS[module],
+        ) from error
+
+
+def _requirements(extra: str) -> list[str]:
+    """Return what EXTRA asks pip for, quoted for a shell; without the metadata of an installation the bare names."""
+    from importlib.metadata import PackageNotFoundError, requires
+    from shlex import quote
+
+    try:
+        lines = [line.partition(";") for line in requires(_DISTRIBUTION) or ()]
+    except PackageNotFoundError:
+        lines = []
+    found = [quote(wanted.strip()) for wanted, _, marker in lines if f"extra=='{extra}'" in _plain(marker)]
+    return found or [name for name, brings in EXTRAS.items() if brings == extra]
+
+
+def _plain(marker: str) -> str:
+    return marker.replace(" ", "").replace('"', "'")
