@@ -187,6 +187,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.read:read",
             "Read the messages of a topic: batches taken apart, chunks joined, payloads decompressed.",
         ),
+        "search": Row(
+            "commands.topics.search:search",
+            "Search the messages of topics: by key, property, producer, time, payload or value.",
+        ),
         "get-backlog-size": Row(
             "commands.topics.backlog:get_backlog_size", "Show how many bytes lie behind a position."
         ),

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from store.model.schemas import TopicSchemas
+from store.scan.arrow import column
 from store.scan.entries import EntryBatch
+from store.scan.matching import UNDECIDED, Match
 from store.scan.messages import message_schema, schema_of
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
@@ -20,6 +22,7 @@ class DumpColumns:
     """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
 
     ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
+    ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of.
     """
 
     payload: bool = False
@@ -27,26 +30,32 @@ class DumpColumns:
     markers: bool = False
     only: tuple[str, ...] = ()
     compacted: bool = False
+    match: Match | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a dump."""
-        if self.only:
-            return schema_of(self.only)
+        schema = schema_of(self.only) if self.only else self._whole_schema
+        return schema if self.match is None else schema.append(pa.field(UNDECIDED, pa.bool_()))
+
+    @property
+    def _whole_schema(self) -> pa.Schema:
         fields = list(message_schema(payload=self.payload, markers=self.markers))
         return pa.schema(fields + [pa.field(*field) for field in (_VALUE_FIELDS if self.schemas else ())])
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read them from, names of ``store.scan.messages``."""
-        if self.only:
-            return self.only
-        names = message_schema(payload=self.payload, markers=self.markers).names
-        if self.schemas is None:
-            return tuple(names)
-        from store.scan.value_columns import NEEDS
+        names = self.only or message_schema(payload=self.payload, markers=self.markers).names
+        if self.schemas is not None:
+            from store.scan.value_columns import NEEDS
 
-        return (*names, *NEEDS)
+            names = (*names, *NEEDS)
+        return (*names, *(self.match.needs if self.match else ()))
+
+    def screened(self, entries: EntryBatch) -> EntryBatch:
+        """Return ENTRIES without those in which is nothing to look for."""
+        return entries if self.match is None or self.compacted else self.match.screened(entries)
 
     def unwrap(self, entries: EntryBatch) -> EntryBatch:
         """Return ENTRIES, or of a compacted ledger's the topic's entries in them."""
@@ -58,17 +67,35 @@ class DumpColumns:
 
     def finisher(self) -> Finish:
         """Return what makes batches of the columns ``names`` batches of ``schema``."""
-        if self.schemas is None:
+        if self.schemas is None and self.match is None:
             return lambda batches: iter(batches)
-        from store.scan.value_columns import ValueColumns, Values
-
-        schema, values = self.schema, ValueColumns(Values({"": self.schemas}))
+        read = self._values()
+        schema, match = self.schema, self.match
 
         def finish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                found = values.read(batch, [""] * len(batch), whole=True)
-                made = {"value": found["value"], "valueError": found["value_error"]}
+                if match is not None:
+                    batch = batch.filter(column(match.mask(batch)))
+                made = read(batch)
+                if match is not None:
+                    found, undecided = match.settle(batch, made.get("value"), made.get("valueError"))
+                    made[UNDECIDED] = column(undecided)
                 columns = [made[name] if name in made else batch.column(name) for name in schema.names]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield whole if match is None else whole.filter(column(found | undecided))
 
         return finish
+
+    def _values(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
+        """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
+        if self.schemas is None:
+            return lambda batch: {}
+        from store.scan.value_columns import ValueColumns, Values
+
+        values = ValueColumns(Values({"": self.schemas}))
+
+        def read(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+            found = values.read(batch, [""] * len(batch), whole=True)
+            return {"value": found["value"], "valueError": found["value_error"]}
+
+        return read

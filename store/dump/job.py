@@ -25,6 +25,7 @@ from store.model.topics import Topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST
 from store.scan.entries import EntryBatch
+from store.scan.matching import Match
 from store.scan.messages import MessageColumns
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
@@ -41,7 +42,7 @@ class DumpOptions:
     ``redact``: messages as ``store.model.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
     ``ReadOptions``, ``only`` that of ``DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
-    chunk without the ones before it is damage, wherever the window begins.
+    chunk without the ones before it is damage, wherever the window begins. ``match`` is that of ``DumpColumns``.
     """
 
     level: Level = "messages"
@@ -55,6 +56,7 @@ class DumpOptions:
     redact: bool = False
     view: CompactedView | None = None
     whole: bool = False
+    match: Match | None = None
 
 
 @dataclass(slots=True)
@@ -89,7 +91,9 @@ def iter_window_rows(
     """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     schemas = read_schemas(reader, topic.name) if options.value else None
-    columns = DumpColumns(options.payload, schemas, options.markers, options.only, options.view is not None)
+    columns = DumpColumns(
+        options.payload, schemas, options.markers, options.only, options.view is not None, options.match
+    )
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
@@ -134,7 +138,11 @@ def _rows(
     finish = columns.finisher()
 
     def convert(entries: EntryBatch) -> Iterator[pa.RecordBatch]:
-        return iter([entry_batch(entries, of_entries)]) if slow is None else finish(slow.convert(entries))
+        return (
+            iter([entry_batch(entries, of_entries)])
+            if slow is None
+            else finish(slow.convert(columns.screened(entries)))
+        )
 
     if found.scan.reader.engine is None:
         yield from ((len(entries), convert(entries)) for entries in found.batches())
@@ -158,7 +166,7 @@ def _message_columns(
         lambda: topic.iter_positions(first),
         dumped.problems,
     )
-    return MessageColumns(messages, names=columns.names, unwrap=columns.unwrap)
+    return MessageColumns(messages, names=columns.names, unwrap=columns.unwrap, keep=columns.match)
 
 
 def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:

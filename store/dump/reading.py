@@ -15,15 +15,17 @@ import pyarrow.compute as pc
 from store.compaction.reading import behind_view, last_of_view
 from store.dump.job import Dumped, DumpOptions, iter_window_rows
 from store.dump.tables import json_columns
-from store.errors import EntryCorrupt, StoreError
+from store.errors import EncryptedPayload, EntryCorrupt, StoreError
 from store.model.ledgers import EntryReader
 from store.model.message_row import MessageRow, redacted
 from store.model.topics import Topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, Position, TopicName
 from store.scan.arrow import numbers_of
+from store.scan.matching import UNDECIDED
 from store.scan.messages import message_schema
 from store.search.by_time import Found
+from store.wording import counted
 
 _ROW = (*message_schema(payload=True, markers=True).names, "schemaVersion", "value", "valueError")
 """The columns of a ``MessageRow`` behind its topic, in its order."""
@@ -39,6 +41,35 @@ def iter_columns(
     """
     entries = replace(options, window=options.window.by_entry)
     yield from _limited(reader, topic, entries, lambda batch: _chosen(batch, options.window), limit, problems)
+
+
+def iter_matches(
+    reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the first LIMIT messages of the window of OPTIONS that its match looks for, as ``iter_columns``.
+
+    Those of which nobody can tell are counted in PROBLEMS, sealed ones as EncryptedPayload.
+    """
+    encrypted = undecoded = 0
+
+    def choose(batch: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal encrypted, undecoded
+        batch = _chosen(batch, options.window)
+        doubtful = batch.filter(batch.column(UNDECIDED))
+        sealed = doubtful.column("encrypted").true_count
+        encrypted, undecoded = encrypted + sealed, undecoded + len(doubtful) - sealed
+        return batch.filter(pc.invert(batch.column(UNDECIDED))).drop_columns([UNDECIDED])
+
+    entries = replace(options, window=options.window.by_entry)
+    try:
+        yield from _limited(reader, topic, entries, choose, limit, problems)
+    finally:
+        if encrypted:
+            what = counted(encrypted, "encrypted entry", "encrypted entries")
+            problems.append(EncryptedPayload(f"{topic.name}: {what} may hold what is looked for, and cannot be read"))
+        if undecoded:
+            what = counted(undecoded, "value")
+            problems.append(EntryCorrupt(f"{topic.name}: {what} may be what is looked for, and cannot be decoded"))
 
 
 def iter_view_columns(
@@ -85,7 +116,7 @@ def _limited(
         for batch in batches:
             chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
-            if options.value:
+            if "valueError" in chosen.schema.names:
                 problems += _undecoded(topic.name, chosen)
             if len(chosen):
                 yield chosen

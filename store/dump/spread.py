@@ -69,7 +69,7 @@ class MakeRows:
         return (b"", b"", b"") if doubtful(batch, places).any() else self._row(batch)
 
     def _row(self, batch: EntryBatch) -> tuple[bytes, bytes, bytes]:
-        batch = batch if self.times is None else within(batch, self.times)
+        batch = self.columns.screened(batch if self.times is None else within(batch, self.times))
         ids = np.stack([batch.ledger_ids, batch.entry_ids], axis=1)
         runs: list[tuple[int, int, int]] = []
         sink = pa.BufferOutputStream()
@@ -79,7 +79,7 @@ class MakeRows:
             found = iter([(slice(0, len(batch)), entry_batch(batch, self.entries))])
         else:
             schema = self.columns.schema
-            found = message_runs(self.columns.unwrap(batch), schema_of(self.columns.names))
+            found = message_runs(self.columns.unwrap(batch), schema_of(self.columns.names), self.columns.match)
         finish = self.columns.finisher()
         with pa.ipc.new_stream(sink, schema) as stream:
             for run, rows in found:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +65,7 @@ _FIELDS = (
     ("markerType", pa.string()),
     ("transaction", pa.string()),
 )
-_SCAN_FIELDS = (("schemaVersion", pa.int64()), ("keyEncoded", pa.bool_()))
+_SCAN_FIELDS = (("schemaVersion", pa.int64()), ("keyEncoded", pa.bool_()), ("sealedBatch", pa.bool_()))
 
 
 def message_schema(*, payload: bool, markers: bool = False) -> pa.Schema:
@@ -79,6 +79,17 @@ def schema_of(names: Collection[str]) -> pa.Schema:
     return pa.schema([pa.field(*column) for column in (*_FIELDS, *_SCAN_FIELDS) if column[0] in names])
 
 
+class Keep(Protocol):
+    """Says by a few columns which messages are wanted, before the others are made."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The columns to look at."""
+
+    def mask(self, batch: pa.RecordBatch) -> Array:
+        """Return which rows of BATCH are wanted."""
+
+
 @dataclass(slots=True)
 class MessageColumns:
     """Turns batches of entries, given in topic order, into batches of messages; problems go to ``reader.errors``."""
@@ -89,6 +100,7 @@ class MessageColumns:
     unwrap: Callable[[EntryBatch], EntryBatch] = lambda entries: (
         entries
     )  # from what the reader reads to what has messages
+    keep: Keep | None = None
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +110,7 @@ class MessageColumns:
 
     def convert(self, entries: EntryBatch) -> Iterator[pa.RecordBatch]:
         """Yield the messages of ENTRIES in order."""
-        for run, batch in message_runs(self.unwrap(entries), self.schema):
+        for run, batch in message_runs(self.unwrap(entries), self.schema, self.keep):
             if batch is None:
                 ids = zip(entries.ledger_ids[run].tolist(), entries.entry_ids[run].tolist(), strict=True)
                 yield from self.read_slowly([Position(*position) for position in ids])
@@ -112,10 +124,13 @@ class MessageColumns:
             yield _slow_batch(found, self.schema)
 
 
-def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
-    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read.
+def message_runs(
+    entries: EntryBatch, schema: pa.Schema, keep: Keep | None = None
+) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
+    """Yield (entries, their messages) run by run; None for those that the ordinary reader has to read, all of them.
 
-    Only what the columns of SCHEMA need is decompressed and decoded. Markers are rows where it has their type.
+    Of the others KEEP says which are wanted. Only what the columns of SCHEMA need is decompressed and decoded. Markers are
+    rows where it has their type.
     """
     heads = np.zeros(len(entries), HEAD)
     starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
@@ -125,11 +140,13 @@ def message_runs(entries: EntryBatch, schema: pa.Schema) -> Iterator[tuple[slice
     for low, high in _parts(heads):
         part = np.zeros(len(entries), bool)
         part[low:high] = True
-        for run, batch in _part_runs(entries.take(part), heads[low:high], schema):
+        for run, batch in _part_runs(entries.take(part), heads[low:high], schema, keep):
             yield slice(low + run.start, low + run.stop), batch
 
 
-def _part_runs(entries: EntryBatch, heads: Array, schema: pa.Schema) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
+def _part_runs(
+    entries: EntryBatch, heads: Array, schema: pa.Schema, keep: Keep | None
+) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
     data = _decompressed(entries, heads, bodies=not {"payload", "sha1"}.isdisjoint(schema.names))
     messages = np.zeros(len(heads), np.int64)
     properties = np.zeros(len(heads), np.int64)
@@ -141,18 +158,26 @@ def _part_runs(entries: EntryBatch, heads: Array, schema: pa.Schema) -> Iterator
         if slow[run.start]:
             yield run, None
         elif count:
-            yield run, _fast(_Part(entries, heads, data, run), (count, int(properties[run].sum())), schema)
+            yield run, _fast(_Part(entries, heads, data, run), (count, int(properties[run].sum())), schema, keep)
 
 
-def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema) -> pa.RecordBatch | None:
+def _fast(part: _Part, counts: tuple[int, int], schema: pa.Schema, keep: Keep | None) -> pa.RecordBatch | None:
     """Return the messages of PART; None when a text in it is not UTF-8: the ordinary reader says which."""
     messages, pairs = np.zeros(counts[0], MESSAGE), np.zeros(counts[1], PROPERTY)
     explode(part.data, part.heads, messages, pairs)
-    columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
     try:
-        return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
+        if keep is not None:
+            wanted = keep.mask(_record_batch(part, messages, pairs, schema_of(keep.needs)))
+            pairs = pairs[np.repeat(wanted, messages["properties"])]
+            messages = messages[wanted]
+        return _record_batch(part, messages, pairs, schema)
     except pa.ArrowInvalid:
         return None
+
+
+def _record_batch(part: _Part, messages: Array, pairs: Array, schema: pa.Schema) -> pa.RecordBatch:
+    columns = _entry_columns(part, messages) | _message_columns(part.data, messages, pairs)
+    return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
 
 
 class _Part:
@@ -227,6 +252,7 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
         "brokerIndex": broker_index,
         "deliverAtTime": lambda: optional(part.rows["deliver_at_ms"], 0),
         "encrypted": lambda: constant(False, pa.bool_(), len(entry)),
+        "sealedBatch": lambda: constant(False, pa.bool_(), len(entry)),
         "chunks": lambda: constant(1, pa.int32(), len(entry)),
         "markerType": lambda: constant(None, pa.string(), len(entry)),
         "transaction": lambda: constant(None, pa.string(), len(entry)),
@@ -305,6 +331,7 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "brokerIndex": None if message.broker_index is None else signed(message.broker_index),
         "deliverAtTime": message.deliver_at_ms or None,
         "encrypted": message.encrypted,
+        "sealedBatch": message.encrypted and message.batch_size > 0,
         "nullValue": message.null_value,
         "chunks": message.chunks,
         "markerType": marker_name(message.marker_type),

@@ -27,6 +27,8 @@ NEEDS_A_SCAN = [
     ("ledgers", "verify", "-o", "json"),
     ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
     ("topics", "read", "--all-topics", "--payload", "-o", "jsonl"),
+    ("topics", "search", "--all-topics", "--regex", "[0-9]{3}", "--payload", "-C", "1", "-o", "jsonl"),
+    ("topics", "search", "--all-topics", "--key-prefix", "k000", "-n", "40", "-o", "jsonl"),
     ("topics", "find-by-time", "public/default/batched", "--time", "@1795230000", "--clock", "event"),
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),

@@ -1,0 +1,216 @@
+"""``topics search``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.topics.answers import Chosen, choose, report, size_of
+from commands.topics.printout import columns_for
+from commands.topics.values import redact_option, value_option
+from pulsar_admin.columns import Column
+from pulsar_admin.context import FEW_MESSAGES, App
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import (
+    POSITION,
+    TIME,
+    ParsedType,
+    TopicSelection,
+    command,
+    gather,
+    pass_app,
+    topics_argument,
+)
+from store.db.clocks import check_clock
+from store.errors import InvalidValue, NothingMatches, StoreError, TopicNotFound
+from store.model.jsonpath import PathTest, parse_path_test
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
+from store.model.window import EVENT, Window
+from store.names import EARLIEST, LATEST, Position
+
+if TYPE_CHECKING:
+    from store.dump.job import DumpOptions
+    from store.dump.searching import FoundRow
+    from store.scan.matching import Match
+
+
+def _property(text: str) -> tuple[str, str | None]:
+    name, given, value = text.partition("=")
+    if not name:
+        raise InvalidValue(f"{text!r} names no property", hint="write NAME=VALUE, or NAME for any value")
+    return name, value if given else None
+
+
+_PATH = ParsedType("path", parse_path_test, "PATH[=VALUE]")
+_PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is looked for, where, and what is shown of it."""
+
+    keys: tuple[str, ...]
+    key_prefix: str | None
+    properties: tuple[tuple[str, str | None], ...]
+    producer: str | None
+    sequence_id: int | None
+    texts: tuple[str, ...]
+    regex: str | None
+    ignore_case: bool
+    paths: tuple[PathTest, ...]
+    first: Position | None
+    last: Position | None
+    start_ms: int | None
+    end_ms: int | None
+    limit: int | None
+    before: int | None
+    after: int | None
+    around: int | None
+    payload: bool
+    value: bool
+    redact: bool
+    uncommitted: bool
+
+
+_MARK = Column("", lambda row: "" if row.context else "*")
+
+
+@command(
+    "search",
+    uses=["clock", "spark"],
+    examples=[
+        "pulsar-admin topics search acme/orders/compacted --key k0003",
+        "pulsar-admin topics search --pattern 'public/default/*' --property i=7 -n 4",
+        "pulsar-admin topics search public/default/avro --json-path '$.id>=18' -o jsonl",
+        "pulsar-admin topics search public/default/batched --regex '^.{0,9}[0-9]{2}' -n 1 -C 2",
+    ],
+    output="One row per message, as `topics read` shows it, in the order of the topics. With -A, -B or -C also those around it, "
+    "and a star in front of what was found (JSON: the others have `context`). What cannot be read, and what is encrypted "
+    "and may be what is looked for, is counted on stderr and makes the exit code 1.",
+    errors=[TopicNotFound, InvalidValue, NothingMatches],
+)
+@topics_argument
+@click.option("--key", "keys", multiple=True, help="Messages with this key; repeated: with one of them.")
+@click.option("--key-prefix", help="Messages whose key begins so.")
+@click.option(
+    "--property", "properties", type=_PROPERTY, multiple=True, help="Messages with this property; may be repeated."
+)
+@click.option("--producer", help="Messages of the producer of this name.")
+@click.option("--sequence-id", type=whole(), help="Messages with this sequence id.")
+@click.option("--text", "texts", multiple=True, help="Payloads with this text; repeated: with one of them.")
+@click.option("--regex", metavar="REGEX", help="Payloads in which this regular expression (RE2) matches.")
+@click.option("-i", "--ignore-case", is_flag=True, help="For --text and --regex capitals are as small letters.")
+@click.option("--json-path", "paths", type=_PATH, multiple=True, help="Values in which this is so, as $.order.id=42.")
+@click.option("--from", "first", type=POSITION, help="From this position on; latest is the last entry.")
+@click.option("--to", "last", type=POSITION, help="Through this position.")
+@click.option("--start-time", "start_ms", type=TIME, help="Messages at or after this time.")
+@click.option("--end-time", "end_ms", type=TIME, help="Messages before this time.")
+@click.option("-n", "--limit", type=whole(1), help="Stop after this many messages of all topics together.")
+@click.option("-B", "--before", type=whole(0, 10_000), help="Also this many messages in front of each.")
+@click.option("-A", "--after", type=whole(0, 10_000), help="Also this many messages behind each.")
+@click.option("-C", "--context", "around", type=whole(0, 10_000), help="Also this many messages on either side.")
+@click.option("--payload", is_flag=True, help="Also payloads, in base64.")
+@value_option
+@redact_option
+@click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
+@gather(Request)
+@pass_app
+def search(app: App, selection: TopicSelection, options: Request) -> None:
+    """Search the messages of topics: by key, property, producer, time, payload or value.
+
+    Everything that is given must hold. --text and --regex look into the payload, with --value also into the value that the
+    topic's schema makes of it, as it is shown; --json-path into that value, or into a payload that is JSON and was sent without
+    a schema. Batches are taken apart, chunks joined, payloads decompressed. Times are those of --clock: auto, publish, broker or
+    event. Nothing found: exit code 5.
+    """
+    problems: list[StoreError] = []
+    wanted = _dump_options(app, options)
+    with open_reader(app.store) as reader:
+        chosen = choose(app, reader.txn, selection)
+        with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
+            found = _Found(_iter_found(app, reader, chosen, options, wanted, problems))
+            app.emit_rows(found, _columns(app, chosen, options, wanted))
+    report(app, problems)
+    if not found.count and not problems:
+        raise NothingMatches("no message is what you look for", hint=_hint(options))
+
+
+class _Found:
+    """Rows, counted as they pass."""
+
+    def __init__(self, rows: Iterator[FoundRow]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[FoundRow]:
+        for row in self._rows:
+            self.count += not row.context
+            yield row
+
+
+def _hint(options: Request) -> str:
+    if options.uncommitted:
+        return "look into other topics, or at other times"
+    return "--uncommitted looks into messages of open and aborted transactions, too"
+
+
+def _columns(app: App, chosen: Chosen, options: Request, wanted: DumpOptions) -> tuple[Column, ...]:
+    columns = columns_for(app.settings.output, several=chosen.several, value=wanted.value)
+    has_context = options.around or options.before or options.after
+    return (_MARK, *columns) if has_context else columns
+
+
+def _iter_found(
+    app: App, reader: EntryReader, chosen: Chosen, options: Request, wanted: DumpOptions, problems: list[StoreError]
+) -> Iterator[FoundRow]:
+    from store.dump.searching import Shown, iter_found
+
+    before, after = (options.around if side is None else side for side in (options.before, options.after))
+    shown = Shown(before or 0, after or 0, options.redact)
+    left = options.limit
+    for _, topic in chosen.each(app, lambda name: read_topic(reader.txn, name)):
+        if left == 0:
+            return
+        for row in iter_found(reader, topic, wanted, left, shown, problems):
+            left = None if left is None else left - (not row.context)
+            yield row
+
+
+def _dump_options(app: App, options: Request) -> DumpOptions:
+    from store.dump.job import DumpOptions
+
+    clock = app.settings.clock
+    if clock != EVENT:
+        check_clock(clock)
+    first = EARLIEST if options.first is None else options.first
+    last = LATEST if options.last is None else options.last
+    window = Window(first, last, options.start_ms, options.end_ms, clock).checked()
+    match = _match(options)
+    return DumpOptions(
+        window=window,
+        payload=options.payload,
+        value=options.value or match.needs_value,
+        committed=not options.uncommitted,
+        match=match,
+    )
+
+
+def _match(options: Request) -> Match:
+    from store.scan.matching import Match
+
+    return Match(
+        keys=options.keys,
+        key_prefix=options.key_prefix,
+        properties=options.properties,
+        producer=options.producer,
+        sequence_id=options.sequence_id,
+        texts=options.texts,
+        regex=options.regex,
+        ignore_case=options.ignore_case,
+        in_value=options.value,
+        paths=options.paths,
+    ).check()
