@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,15 @@ class Column:
 
     def cell(self, record: object, *, bare: bool = False) -> str:
         return render_cell(self.value(record), self.kind, bare=bare)
+
+
+def telling(columns: Sequence[Column], records: Sequence[object]) -> tuple[Column, ...]:
+    """Return the COLUMNS that say something of any of RECORDS: not only zeros and blanks. All of them where there are no records."""
+    return tuple(
+        column
+        for column in columns
+        if not records or any(column.value(record) not in (None, 0, "") for record in records)
+    )
 
 
 def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str:

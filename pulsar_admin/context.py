@@ -178,6 +178,12 @@ class App:
 
         emit_records(self.writer, rows, self._style(columns, plain))
 
+    def emit_table(self, rows: Iterable[object], columns: Sequence[Column]) -> None:
+        """Write a table that is a part of a text, whichever format that was asked for."""
+        from pulsar_admin.output import Style, emit_records
+
+        emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
+
     def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
         """Write names one a line as they are produced; HEADER is their column in CSV and tables."""
         from pulsar_admin.output import Column, emit_lines

@@ -168,6 +168,7 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "info-internal": Row("commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
+        "describe": Row("commands.topics.describing:describe", "Show all there is to know of a topic on one screen."),
         "subscription-history": Row(
             "commands.topics.ack_history:subscription_history",
             "Show every state of a subscription's acknowledgements that is left.",

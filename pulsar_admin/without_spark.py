@@ -16,7 +16,6 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topics list",
         "topics list-partitioned-topics",
         "topics info-internal",
-        "topics subscriptions",
         "topics get-*",
         "bookies *",
         "brokers *",

@@ -307,6 +307,18 @@ def _format_second(time_s: int, zone: tzinfo | None) -> tuple[str, str]:
     return text[:19], text[19:].replace("+00:00", "Z")
 
 
+def format_age_ms(age_ms: int) -> str:
+    """Return an age to two units, ``5d3h`` or ``2m10s``, as nobody compares days by their seconds; ``0s`` below a second."""
+    units = list(_UNITS_MS.values())
+    size = next((unit for unit in units if abs(age_ms) >= unit), 1000)
+    step = units[min(units.index(size) + 1, len(units) - 1)]
+    rounded = abs(age_ms) // step * step
+    return format_duration_ms(-rounded if age_ms < 0 else rounded)
+
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+
+
 def format_duration_ms(duration_ms: int) -> str:
     """Return a duration in the form that ``parse_duration_ms`` reads: ``1d2h``, ``1h30m``, ``2s500ms``."""
     if duration_ms == 0:

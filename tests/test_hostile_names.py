@@ -45,6 +45,8 @@ READING = (
     ("topics", "find-by-time", TOPIC, "--time", "@0", "--explain"),
     ("topics", "skew", TOPIC),
     ("topics", "timeline", TOPIC),
+    ("topics", "describe", TOPIC),
+    ("topics", "subscriptions", TOPIC, "--table"),
     ("topics", "get-retention", TOPIC, "-ap"),
     ("topics", "peek-messages", TOPIC, "-s", f"no {EVIL}"),
     ("topics", "stats", f"public/default/no {EVIL}"),

@@ -10,6 +10,7 @@ from zlib import crc32
 import click
 
 from commands.topics.answers import TOPIC_COLUMN, choose, emit_answers
+from commands.topics.describing import emit_subscriptions, quick_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, gather, pass_app, topics_argument
@@ -125,17 +126,25 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
     examples=[
         "pulsar-admin topics subscriptions public/default/plain",
         "pulsar-admin topics subscriptions --pattern 'public/default/*'",
+        "pulsar-admin topics subscriptions public/default/plain --table",
     ],
-    output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each.",
+    output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each. With --table a row a "
+    "subscription, as `topics describe` has them.",
     errors=[TopicNotFound],
+    uses=["now", "spark"],
 )
 @topics_argument
+@click.option("--table", is_flag=True, help="Position, backlog, its age, ack holes, delays and TTL of each.")
+@quick_option
 @pass_app
-def subscriptions(app: App, selection: TopicSelection) -> None:
+def subscriptions(app: App, selection: TopicSelection, table: bool, quick: bool) -> None:
     """List the subscriptions of a topic.
 
     The cursors of deduplication and replication are left out, that of compaction is listed, as pulsar-admin does.
     """
+    if table:
+        emit_subscriptions(app, selection, quick=quick)
+        return
     with open_reader(app.store) as reader:
         chosen = choose(app, reader.txn, selection)
         found = {name: list(_iter_subscriptions(reader.txn, name)) for name in chosen.names}

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from store.codec.policies import PartitionedTopic, Policies
     from store.policies.in_force import PoliciesInForce
+    from store.reports.describe import TopicDescription
     from store.reports.internal_info import InternalInfo
     from store.reports.internal_stats import InternalStats
     from store.reports.skew import TopicSkew
@@ -262,6 +263,23 @@ class Topic(PolicyPlans):
         problems: list[StoreError] = []
         with self._session.reader() as reader:
             found = read_internal_stats(reader, self._name, metadata=metadata, problems=problems)
+            lost = broken_texts(reader.txn, [self._name])
+        warn_partial([*problems, *lost])
+        return found
+
+    def describe(self, *, quick: bool = False) -> TopicDescription:
+        """Return size, times, policies and where they are set, schema, compaction, facts of every subscription, and ledgers.
+
+        Subscriptions come with backlog, oldest unacknowledged entry, ack holes, delayed messages and TTL; QUICK reads no entries.
+        Raises TopicNotFound (also for a partitioned topic: ask its partitions), MetadataCorrupt.
+        """
+        from store.reports.describe import describe_topic
+        from store.reports.subscriptions import Asked
+
+        problems: list[StoreError] = []
+        asked = Asked(messages=True, oldest=not quick, delayed_ms=None if quick else self._session.now_ms)
+        with self._session.scan() as reader:
+            found = describe_topic(reader, self._name, asked, problems)
             lost = broken_texts(reader.txn, [self._name])
         warn_partial([*problems, *lost])
         return found

@@ -1,0 +1,197 @@
+"""``topics describe``, and the table of ``topics subscriptions --table``: what there is to know of subscriptions, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.topics.answers import TOPIC_COLUMN, choose, report, size_of
+from pulsar_admin.columns import Column, render_cell, size_text, telling
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import dump_json, to_json
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from pulsar_admin.visible import clean_text
+from store.errors import MetadataCorrupt, StoreError, TopicNotFound
+from store.model.cursors import iter_cursor_names
+from store.model.ledgers import EntryReader, open_reader
+from store.names import TopicName
+from store.timespec import format_age_ms
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.reports.describe import TopicDescription
+    from store.reports.subscriptions import Asked, SubscriptionFacts
+
+quick_option = click.option(
+    "--quick", is_flag=True, help="Read no entries: no age of the oldest one, and nothing about delayed messages."
+)
+
+
+def subscription_columns(now_ms: int) -> tuple[Column, ...]:
+    """Return the columns of a table of ``SubscriptionFacts``; ages are those at NOW_MS."""
+    return (
+        Column("SUBSCRIPTION", "subscription"),
+        Column("POSITION", "mark_delete"),
+        Column("BACKLOG", "backlog_entries", "number"),
+        Column("MESSAGES", "backlog_messages", "number", drop=3),
+        Column("OLDEST", "oldest_position", drop=4),
+        Column("AGE", lambda row: age_text(row.oldest_publish_ms, now_ms)),
+        Column("ACK HOLES", "ack_holes", "number"),
+        Column("ACKED BEHIND", "acknowledged_entries", "number", drop=2),
+        Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number"),
+        Column("NEXT DUE", lambda row: row.delayed and row.delayed.next_due_ms, "time", drop=1),
+        Column("TTL", _ttl_text),
+        Column("CURSOR", "source", drop=5),
+    )
+
+
+def age_text(time_ms: int | None, now_ms: int) -> str | None:
+    """Return how long ago a time is, "in …" for one that lies ahead; None without one."""
+    if time_ms is None:
+        return None
+    return format_age_ms(now_ms - time_ms) if time_ms <= now_ms else f"in {format_age_ms(time_ms - now_ms)}"
+
+
+def _ttl_text(row: SubscriptionFacts) -> str | None:
+    ttl = row.ttl
+    return None if ttl is None or ttl.seconds <= 0 else f"{format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
+
+
+def _asked(app: App, quick: bool) -> Asked:
+    from store.reports.subscriptions import Asked
+
+    return Asked(messages=True, oldest=not quick, delayed_ms=None if quick else app.now_ms)
+
+
+def _read_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
+    """Return how many bytes at most are read: each subscription's backlog by itself."""
+    return sum(size_of(reader, [name]) * sum(1 for _ in iter_cursor_names(reader.txn, name)) for name in names)
+
+
+def emit_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> None:
+    """Emit what there is to know of the subscriptions meant by SELECTION, a row each."""
+    from store.reports.subscriptions import iter_subscription_facts
+
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        chosen = choose(app, reader.txn, selection)
+        with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "subscriptions"):
+            facts = list(iter_subscription_facts(reader, chosen.names, _asked(app, quick), problems.append))
+    columns = telling(subscription_columns(app.now_ms), facts)
+    app.emit_rows(facts, (TOPIC_COLUMN, *columns) if chosen.several else columns)
+    report(app, problems)
+
+
+@command(
+    "describe",
+    examples=[
+        "pulsar-admin topics describe public/default/plain",
+        "pulsar-admin topics describe acme/orders/compacted --quick -o json",
+    ],
+    output="Size and times, the policies that are set and where, schema, compaction, a line a subscription, a line a ledger. "
+    "Columns that say nothing are left out; -o json has everything.",
+    errors=[TopicNotFound, MetadataCorrupt],
+    uses=["now", "spark"],
+)
+@topics_argument
+@quick_option
+@pass_app
+def describe(app: App, selection: TopicSelection, quick: bool) -> None:
+    """Show all there is to know of a topic on one screen.
+
+    The age of a backlog is that of its first entry that is not acknowledged, by its publish time. ACK HOLES are gaps in front of
+    entries that were acknowledged one by one, ACKED BEHIND are these. DELAYED entries wait for their time, as far as delayed
+    delivery is enabled: their headers are read. Policies that nobody sets are left out: a broker's own defaults are in no store.
+    """
+    from store.reports.describe import describe_topic
+
+    problems: list[StoreError] = []
+    asked = _asked(app, quick)
+    with open_reader(app.store) as reader:
+        chosen = choose(app, reader.txn, selection)
+        with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
+            found = [one for _, one in chosen.each(app, lambda name: describe_topic(reader, name, asked, problems))]
+    emit_descriptions(app, found, several=chosen.several)
+    report(app, problems)
+
+
+def emit_descriptions(app: App, found: Sequence[TopicDescription], *, several: bool) -> None:
+    """Emit what was FOUND: text one below the other, or one document, an array where SEVERAL topics were asked for."""
+    form = app.settings.output
+    if form in (None, "plain"):
+        for index, one in enumerate(found):
+            app.writer.write("\n" if index else "")
+            _show(app, one)
+    elif several or form == "csv":
+        app.emit_rows(found, _TOPIC_COLUMNS)
+    else:
+        for one in found:
+            app.emit(one)
+
+
+_TOPIC_COLUMNS = (
+    TOPIC_COLUMN,
+    Column("STATE", "state"),
+    Column("ENTRIES", "entries", "number"),
+    Column("BYTES", "size_bytes", "number"),
+    Column("FIRST PUBLISHED", "first_publish_ms", "time"),
+    Column("LAST PUBLISHED", "last_publish_ms", "time"),
+    Column("SUBSCRIPTIONS", lambda row: len(row.subscriptions), "number"),
+    Column("LEDGERS", lambda row: len(row.ledgers), "number"),
+)
+_LEDGER_COLUMNS = (
+    Column("LEDGER", "ledger_id", "id"),
+    Column("STATE", "state"),
+    Column("ENTRIES", "entries", "number"),
+    Column("SIZE", "size_bytes", "size"),
+    Column("FIRST PUBLISHED", "begin_publish_ms", "time"),
+    Column("LAST PUBLISHED", "end_publish_ms", "time"),
+    Column("CLOSED", "closed_ms", "time", drop=1),
+)
+_LEDGERS_SHOWN = 20
+
+
+def _show(app: App, one: TopicDescription) -> None:
+    rows = [f"{name:<12}{clean_text(text)}" for name, text in _facts(one, app.now_ms)]
+    app.writer.write("\n".join([clean_text(str(one.topic)), *rows]) + "\n")
+    if one.subscriptions:
+        app.writer.write("\n")
+        app.emit_table(one.subscriptions, telling(subscription_columns(app.now_ms), one.subscriptions))
+    shown = one.ledgers[-_LEDGERS_SHOWN:]
+    if shown:
+        app.writer.write("\n")
+        app.emit_table(shown, telling(_LEDGER_COLUMNS, shown))
+    if len(one.ledgers) > len(shown):
+        app.writer.write(f"the last {len(shown)} of {counted(len(one.ledgers), 'ledger')}; -o json has all\n")
+
+
+def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "state", f"{one.state}, made {render_cell(one.created_ms, 'time')}, last entry {one.last_confirmed}"
+    amounts = f"{counted(one.entries, 'entry')}, {counted(one.messages, 'message')}, {size_text(one.size_bytes)}"
+    yield "size", f"{amounts} in {counted(len(one.ledgers), 'ledger')}"
+    if one.last_publish_ms is not None:
+        first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")
+        yield "published", f"{first} to {last} ({_ago(one.last_publish_ms, now_ms)})"
+    yield from zip(("policies", *[""] * len(one.policies)), _policies(one), strict=False)
+    if one.schema is not None:
+        yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
+    if one.compaction is not None:
+        since = f"{counted(one.compaction.entries_since, 'entry')} since"
+        yield "compaction", f"through {one.compaction.horizon}, {since}"
+        for problem in one.compaction.problems:
+            yield "", problem
+    for key, value in sorted(one.properties.items()):
+        yield "property", f"{key}={value}"
+
+
+def _ago(time_ms: int, now_ms: int) -> str:
+    text = age_text(time_ms, now_ms) or ""
+    return text if time_ms > now_ms else f"{text} ago"
+
+
+def _policies(one: TopicDescription) -> Iterable[str]:
+    if not one.policies:
+        return ["none is set: a broker's defaults"]
+    return [f"{row.name} {dump_json(to_json(row.value), pretty=False)} ({row.source})" for row in one.policies]

@@ -1,0 +1,157 @@
+"""A topic on one screen: its size and times, the policies in force and where they are set, schema, compaction, subscriptions, ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from store.compaction.status import CompactionStatus, read_status
+from store.compaction.view import find_compaction_cursor
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.extent import extent_of
+from store.model.ledgers import EntryReader
+from store.model.publish_times import find_publish_times
+from store.model.schemas import live_versions
+from store.model.topics import Topic, TopicLedger, read_topic
+from store.names import Position, TopicName
+from store.policies.in_force import BROKER
+from store.policies.table import POLICIES
+from store.policies.values import value_in_force
+from store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
+
+
+@frozen
+class PolicyFacts:
+    """A policy that is set for a topic: its value as upstream prints it, and where it is set (``store.policies.in_force``)."""
+
+    name: str
+    value: Any  # Any: a JSON value
+    source: str
+
+
+@frozen
+class ListedLedger:
+    """A ledger of a topic. Publish times are of its messages; ``times_from``: "entries", or stated in its metadata ("field", "property");
+    ``closed_ms``: None while it is open."""
+
+    ledger_id: int
+    state: str
+    entries: int
+    size_bytes: int
+    begin_publish_ms: int | None = field(metadata={"json": "beginPublishTimestamp"})
+    end_publish_ms: int | None = field(metadata={"json": "endPublishTimestamp"})
+    times_from: str | None
+    closed_ms: int | None
+
+
+@frozen
+class SchemaFacts:
+    """The newest schema of a topic, and how many versions there are."""
+
+    version: int
+    type: str
+    versions: int
+
+
+@frozen
+class TopicDescription:
+    """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default.
+
+    ``first_publish_ms`` and ``last_publish_ms``: the smallest and largest of its messages. ``schema``, ``compaction``: None without.
+    """
+
+    topic: TopicName
+    created_ms: int
+    state: str
+    entries: int
+    messages: int
+    size_bytes: int
+    last_confirmed: Position
+    first_publish_ms: int | None
+    last_publish_ms: int | None
+    properties: Mapping[str, str]
+    policies: tuple[PolicyFacts, ...]
+    schema: SchemaFacts | None
+    compaction: CompactionStatus | None
+    subscriptions: tuple[SubscriptionFacts, ...]
+    ledgers: tuple[ListedLedger, ...]
+
+
+def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems: list[StoreError]) -> TopicDescription:
+    """Return what there is to say of a topic, its subscriptions as ASKED; what cannot be read is left out and told in PROBLEMS.
+
+    Raises TopicNotFound, MetadataCorrupt (the topic's own).
+    """
+    topic = read_topic(reader.txn, name)
+    ledgers = tuple(_ledger(reader, topic, ledger) for ledger in topic.ledgers)
+    whole = ((0, topic.number_of_entries),)
+    return TopicDescription(
+        topic=topic.name,
+        created_ms=topic.stat.created_ms,
+        state="open" if topic.managed.terminated is None else "terminated",
+        entries=topic.number_of_entries,
+        messages=extent_of(reader.txn, topic, whole).messages,
+        size_bytes=topic.total_size_bytes,
+        last_confirmed=topic.last_confirmed,
+        first_publish_ms=min(
+            (row.begin_publish_ms for row in ledgers if row.begin_publish_ms is not None), default=None
+        ),
+        last_publish_ms=max((row.end_publish_ms for row in ledgers if row.end_publish_ms is not None), default=None),
+        properties=topic.managed.properties,
+        policies=tuple(_policies(reader, topic, problems)),
+        schema=_schema(reader, topic, problems),
+        compaction=_compaction(reader, topic, problems),
+        subscriptions=tuple(iter_facts_of(reader, topic, asked, problems.append)),
+        ledgers=ledgers,
+    )
+
+
+def _ledger(reader: EntryReader, topic: Topic, ledger: TopicLedger) -> ListedLedger:
+    info = ledger.info
+    times = find_publish_times(reader.txn, info)
+    state = "open" if ledger.is_open and topic.managed.terminated is None else "closed"
+    if info.offloaded:
+        state = "offloaded, deleted" if info.bookkeeper_deleted else "offloaded"
+    return ListedLedger(
+        info.ledger_id,
+        state,
+        ledger.entries,
+        ledger.size_bytes,
+        None if times is None else times.begin_ms,
+        None if times is None else times.end_ms,
+        None if times is None else times.source,
+        info.timestamp_ms or None,
+    )
+
+
+def _policies(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[PolicyFacts]:
+    for policy in POLICIES:
+        if policy.topic is None:
+            continue
+        try:
+            value, source = value_in_force(reader.txn, topic.name, policy, {})
+        except StoreError as error:  # of all policies alike: once is enough
+            problems.append(error)
+            return
+        if source != BROKER:
+            yield PolicyFacts(policy.name, policy.shown(value), source)
+
+
+def _schema(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> SchemaFacts | None:
+    try:
+        versions = live_versions(reader, topic.name)
+    except StoreError as error:
+        problems.append(error)
+        return None
+    return SchemaFacts(versions[-1][0], versions[-1][1].type_name, len(versions)) if versions else None
+
+
+def _compaction(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> CompactionStatus | None:
+    try:
+        # Leaked ledgers are those of all topics: `compaction status` looks for them.
+        return read_status(reader, topic, ()) if find_compaction_cursor(reader, topic) is not None else None
+    except StoreError as error:
+        problems.append(error)
+        return None
