@@ -6,26 +6,33 @@ import click
 
 from pulsar_admin.context import App
 from pulsar_admin.options import NAMESPACE, command, pass_app
-from pulsar_admin.upstream import mirrored
 from store.changes.policies import shown_policies
 from store.db.tree import find_node
 from store.errors import MetadataCorrupt, NamespaceNotFound
 from store.model.resources import list_tenants, tenant_path
-from store.model.topics import check_namespace, iter_namespaces, iter_topics
+from store.model.topics import check_namespace, iter_all_namespaces, iter_namespaces, iter_topics
 from store.names import NamespaceName
 
 
-@mirrored(
-    "namespaces list",
-    examples=["pulsar-admin namespaces list acme", "pulsar-admin namespaces list public -o json"],
+@command(
+    "list",
+    examples=[
+        "pulsar-admin namespaces list acme",
+        "pulsar-admin namespaces list public -o json",
+        "pulsar-admin namespaces list",
+    ],
     output="Names, one a line.",
     errors=[NamespaceNotFound],
+    mirrors=True,
 )
-def list_namespaces(app: App, tenant: str) -> None:
-    """List the namespaces of a tenant."""
+@click.argument("tenant", required=False)
+@pass_app
+def list_namespaces(app: App, tenant: str | None) -> None:
+    """List the namespaces of a tenant, or without one all namespaces."""
     with app.store.read() as txn:
-        names = [str(name) for name in iter_namespaces(txn, tenant)]
-        if not names and find_node(txn, tenant_path(tenant)) is None:
+        found = iter_all_namespaces(txn) if tenant is None else iter_namespaces(txn, tenant)
+        names = list(map(str, found))
+        if tenant is not None and not names and find_node(txn, tenant_path(tenant)) is None:
             raise NamespaceNotFound("Tenant not found", hint=f"tenants: {', '.join(list_tenants(txn))}", tenant=tenant)
     app.answer(names)
 

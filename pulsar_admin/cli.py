@@ -25,7 +25,7 @@ check_owners()  # before any import from packages that may not be ours
 from pulsar_admin import table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.options import Command, app_of, global_options, ignored_options  # noqa: E402
+from pulsar_admin.options import Command, app_of, current_app, global_options, ignored_options  # noqa: E402
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -50,11 +50,19 @@ class TableGroup(click.Group):
     def __init__(self, path: str, *, upstream: str | None = None, text: str | None = None) -> None:
         """PATH is the group's in the table; UPSTREAM is upstream's, where it differs; TEXT is the help of one without rows."""
         name = path.rpartition(" ")[2] or PROGRAMS[0]
-        super().__init__(name, help=text or table.GROUPS[path], no_args_is_help=True, context_settings=CONTEXT)
+        is_root = path == table.ROOT
+        super().__init__(
+            name,
+            help=text or table.GROUPS[path],
+            no_args_is_help=not is_root,
+            invoke_without_command=is_root,
+            callback=_without_command if is_root else None,
+            context_settings=CONTEXT,
+        )
         self.path = path
         self.upstream = upstream or path
-        self.params += list(global_options(None if path == table.ROOT else ()))
-        if path == table.ROOT:
+        self.params += list(global_options(None if is_root else ()))
+        if is_root:
             self.params += list(ignored_options())
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -126,6 +134,31 @@ class TableGroup(click.Group):
         names = self.list_commands(ctx) + [alias for row in table.rows_of(self.path).values() for alias in row.aliases]
         close = suggestions(name, names)
         return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+class _NoStore(click.exceptions.NoArgsIsHelpError):
+    """No command is given and no store is here: help, below how to make one."""
+
+    def format_message(self) -> str:
+        return (
+            "No store here. Make one of Pulsar's files with: pulsar-admin store import standalone DIR\n"
+            f"Then pulsar-admin alone shows what is in it.\n\n{super().format_message()}"
+        )
+
+
+@click.pass_context
+def _without_command(ctx: click.Context) -> None:
+    """Show the overview where no command is given and a store is there, or was named; else help."""
+    if ctx.invoked_subcommand is not None:
+        return
+    app = current_app()
+    if not (app.settings.store / "store.json").exists() and not app.settings.store_given:
+        raise _NoStore(ctx)
+    assert isinstance(ctx.command, TableGroup)
+    overview = ctx.command.get_command(ctx, "overview")
+    assert overview is not None
+    with overview.make_context("overview", [], parent=ctx) as inner:
+        overview.invoke(inner)
 
 
 def root() -> TableGroup:

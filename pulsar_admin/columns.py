@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pulsar_admin.jsonify import dump_json, to_json
@@ -146,6 +147,18 @@ def size_text(size_bytes: float) -> str:
             return f"{size_bytes:.3g} {unit}"
         size_bytes /= 1024
     return f"{size_bytes:,.3g} TiB" if size_bytes < 1000 else f"{size_bytes:,.0f} TiB"
+
+
+_AGE_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+
+
+def age_text(age_ms: int) -> str:
+    """Return an age by its two largest units, rounded down: ``3d20h``, ``12m5s``, ``0s``."""
+    for (unit, unit_ms), (part, part_ms) in pairwise(_AGE_UNITS):
+        if abs(age_ms) >= unit_ms:
+            count, rest = divmod(abs(age_ms), unit_ms)
+            return f"{'-' * (age_ms < 0)}{count:,}{unit}{rest // part_ms}{part}"
+    return f"{'-' * (age_ms <= -1000)}{abs(age_ms) // 1000}s"
 
 
 def kind_of(key: str, value: object) -> str:

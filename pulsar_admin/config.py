@@ -76,6 +76,8 @@ class Settings:
     """Broker entry metadata that writers put in front of entries; None: not said, () none."""
     wait_ms: int = 0
     """How long a writer waits for another one."""
+    store_given: bool = False
+    """Whether anything says where the store is; else it is the default's place."""
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
@@ -112,6 +114,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         memory_bytes=memory_bytes,
         interceptors=_interceptors(values, given),
         wait_ms=wait_ms,
+        store_given="store" in values,
     )
 
 

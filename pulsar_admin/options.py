@@ -66,7 +66,7 @@ class ParsedType(_ParamType):
         try:
             return self._parse(value)
         except InvalidValue as error:
-            where = param.get_error_hint(ctx) if param is not None else self.name
+            where = self.name if param is None else re.sub(r"^'\[(.*)\]'$", r"'\1'", param.get_error_hint(ctx))
             text = f"{where}: {error.message}"
             raise InvalidValue(text, hint=error.hint, **error.context) from error
 

@@ -60,6 +60,10 @@ TWO_WORDS = {"subscriptions history": "subscription-history"}
 
 COMMANDS: dict[str, dict[str, Row]] = {
     ROOT: {
+        "overview": Row(
+            "commands.overview:overview",
+            "Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.",
+        ),
         "apply": Row(
             "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
         ),
@@ -149,7 +153,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
     },
     "topics": {
-        "list": Row("commands.topics.listing:list_topics", "List the topics of a namespace."),
+        "list": Row(
+            "commands.topics.listing:list_topics", "List the topics of a namespace, or without one all topics."
+        ),
         "list-partitioned-topics": Row(
             "commands.topics.listing:list_partitioned", "List the partitioned topics of a namespace."
         ),
@@ -343,7 +349,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "delete": Row("commands.policies:delete_all", "Delete all policies of topics, those for all clusters, too."),
     },
     "namespaces": {
-        "list": Row("commands.namespaces:list_namespaces", "List the namespaces of a tenant."),
+        "list": Row(
+            "commands.namespaces:list_namespaces", "List the namespaces of a tenant, or without one all namespaces."
+        ),
         "topics": Row("commands.namespaces:topics", "List the topics of a namespace.", ("destinations",)),
         "list-cluster": Row(
             "commands.namespaces_resources:list_cluster",

@@ -49,6 +49,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "logs list",
     ),
     "it answers from metadata and index rows": (
+        "overview",
         "topics stats",
         "topics subscription-history",
         "store bundle",

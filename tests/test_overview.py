@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from store.changes.age import read_copied_ms
 from store.check import check_store
 from store.codec.logscan import Record, iter_records
 from store.db.environment import open_store
@@ -14,10 +23,10 @@ from store.db.files import iter_logs
 from store.model.ledgers import open_reader
 from store.names import Position
 from store.reports.overview import Largest, Overview, Wanted, count_findings, read_overview
-from store.transfer.age import read_copied_ms
+from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
-from tests.worlds import WORLD_NAMES, asked_topics, world
+from tests.worlds import WORLD_NAMES, asked_topics, oracle, world
 
 ALL = 10_000
 OWN = ("__compaction", "pulsar.dedup")
@@ -127,3 +136,89 @@ def test_largest_keeps_the_first_of_those_alike() -> None:
         largest.add(weight, item)
     assert largest.items() == ("b", "c")
     assert Largest[str](0).items() == ()
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def in_terminal(store: Path, height: int, *words: str) -> list[str]:
+    """Return the lines that the command shows on a screen of 80 columns and HEIGHT lines."""
+    code = f"import sys; from pulsar_admin.cli import run; sys.exit(run({['-q', '--store', str(store), *words]!r}))"
+    size = struct.pack("HHHH", height, 80, 0, 0)
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=slave, env=environment)
+    os.close(slave)
+    shown = b""
+    with suppress(OSError):  # Linux ends a terminal whose other end is closed with EIO
+        while data := os.read(master, 65536):
+            shown += data
+    os.close(master)
+    assert process.wait() == 0
+    return shown.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_it_fits_one_screen(height: int) -> None:
+    lines = in_terminal(imported("small", "crashed"), height, "overview")
+    assert len(lines) < height  # the prompt needs one
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    sections = ("NAMESPACE", "LARGEST TOPICS", "WORST BACKLOGS", "DISKS", "FINDINGS", "ASK NEXT")
+    assert [text.count(title) for title in sections] == [1] * len(sections)
+
+
+def test_alone_it_shows_the_store_that_is_there(cli: Cli) -> None:
+    store = imported("small", "clean")
+    same = cli("--store", store, "overview", "--now", "@1795260060000").stdout
+    assert "copied 1m0s ago" in same
+    assert cli("--store", store, "--now", "@1795260060000").stdout == same
+    found = cli("--store", store, "-o", "json").json
+    assert (found["topics"], found["bytes"]) == (whole("small").topics, whole("small").bytes)
+
+
+def test_alone_without_a_store_it_says_how_to_make_one(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = cli()
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr.startswith("No store here. Make one")
+    assert "Usage: pulsar-admin" in found.stderr
+    named = cli("--store", tmp_path / "absent")
+    assert named.exit_code == 5
+    assert "is not a store" in named.stderr
+
+
+def test_what_to_ask_next_can_be_asked(cli: Cli) -> None:
+    store = imported("small", "crashed")
+    text = cli("--store", store, "overview").stdout
+    commands = [shlex.split(line)[1:] for line in text.partition("ASK NEXT\n")[2].splitlines()]
+    assert len(commands) > 3
+    for words in commands:
+        assert cli("--store", store, *words, "--dry-run" if words[-1] == "refresh" else "-q").exit_code in (0, 1), words
+
+
+def test_an_empty_store_has_an_overview(cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "empty"
+    assert cli("--store", store, "store", "init").exit_code == 0
+    text = cli("--store", store, "overview").stdout
+    assert "nothing imported" in text
+    assert "BACKLOGS: none" in text
+    found = cli("--store", store, "overview", "--no-check", "-o", "json").json
+    assert (found["topics"], found["findings"], found["newestEntry"]) == (0, None, None)
+
+
+def test_topics_and_namespaces_list_without_arguments_list_all(cli: Cli) -> None:
+    store = imported("small", "clean")
+    namespaces = cli("--store", store, "namespaces", "list").stdout.splitlines()
+    assert namespaces == [
+        name for tenant in cli("--store", store, "tenants", "list").stdout.split()
+        for name in cli("--store", store, "namespaces", "list", tenant).stdout.splitlines()
+    ]  # fmt: skip
+    assert set(oracle("small")["namespaces"]) <= set(namespaces)
+    for system in ((), ("-ist",)):
+        listed = cli("--store", store, "topics", "list", *system).stdout
+        assert listed == "".join(cli("--store", store, "topics", "list", one, *system).stdout for one in namespaces)
+    assert cli("--store", store, "topics", "list", "-b", "0x00000000_0xffffffff").exit_code == 2

@@ -19,7 +19,7 @@ from store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, Topic
 from store.model.cursors import is_subscription, iter_cursor_names
 from store.model.ledgers import open_reader
 from store.model.partitions import iter_partitioned, read_existing, select_partitioned
-from store.model.topics import check_namespace, iter_topic_texts
+from store.model.topics import check_namespace, iter_all_namespaces, iter_topic_texts
 from store.names import NamespaceName, TopicName, in_hash_order
 
 _BUNDLE = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
@@ -37,11 +37,15 @@ class ListOptions:
 
 @command(
     "list",
-    examples=["pulsar-admin topics list public/default", "pulsar-admin topics list acme/orders -ist -o json"],
-    output="Names, one a line, in the order of pulsar-admin; a partitioned topic as its partitions.",
+    examples=[
+        "pulsar-admin topics list public/default",
+        "pulsar-admin topics list acme/orders -ist -o json",
+        "pulsar-admin topics list",
+    ],
+    output="Names, one a line, of a namespace in the order of pulsar-admin; a partitioned topic as its partitions.",
     errors=[NamespaceNotFound, InvalidValue],
 )
-@click.argument("namespace", type=NAMESPACE)
+@click.argument("namespace", type=NAMESPACE, required=False)
 @click.option(
     "-td",
     "--topic-domain",
@@ -52,15 +56,28 @@ class ListOptions:
 @click.option("-ist", "--include-system-topic", is_flag=True, help="Also system topics.")
 @gather(ListOptions)
 @pass_app
-def list_topics(app: App, namespace: NamespaceName, options: ListOptions) -> None:
-    """List the topics of a namespace."""
+def list_topics(app: App, namespace: NamespaceName | None, options: ListOptions) -> None:
+    """List the topics of a namespace, or without one all topics.
+
+    All are listed namespace by namespace; bundles are of one namespace.
+    """
     bundle = None if options.bundle is None else parse_bundle(options.bundle)
+    if bundle is not None and namespace is None:
+        raise click.UsageError("--bundle: name the namespace that the bundle is of")
     with app.store.read() as txn:
-        check_namespace(txn, namespace)
-        names = iter_topic_texts(txn, namespace, system=options.include_system_topic)
-        if options.topic_domain not in (None, "persistent"):
-            names = iter(())
-        app.emit_lines(in_hash_order(name for name in names if bundle is None or in_bundle(name, bundle)), "TOPIC")
+        if namespace is not None:
+            check_namespace(txn, namespace)
+        namespaces = iter_all_namespaces(txn) if namespace is None else (namespace,)
+        app.emit_lines((name for one in namespaces for name in _names_in(txn, one, bundle, options)), "TOPIC")
+
+
+def _names_in(
+    txn: Txn, namespace: NamespaceName, bundle: tuple[int, int] | None, options: ListOptions
+) -> Iterable[str]:
+    if options.topic_domain not in (None, "persistent"):
+        return ()
+    names = iter_topic_texts(txn, namespace, system=options.include_system_topic)
+    return in_hash_order(name for name in names if bundle is None or in_bundle(name, bundle))
 
 
 def parse_bundle(text: str) -> tuple[int, int]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.reports.ledgers import LedgerRow, Orphan
+    from store.reports.overview import Overview
     from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
@@ -226,6 +227,16 @@ class Store(Transfers, Recoveries):
 
         with self._session.opened() as store, self._session.reader() as reader:
             return read_summary(store, reader)
+
+    def overview(self, *, top: int = 5, check: bool | None = None) -> Overview:
+        """Return the whole store in numbers: age of the copy, namespaces, the TOP topics and backlogs, what keeps disks full.
+
+        CHECK: whether ``findings`` counts what ``check`` finds, else None; by default where the store is not large. Raises IndexCorrupt.
+        """
+        from store.check.overview import read_checked_overview
+
+        with self._session.opened() as store:
+            return read_checked_overview(store, self._session.now_ms, whole_number("top", top), check=check)
 
     def usage(self) -> Usage:
         """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.

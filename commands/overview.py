@@ -1,0 +1,264 @@
+"""``overview``: the whole store on one screen."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+import click
+
+from pulsar_admin.columns import age_text, size_text, time_text
+from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import command, pass_app
+from store.check.overview import read_checked_overview
+from store.errors import IndexCorrupt, StoreNotFound
+from store.frozen import frozen
+from store.names import shell_word
+from store.reports.overview import TOP, Backlog, Blocker, Copy, FindingCount, Overview
+from store.wording import counted
+
+_WIDTH, _HEIGHT = 80, 40
+_NAME_LEAST = 20
+_OLD_MS = 86_400_000
+Cells = Sequence[str]
+
+
+@command(
+    "overview",
+    examples=["pulsar-admin overview", "pulsar-admin overview --top 20 -o json"],
+    output="Where the copy is from and how old it is, namespaces and topics with most bytes, the worst backlogs with the age of their "
+    "first entry, what keeps bytes on the disks, what a check finds, and what to ask next; as much as fits the terminal, without one "
+    "five rows a list. Bytes of topics are those of their ledgers as brokers count them; bytes of disks are records, every copy.",
+    errors=[StoreNotFound, IndexCorrupt],
+    uses=["now", "tz"],
+)
+@click.option("--top", type=whole(1, 10_000), metavar="N", help="Rows of each list [what fits the terminal, else 5].")
+@click.option("--check/--no-check", default=None, help="Count findings of `store check` [if the store is not large].")
+@pass_app
+def overview(app: App, top: int | None, check: bool | None) -> None:
+    """Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.
+
+    `pulsar-admin` alone does the same where a store is.
+    """
+    with app.progress(None, "topics and ledgers", "overview") as progress:
+        found = read_checked_overview(app.store, app.now_ms, top or TOP, check=check, advance=progress.advance)
+    app.emit(found, plain=lambda document: render_overview(document, top))
+
+
+@frozen
+class Screen:
+    """Room for text: ROWS of each list, columns (None: any number), and whether lines are so few that none is empty or folded."""
+
+    rows: int
+    width: int | None = None
+    tight: bool = False
+
+
+def render_overview(found: Overview, top: int | None) -> str:
+    """Return FOUND as text, TOP rows a list; without TOP as many as the terminal has room for, and five where there is none."""
+    if not sys.stdout.isatty():
+        return "\n".join(_lines(found, Screen(top or TOP)))
+    columns, lines = shutil.get_terminal_size((_WIDTH, _HEIGHT))
+    tries = [Screen(rows, columns) for rows in ((top,) if top else range(TOP, 0, -1))]
+    screens = [tries[0]] if top else [*tries, Screen(2, columns, tight=True), Screen(1, columns, tight=True)]
+    texts = (_lines(found, screen) for screen in screens)
+    fitting = (text for text in texts if sum(1 + max(len(line) - 1, 0) // columns for line in text) < lines)
+    return "\n".join(next(fitting, _lines(found, screens[-1])))
+
+
+def _lines(found: Overview, screen: Screen) -> list[str]:
+    """Return the lines of all sections, none but those to be pasted wider than SCREEN."""
+    parts = [_head(found, screen), *(section(found, screen) for section in _SECTIONS)]
+    gap = () if screen.tight else ("",)
+    lines = [line[: screen.width].rstrip() for part in parts if part for line in (*part, *gap)]
+    return [*lines, *_next(found, screen)]
+
+
+def _head(found: Overview, screen: Screen) -> list[str]:
+    newest = (
+        "no entries" if found.newest_entry_ms is None else f"newest entry {_ago(found, found.newest_entry_ms, screen)}"
+    )
+    texts = (
+        f"{found.store}: {'; '.join(map(_copy_text, found.copies)) or 'nothing imported'}",
+        f"copied {_ago(found, found.copied_ms, screen)}, {newest}",
+        f"{counted(found.tenants, 'tenant')}, {counted(len(found.namespaces), 'namespace')}, {counted(found.topics, 'topic')}, "
+        f"{counted(found.subscriptions, 'subscription')}, {counted(found.entries, 'entry')}, {size_text(found.bytes)}",
+    )
+    return [line for text in texts for line in _folded(text, screen)]
+
+
+def _copy_text(copy: Copy) -> str:
+    if copy.kind == "bookie":
+        return f"bookie {', '.join(copy.bookies)}"
+    return f"{copy.kind} {copy.path}" + (f" ({counted(len(copy.bookies), 'bookie')})" if copy.bookies else "")
+
+
+def _ago(found: Overview, time_ms: int, screen: Screen) -> str:
+    age_ms = found.now_ms - time_ms
+    text = f"{age_text(age_ms)} ago" if age_ms >= 0 else f"{age_text(-age_ms)} AHEAD of now"
+    return text if screen.tight else f"{text} ({time_text(time_ms // 1000 * 1000).replace('.000', '')})"
+
+
+def _namespaces(found: Overview, screen: Screen) -> list[str]:
+    listed = found.namespaces[: screen.rows]
+    cells = [
+        (row.namespace, f"{row.topics:,}", f"{row.subscriptions:,}", f"{row.backlog_entries:,}", size_text(row.bytes))
+        for row in listed
+    ]
+    rest = found.namespaces[screen.rows :]
+    if rest:
+        more = f"… and {len(rest):,} more"
+        cells.append((more, f"{sum(row.topics for row in rest):,}", f"{sum(row.subscriptions for row in rest):,}",
+                      f"{sum(row.backlog_entries for row in rest):,}", size_text(sum(row.bytes for row in rest))))  # fmt: skip
+    return _table(("NAMESPACE", "TOPICS", "SUBSCRIPTIONS", "BACKLOG", "SIZE"), cells, screen.width)
+
+
+def _largest(found: Overview, screen: Screen) -> list[str]:
+    cells = [
+        (_short(row.topic), f"{row.ledgers:,}", f"{row.entries:,}", _part(row.bytes, found.bytes), size_text(row.bytes))
+        for row in found.largest[: screen.rows]
+    ]
+    return _table(("LARGEST TOPICS", "LEDGERS", "ENTRIES", "OF ALL", "SIZE"), cells, screen.width)
+
+
+def _backlogs(found: Overview, screen: Screen) -> list[str]:
+    if not found.backlogs:
+        return ["BACKLOGS: none"]
+    cells = [
+        (_short(row.topic), row.subscription, f"{row.entries:,}", size_text(row.bytes), _oldest(row))
+        for row in found.backlogs[: screen.rows]
+    ]
+    return _table(("WORST BACKLOGS", "SUBSCRIPTION", "ENTRIES", "SIZE", "OLDEST"), cells, screen.width, texts=2)
+
+
+def _oldest(row: Backlog) -> str:
+    return "unreadable" if row.oldest_age_ms is None else age_text(row.oldest_age_ms)
+
+
+_REASONS = {
+    "cursor": "subscriptions that still need them",
+    "open-ledger": "the last ledgers of topics",
+    "retention": "retention",
+    "trim": "nothing: a broker trims them",
+}
+
+
+def _disks(found: Overview, screen: Screen) -> list[str]:
+    disk = found.disk
+    lines = [
+        f"DISKS  {counted(disk.files, 'entry log')}, {size_text(disk.size_bytes)}: {size_text(disk.live_bytes)} live, "
+        f"{size_text(disk.dead_bytes)} dead"
+        + (f", {counted(disk.missing_files, 'file')} gone since" if disk.missing_files else "")
+    ]
+    if disk.dead_bytes:
+        freed = f"garbage collection frees {counted(disk.freed_logs, 'log')} of {size_text(disk.freed_bytes)}; "
+        kept = f"{size_text(disk.stuck_bytes)} stay dead in {counted(disk.stuck_logs, 'log')} with live ledgers"
+        lines.append("  " + (freed if disk.freed_logs else "") + kept)
+    held = ", ".join(
+        f"{_REASONS[reason]} {_part(found.held[reason], found.bytes)}" for reason in _REASONS if found.held.get(reason)
+    )
+    cells = [(_short(row.topic), _blocker(row), size_text(row.bytes)) for row in found.blockers[: screen.rows]]
+    kept_by = _folded(f"  bytes of topics are kept by: {held}", screen) if held else []
+    table = _table(
+        ("  MOST BYTES ARE KEPT IN", "BY", "SIZE"), [(f"  {one[0]}", *one[1:]) for one in cells], screen.width, texts=2
+    )
+    return [*lines, *kept_by, *table]
+
+
+def _blocker(row: Blocker) -> str:
+    ledgers = counted(row.ledgers, "ledger")
+    by = {"cursor": f"subscription {row.subscription}", "open-ledger": "last ledger", "retention": "retention"}
+    return by[row.reason] + (f", {ledgers}" if row.reason != "open-ledger" else "")
+
+
+def _findings(found: Overview, screen: Screen) -> list[str]:
+    if found.findings is None:
+        return ["FINDINGS: not checked, as the store is large"]
+    if not found.findings:
+        return ["FINDINGS: none"]
+    sums = ", ".join(
+        counted(sum(one.count for one in some), severity)
+        for severity, some in groupby(found.findings, key=lambda one: one.severity)
+    )
+    listed = [f"  {one.severity} {one.count:,} × {one.code}: {_where(one)}" for one in found.findings[: screen.rows]]
+    rest = len(found.findings) - len(listed)
+    return [f"FINDINGS  {sums}", *listed, *([f"  … and {counted(rest, 'code')} more"] if rest else [])]
+
+
+def _where(one: FindingCount) -> str:
+    return one.where.replace("persistent://", "") + (", …" if one.count > 1 else "")
+
+
+def _next(found: Overview, screen: Screen) -> list[str]:
+    return ["ASK NEXT", *(f"  {line}" for line in list(next_questions(found))[: max(screen.rows, 2)])]
+
+
+def next_questions(found: Overview) -> Iterator[str]:
+    """Yield commands that go on from FOUND, the most urgent first."""
+    if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
+        yield "pulsar-admin store check"
+    for row in found.backlogs[:1]:
+        yield f"pulsar-admin topics analyze-backlog {shell_word(_short(row.topic))} -s {shell_word(row.subscription)}"
+    for blocker in found.blockers[:1]:
+        yield f"pulsar-admin topics stats-internal {shell_word(_short(blocker.topic))}"
+    if found.disk.dead_bytes:
+        yield "pulsar-admin store usage --by log"
+    if found.copy_age_ms > _OLD_MS and found.copies:
+        yield "pulsar-admin store refresh"
+    yield "pulsar-admin store usage"
+    yield "pulsar-admin topics list"
+
+
+_SECTIONS: tuple[Callable[[Overview, Screen], list[str]], ...] = (
+    _namespaces,
+    _largest,
+    _backlogs,
+    _disks,
+    _findings,
+)
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("persistent://")
+
+
+def _part(some: int, whole_bytes: int) -> str:
+    """Return SOME as a share of WHOLE_BYTES; one that is little is not nothing."""
+    share = 100 * some / whole_bytes if whole_bytes else 0.0
+    return "<1 %" if 0 < share < 1 else f"{share:.0f} %"
+
+
+def _table(headers: Cells, rows: Sequence[Cells], width: int | None, texts: int = 1) -> list[str]:
+    """Return ROWS below HEADERS, the first TEXTS columns to the left; where WIDTH is too small names lose their beginnings."""
+    if not rows:
+        return []
+    lines = [*([headers] if headers else []), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(rows[0]))]
+    over = sum(widths) + 2 * (len(widths) - 1) - (width or 10**9)
+    for column in sorted(range(texts), key=lambda one: -widths[one]):
+        cut = min(max(over, 0), max(widths[column] - _NAME_LEAST, 0))
+        widths[column] -= cut
+        over -= cut
+    return ["  ".join(_cell(text, widths[n], n < texts) for n, text in enumerate(line)).rstrip() for line in lines]
+
+
+def _cell(text: str, width: int, is_left: bool) -> str:
+    if len(text) > width:
+        indent = len(text) - len(text.lstrip(" "))
+        text = " " * indent + "…" + text[len(text) - width + indent + 1 :]
+    return text.ljust(width) if is_left else text.rjust(width)
+
+
+def _folded(text: str, screen: Screen) -> list[str]:
+    """Return TEXT in lines as wide as SCREEN; on a tight one its beginning alone."""
+    import textwrap
+
+    if screen.width is None or screen.tight:
+        return [text]
+    return textwrap.wrap(text, screen.width, subsequent_indent="    ")
