@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from heapq import heappush, heappushpop
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -23,7 +21,6 @@ from store.model.cursors import (
     Cursor,
     backlog_entries,
     is_own,
-    is_subscription,
     iter_cursor_names,
     read_cursor,
 )
@@ -32,13 +29,14 @@ from store.model.ledgers import EntryReader
 from store.model.topics import Topic, iter_topics, read_topic
 from store.names import Position, parse_topic
 from store.policies.in_force import find_delivery
+from store.policies.trimming import consumed_ledgers
+from store.reports.disk_totals import read_disk_totals
+from store.reports.overview import Largest, find_publish_ms
 from store.reports.strips import Array, Strip, delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
-from store.reports.usage import read_usage
-from store.search.by_time import read_entry_time
 
-Item = TypeVar("Item")
 _DUE_BARS_MAX = 120
+_SIZE_BITS = 64  # topics with findings come before all others
 REST_FIELDS = tuple(field.name for field in fields(Rest))
 
 
@@ -52,28 +50,6 @@ class Limits:
     scanned: int = 2_000_000
 
 
-class Largest(Generic[Item]):
-    """The COUNT items of the largest weights."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._heap: list[tuple[tuple[int, ...], int, Item]] = []
-        self._added = 0
-
-    def add(self, weight: tuple[int, ...], item: Item) -> Item | None:
-        """Take ITEM, and return what has no room any more."""
-        self._added -= 1
-        row = (weight, self._added, item)
-        if len(self._heap) < self._count:
-            heappush(self._heap, row)
-            return None
-        return heappushpop(self._heap, row)[2]
-
-    def items(self) -> list[Item]:
-        """Return the items, the largest first."""
-        return [item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True)]
-
-
 @dataclass(slots=True)
 class _Found:
     """A topic that may be shown. ``oldest``: the first entry that the subscription with the largest backlog has not acknowledged."""
@@ -84,19 +60,20 @@ class _Found:
 
 
 @dataclass(slots=True)
-class _Left:
+class _Sums:
     count: int = 0
     entries: int = 0
     size_bytes: int = 0
     done_bytes: int = 0
     backlog_entries: int = 0
 
-    def add(self, found: _Found) -> None:
-        self.count += 1
-        self.entries += found.row.entries
-        self.size_bytes += found.row.size_bytes
-        self.done_bytes += found.done_bytes
-        self.backlog_entries += found.row.backlog_entries
+    def add(self, found: _Found, times: int = 1) -> None:
+        """Add FOUND; with TIMES of -1 take it out again."""
+        self.count += times
+        self.entries += times * found.row.entries
+        self.size_bytes += times * found.row.size_bytes
+        self.done_bytes += times * found.done_bytes
+        self.backlog_entries += times * found.row.backlog_entries
 
     def rest(self) -> Rest:
         return Rest(self.count, self.entries, self.size_bytes, self.done_bytes, self.backlog_entries)
@@ -109,8 +86,8 @@ class _Collector:
         self.limits = limits
         self.findings = findings
         self.topics: Largest[_Found] = Largest(limits.topics)
-        self.left: dict[str, _Left] = defaultdict(_Left)
-        self.all = _Left()
+        self.namespaces: dict[str, _Sums] = defaultdict(_Sums)
+        self.all = _Sums()
         self.subscriptions = 0
         self.worst: Largest[tuple[str, str]] = Largest(limits.strips)
         self.with_backlog = 0
@@ -144,26 +121,31 @@ class _Collector:
             findings=self.findings[name],
         )
         found = _Found(row, _oldest(topic, worst), _done(topic, cursors))
-        self.all.add(found)
+        for sums in (self.all, self.namespaces[row.namespace]):
+            sums.add(found)
         self.subscriptions += len(own)
         self.backlog_entries += sum(backlogs.values())
-        if left := self.topics.add((row.findings, row.size_bytes), found):
-            self.left[left.row.namespace].add(left)
+        self.topics.add((row.findings << _SIZE_BITS) + row.size_bytes + 1, found)
         if entries:
-            self.busiest.add((row.size_bytes,), name)
+            self.busiest.add(row.size_bytes, name)
             for cursor in own:
                 ranges = len(cursor.state.ranges)
                 if backlogs[cursor.name] or ranges:
                     self.with_backlog += 1
-                    self.worst.add((backlogs[cursor.name], ranges), (name, cursor.name))
+                    self.worst.add(backlogs[cursor.name] + 1, (name, cursor.name))
 
     def _cursors(self, topic: Topic) -> Iterator[Cursor]:
         for name in sorted(iter_cursor_names(self.reader.txn, topic.name)):
-            if is_subscription(name):
-                try:
-                    yield read_cursor(self.reader.txn, self.reader, topic, name)
-                except StoreError as error:
-                    self.unread.append(f"{topic.name} {name}: {error.message}")
+            try:
+                yield read_cursor(self.reader.txn, self.reader, topic, name)
+            except StoreError as error:
+                self.unread.append(f"{topic.name} {name}: {error.message}")
+
+    def left(self, shown: Iterable[_Found]) -> dict[str, Rest]:
+        """Return what SHOWN leaves out, by namespace."""
+        for found in shown:
+            self.namespaces[found.row.namespace].add(found, -1)
+        return {name: sums.rest() for name, sums in self.namespaces.items() if sums.count}
 
 
 def collect_page(
@@ -181,7 +163,7 @@ def collect_page(
     strips, due = _strips(found)
     traffic = tuple(_traffic(found))
     rows = found.topics.items()
-    left = {name: one.rest() for name, one in found.left.items()}
+    left = found.left(rows)
     return Page(
         title="Doctor",
         source=str(store.path),
@@ -189,7 +171,7 @@ def collect_page(
         facts=tuple(_facts(store, found, due)),
         findings=findings,
         disk=_disk(store, reader),
-        shares=tuple(_shares(rows, found.left)),
+        shares=tuple(_shares(rows, left)),
         strips=tuple(strips),
         strips_rest=_other_strips(found, strips),
         traffic=traffic,
@@ -230,22 +212,19 @@ def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
 
 
 def _done(topic: Topic, cursors: Iterable[Cursor]) -> int:
-    """Return the bytes of the ledgers, but the last, that every cursor has left behind (upstream internalTrimLedgers, 4.0.8)."""
-    slowest = min((topic.place(cursor.mark_delete) for cursor in cursors), default=topic.number_of_entries)
-    ends = zip(topic.ledgers[:-1], topic.ranks[1:], strict=False)
-    return sum(ledger.size_bytes for ledger, end in ends if end <= slowest)
+    """Return the bytes of the ledgers that no cursor needs."""
+    consumed, _ = consumed_ledgers(topic, {cursor.name: cursor.mark_delete for cursor in cursors})
+    return sum(ledger.size_bytes for ledger in topic.ledgers[:consumed])
 
 
 def _with_age(reader: EntryReader, found: _Found) -> TopicRow:
     if found.oldest is None:
         return found.row
-    try:
-        return replace(found.row, oldest_ms=read_entry_time(reader, found.oldest, "publish"))
-    except StoreError:
-        return found.row
+    oldest_ms, _ = find_publish_ms(reader, found.oldest)
+    return replace(found.row, oldest_ms=oldest_ms)
 
 
-def _shares(rows: Iterable[_Found], left: Mapping[str, _Left]) -> Iterator[Share]:
+def _shares(rows: Iterable[_Found], left: Mapping[str, Rest]) -> Iterator[Share]:
     for one in rows:
         tenant, _, space = one.row.namespace.partition("/")
         if one.row.size_bytes:
@@ -328,11 +307,11 @@ def _facts(store: Store, found: _Collector, due: Iterable[Due]) -> Iterator[Fact
 
 
 def _disk(store: Store, reader: EntryReader) -> Disk:
-    files = [file for file in read_usage(store, reader.txn).files if file.kind == "entry-log"]
+    totals = read_disk_totals(store, reader.txn, 0)
     return Disk(
-        live_bytes=sum(file.live_bytes for file in files),
-        dead_bytes=sum(file.dead_bytes for file in files),
-        other_bytes=sum(file.other_bytes for file in files),
-        files=len(files),
-        freed_bytes=sum(file.size_bytes for file in files if file.freed),
+        live_bytes=totals.live_bytes,
+        dead_bytes=totals.dead_bytes,
+        other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
+        files=totals.files,
+        freed_bytes=totals.freed_bytes,
     )

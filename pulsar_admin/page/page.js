@@ -43,12 +43,13 @@
 
   const grouped = (value) => value.toLocaleString("en-US");
   const blank = (value) => (value ? grouped(value) : "");
+  const digits = new Intl.NumberFormat("en-US", {maximumSignificantDigits: 3, roundingMode: "halfEven"});
   const size = (value) => {
     for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-      if (value < 1000) return Number(value.toPrecision(3)) + " " + unit;
+      if (value < 999.5) return digits.format(value) + " " + unit;
       value /= 1024;
     }
-    return grouped(value < 1000 ? Number(value.toPrecision(3)) : Math.round(value)) + " TiB";
+    return (value < 1000 ? digits.format(value) : grouped(Math.round(value))) + " TiB";
   };
   const units = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000]];
   const age = (value) => {
