@@ -173,7 +173,7 @@ class Bars:
     start_ms: int
     width_ms: int
     counts: Sequence[int]
-    unit: str  # messages or bytes
+    unit: str  # messages, bytes or entries
 
 
 def amount(count: float, unit: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_admin.columns import size_text, time_text
 from pulsar_admin.page.ages import age_text
-from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, TopicRow, Traffic
+from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.db.environment import Store
 from store.errors import StoreError
 from store.frozen import frozen
@@ -32,7 +32,7 @@ from store.policies.in_force import find_delivery
 from store.policies.trimming import consumed_ledgers
 from store.reports.disk_totals import read_disk_totals
 from store.reports.overview import Largest, find_publish_ms
-from store.reports.strips import Array, Strip, delayed_ranks, lost_intervals, make_strip
+from store.reports.strips import Array, delayed_ranks, lost_intervals, make_strip
 from store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 
 _DUE_BARS_MAX = 120
@@ -160,7 +160,7 @@ def collect_page(
     findings = tuple(findings)
     found = _Collector(reader, now_ms, limits or Limits(), Counter(finding.topic for finding in findings))
     found.add_all(advance)
-    strips, due = _strips(found)
+    standings, due = _standings(found)
     traffic = tuple(_traffic(found))
     rows = found.topics.items()
     left = found.left(rows)
@@ -172,8 +172,8 @@ def collect_page(
         findings=findings,
         disk=_disk(store, reader),
         shares=tuple(_shares(rows, left)),
-        strips=tuple(strips),
-        strips_rest=_other_strips(found, strips),
+        standings=tuple(standings),
+        standings_rest=_other_standings(found, standings),
         traffic=traffic,
         traffic_rest=_other_traffic(found, traffic),
         due=tuple(due),
@@ -184,9 +184,9 @@ def collect_page(
     )
 
 
-def _other_strips(found: _Collector, strips: Sequence[Strip]) -> Rest:
-    shown = sum(strip.backlog_entries for strip in strips)
-    return Rest(found.with_backlog - len(strips), backlog_entries=found.backlog_entries - shown)
+def _other_standings(found: _Collector, standings: Sequence[Standing]) -> Rest:
+    shown = sum(standing.strip.backlog_entries for standing in standings)
+    return Rest(found.with_backlog - len(standings), backlog_entries=found.backlog_entries - shown)
 
 
 def _other_traffic(found: _Collector, traffic: Sequence[Traffic]) -> Rest:
@@ -237,8 +237,8 @@ def _shares(rows: Iterable[_Found], left: Mapping[str, Rest]) -> Iterator[Share]
 # -- what entries are read for --------------------------------------------------------------------------------------------
 
 
-def _strips(found: _Collector) -> tuple[list[Strip], list[Due]]:
-    strips, due, scanned = [], [], 0
+def _standings(found: _Collector) -> tuple[list[Standing], list[Due]]:
+    standings, due, scanned = [], [], 0
     for topic_name, name in found.worst.items():
         try:
             topic = read_topic(found.reader.txn, parse_topic(topic_name))
@@ -249,10 +249,12 @@ def _strips(found: _Collector) -> tuple[list[Strip], list[Due]]:
             found.unread.append(f"{topic_name} {name}: {error.message}")
             continue
         scanned += backlog_entries(topic, cursor.state)
-        strips.append(make_strip(topic, cursor, lost, None if waits is None else waits[0]))
+        oldest = _oldest(topic, cursor)
+        oldest_ms = None if oldest is None else find_publish_ms(found.reader, oldest)[0]
+        standings.append(Standing(make_strip(topic, cursor, lost, None if waits is None else waits[0]), oldest_ms))
         if waits is not None and len(waits[1]):
             due.append(_due(topic_name, name, waits[1]))
-    return strips, sorted(due, key=lambda one: -one.messages)
+    return standings, sorted(due, key=lambda one: -one.entries)
 
 
 def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
@@ -271,7 +273,7 @@ def _due(topic: str, subscription: str, times: Array) -> Due:
     start = low // width * width
     most = min((high - start) // width + 1, _DUE_BARS_MAX)
     counts = np.bincount(np.minimum((times - start) // width, most - 1), minlength=most)
-    return Due(topic, subscription, start, width, tuple(counts.tolist()))
+    return Due(topic, subscription, low, start, width, tuple(counts.tolist()))
 
 
 def _traffic(found: _Collector) -> Iterator[Traffic]:
@@ -303,7 +305,7 @@ def _facts(store: Store, found: _Collector, due: Iterable[Due]) -> Iterator[Fact
     )
     yield Fact("Subscriptions", f"{found.subscriptions:,}", f"{found.with_backlog:,} with something left")
     yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
-    yield Fact("Delayed", f"{sum(one.messages for one in due):,}", "entries not yet due, of those shown below")
+    yield Fact("Delayed", f"{sum(one.entries for one in due):,}", "entries not yet due, of those shown below")
 
 
 def _disk(store: Store, reader: EntryReader) -> Disk:

@@ -6,15 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from pulsar_admin.columns import size_text, time_text
+from pulsar_admin.page.ages import age_text
 from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, share_bar, share_of_bar, strip
 from pulsar_admin.page.markup import Markup, clipped, element, joined
 from pulsar_admin.page.topics import left_out
 from pulsar_admin.page.treemap import fold, treemap
-from pulsar_admin.page.values import Disk, Due, Finding, Page, Share, Traffic
-from store.reports.strips import STATES, Strip
+from pulsar_admin.page.values import Disk, Due, Finding, Page, Share, Standing, Traffic
+from store.reports.strips import STATES
 from store.reports.timeline import Timeline
 from store.timespec import format_duration_ms
-from store.wording import counted
+from store.wording import counted, plural
 
 SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
 """Severity → the sign that says it without colour."""
@@ -203,23 +204,26 @@ def _namespace_row(name: str, shares: Sequence[Share], total: int) -> Markup:
 
 def subscriptions(page: Page) -> Markup:
     """Return a strip for each subscription."""
-    if not page.strips:
+    if not page.standings:
         return joined(
             [
                 element("p", "No subscription has anything left.", class_="none"),
-                left_out(page.strips_rest, "subscription"),
+                left_out(page.standings_rest, "subscription"),
             ]
         )
-    shown = joined(_strip(value) for value in page.strips)
-    return joined([legend(), element("div", shown, class_="grid"), left_out(page.strips_rest, "subscription")])
+    shown = joined(_standing(value, page.now_ms) for value in page.standings)
+    return joined([legend(), element("div", shown, class_="grid"), left_out(page.standings_rest, "subscription")])
 
 
-def _strip(value: Strip) -> Markup:
+def _standing(standing: Standing, now_ms: int) -> Markup:
+    value = standing.strip
     counts = [
         element("li", element("b", f"{value.count(state):,}"), f" {STATE_NAMES[state]}")
         for state in STATES
         if value.count(state)
     ]
+    if standing.oldest_ms is not None:
+        counts.append(element("li", "oldest ", element("b", age_text(now_ms - standing.oldest_ms)), " ago"))
     if not value.delays_read:
         counts.append(element("li", "delayed entries were not looked for: the backlog is long"))
     ledgers = counted(len(value.ledger_starts), "ledger")
@@ -312,11 +316,11 @@ def delayed(page: Page) -> Markup:
 
 
 def _due(value: Due, now_ms: int) -> Markup:
-    chart = Bars(value.start_ms, value.width_ms, value.counts, "messages")
+    chart = Bars(value.start_ms, value.width_ms, value.counts, "entries")
     end_ms = value.start_ms + value.width_ms * len(value.counts)
     width = format_duration_ms(value.width_ms)
-    label = f"{counted(value.messages, 'message')} by due time, {width} a bar"
-    first = "due now" if value.start_ms <= now_ms else f"first in {format_duration_ms(value.start_ms - now_ms)}"
+    label = f"{counted(value.entries, 'entry')} by due time, {width} a bar"
+    first = f"first {age_text(now_ms - value.first_ms)}"
     return element(
         "figure",
         element(
@@ -327,8 +331,8 @@ def _due(value: Due, now_ms: int) -> Markup:
         ),
         element(
             "p",
-            element("b", f"{value.messages:,}"),
-            f" {'message' if value.messages == 1 else 'messages'} wait; {first}; at most {max(value.counts):,} in {width}",
+            element("b", counted(value.entries, "entry")),
+            f" {plural(value.entries, 'waits', 'wait')}; {first}; at most {max(value.counts):,} in {width}",
             class_="measure",
         ),
         bars(chart, label),

@@ -61,6 +61,14 @@ class Share:
 
 
 @frozen
+class Standing:
+    """Where a subscription stands; ``oldest_ms``: when its first unacknowledged entry was published, None where nobody knows."""
+
+    strip: Strip
+    oldest_ms: int | None = None
+
+
+@frozen
 class Traffic:
     """How much of one topic arrived when."""
 
@@ -70,17 +78,18 @@ class Traffic:
 
 @frozen
 class Due:
-    """Messages of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on."""
+    """Entries of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on, ``first_ms`` the first."""
 
     topic: str
     subscription: str
+    first_ms: int
     start_ms: int
     width_ms: int
     counts: tuple[int, ...]
 
     @property
-    def messages(self) -> int:
-        """How many wait, due or not."""
+    def entries(self) -> int:
+        """How many wait."""
         return sum(self.counts)
 
 
@@ -122,8 +131,8 @@ class Page:
     findings: tuple[Finding, ...] = ()
     disk: Disk = Disk()
     shares: tuple[Share, ...] = ()
-    strips: tuple[Strip, ...] = ()
-    strips_rest: Rest = Rest()
+    standings: tuple[Standing, ...] = ()
+    standings_rest: Rest = Rest()
     traffic: tuple[Traffic, ...] = ()
     traffic_rest: Rest = Rest()
     due: tuple[Due, ...] = ()

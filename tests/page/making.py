@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, TopicRow, Traffic
+from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.names import Position
 from store.reports.strips import Cell, Strip
 from store.reports.timeline import Timeline
@@ -37,10 +37,10 @@ def make_page(names: tuple[str, ...] = ("orders",), topics: int = 0) -> Page:
         findings=tuple(_finding(name, number) for number, name in enumerate(names)),
         disk=Disk(5000, 700, 32, 2, 700),
         shares=tuple(Share(f"t{name}", f"n{name}", name, 1000 + number, 100) for number, name in enumerate(names)),
-        strips=tuple(_strip(name) for name in names),
-        strips_rest=Rest(3, backlog_entries=17),
+        standings=tuple(Standing(_strip(name), NOW_MS - 5 * HOUR_MS) for name in names),
+        standings_rest=Rest(3, backlog_entries=17),
         traffic=tuple(Traffic(name, _timeline()) for name in names),
-        due=tuple(Due(name, f"sub {name}", NOW_MS, HOUR_MS, (3, 0, 4)) for name in names),
+        due=tuple(Due(name, f"sub {name}", NOW_MS + HOUR_MS // 2, NOW_MS, HOUR_MS, (3, 0, 4)) for name in names),
         topics=tuple(rows),
         topics_rest=Rest(12, 34, 5600, 0, 7),
         rest_by_namespace={f"acme/{name}": Rest(1, 2, 3) for name in names},

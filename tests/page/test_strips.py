@@ -97,8 +97,8 @@ def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
     with open_store(imported("small", "crashed")) as store, open_reader(store) as reader:
         whole = collect_page(store, reader, (), NOW_MS)
         part = collect_page(store, reader, (), NOW_MS, Limits(topics=5, strips=2, traffic=1, scanned=0))
-    assert (len(part.topics), len(part.strips), len(part.traffic)) == (5, 2, 1)
-    assert not part.strips[0].delays_read
+    assert (len(part.topics), len(part.standings), len(part.traffic)) == (5, 2, 1)
+    assert not part.standings[0].strip.delays_read
     assert part.topics_rest.count == len(whole.topics) - 5
     for name in ("entries", "size_bytes", "backlog_entries"):
         assert sum(getattr(row, name) for row in part.topics) + getattr(part.topics_rest, name) == sum(
@@ -106,4 +106,4 @@ def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
         )
     for name in ("size_bytes", "done_bytes"):
         assert sum(getattr(one, name) for one in part.shares) == sum(getattr(one, name) for one in whole.shares)
-    assert part.strips_rest.count == len(whole.strips) + whole.strips_rest.count - 2
+    assert part.standings_rest.count == len(whole.standings) + whole.standings_rest.count - 2
