@@ -47,6 +47,7 @@ class Limits:
     topics: int = 10_000
     strips: int = 40
     traffic: int = 8
+    due: int = 8
     scanned: int = 2_000_000
 
 
@@ -57,6 +58,15 @@ class _Found:
     row: TopicRow
     oldest: Position | None
     done_bytes: int
+
+
+@frozen
+class _Waits:
+    """A subscription and the due times of what waits for it."""
+
+    topic: str
+    subscription: str
+    times: Array
 
 
 @dataclass(slots=True)
@@ -176,7 +186,8 @@ def collect_page(
         standings_rest=_other_standings(found, standings),
         traffic=traffic,
         traffic_rest=_other_traffic(found, traffic),
-        due=tuple(due),
+        due=tuple(_charts_of_due(due, found.limits.due)),
+        due_rest=Rest(max(len(due) - found.limits.due, 0), sum(len(one.times) for one in due[found.limits.due :])),
         topics=tuple(_with_age(reader, one) for one in rows),
         topics_rest=_sum(left.values()),
         rest_by_namespace=left,
@@ -237,7 +248,7 @@ def _shares(rows: Iterable[_Found], left: Mapping[str, Rest]) -> Iterator[Share]
 # -- what entries are read for --------------------------------------------------------------------------------------------
 
 
-def _standings(found: _Collector) -> tuple[list[Standing], list[Due]]:
+def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
     standings, due, scanned = [], [], 0
     for topic_name, name in found.worst.items():
         try:
@@ -253,8 +264,8 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[Due]]:
         oldest_ms = None if oldest is None else find_publish_ms(found.reader, oldest)[0]
         standings.append(Standing(make_strip(topic, cursor, lost, None if waits is None else waits[0]), oldest_ms))
         if waits is not None and len(waits[1]):
-            due.append(_due(topic_name, name, waits[1]))
-    return standings, sorted(due, key=lambda one: -one.entries)
+            due.append(_Waits(topic_name, name, waits[1]))
+    return standings, sorted(due, key=lambda one: -len(one.times))
 
 
 def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
@@ -265,6 +276,13 @@ def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple
     is_on = in_force is None or in_force.delivery.active
     intervals = pending_intervals(topic, cursor.state) if is_on else ()
     return delayed_ranks(found.reader, topic, intervals, found.now_ms)
+
+
+def _charts_of_due(due: Sequence[_Waits], most: int) -> Iterator[Due]:
+    if len(due) > 1:
+        yield _due("", "", np.concatenate([one.times for one in due]))
+    for one in due[:most]:
+        yield _due(one.topic, one.subscription, one.times)
 
 
 def _due(topic: str, subscription: str, times: Array) -> Due:
@@ -294,18 +312,17 @@ def _traffic(found: _Collector) -> Iterator[Traffic]:
 # -- the head of the page -------------------------------------------------------------------------------------------------
 
 
-def _facts(store: Store, found: _Collector, due: Iterable[Due]) -> Iterator[Fact]:
+def _facts(store: Store, found: _Collector, due: Iterable[_Waits]) -> Iterator[Fact]:
     everything = found.all
     copied_ms = max((int(source.get("imported", 0)) for source in store.info.sources), default=0)
     if copied_ms:
         yield Fact("Age of the copy", age_text(found.now_ms - copied_ms), f"of {time_text(copied_ms)[:19]}")
     yield Fact("Topics", f"{everything.count:,}", f"{everything.entries:,} entries")
-    yield Fact(
-        "In topics", size_text(everything.size_bytes), f"{size_text(everything.done_bytes)} needed by no subscription"
-    )
+    done = f"{size_text(everything.done_bytes)} needed by no subscription" if everything.done_bytes else ""
+    yield Fact("In topics", size_text(everything.size_bytes), done)
     yield Fact("Subscriptions", f"{found.subscriptions:,}", f"{found.with_backlog:,} with something left")
     yield Fact("Backlog", f"{found.backlog_entries:,}", "entries, of all subscriptions")
-    yield Fact("Delayed", f"{sum(one.entries for one in due):,}", "entries not yet due, of those shown below")
+    yield Fact("Delayed", f"{sum(len(one.times) for one in due):,}", "entries not yet due, of those shown below")
 
 
 def _disk(store: Store, reader: EntryReader) -> Disk:

@@ -215,6 +215,11 @@ def subscriptions(page: Page) -> Markup:
     return joined([legend(), element("div", shown, class_="grid"), left_out(page.standings_rest, "subscription")])
 
 
+def _caption(subscription: str, topic: str) -> Markup:
+    names = element("bdi", clipped(subscription, 80)), " of ", element("bdi", clipped(short_name(topic)))
+    return element("figcaption", *names)
+
+
 def _standing(standing: Standing, now_ms: int) -> Markup:
     value = standing.strip
     counts = [
@@ -236,12 +241,7 @@ def _standing(standing: Standing, now_ms: int) -> Markup:
     )
     return element(
         "figure",
-        element(
-            "figcaption",
-            element("bdi", clipped(value.subscription, 80)),
-            " of ",
-            element("bdi", clipped(short_name(value.topic))),
-        ),
+        _caption(value.subscription, value.topic),
         strip(value),
         ends,
         element("ul", joined(counts), class_="counts"),
@@ -312,7 +312,8 @@ def delayed(page: Page) -> Markup:
     """Return when delayed messages fall due, a figure a subscription."""
     if not page.due:
         return element("p", "No delayed messages are waiting.", class_="none")
-    return element("div", joined(_due(value, page.now_ms) for value in page.due), class_="grid")
+    figures = element("div", joined(_due(value, page.now_ms) for value in page.due), class_="grid")
+    return joined([figures, left_out(page.due_rest, "subscription")])
 
 
 def _due(value: Due, now_ms: int) -> Markup:
@@ -323,12 +324,9 @@ def _due(value: Due, now_ms: int) -> Markup:
     first = f"first {age_text(now_ms - value.first_ms)}"
     return element(
         "figure",
-        element(
-            "figcaption",
-            element("bdi", clipped(value.subscription, 80)),
-            " of ",
-            element("bdi", clipped(short_name(value.topic))),
-        ),
+        _caption(value.subscription, value.topic)
+        if value.topic
+        else element("figcaption", "All subscriptions together"),
         element(
             "p",
             element("b", counted(value.entries, "entry")),

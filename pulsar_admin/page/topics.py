@@ -22,8 +22,8 @@ HEADERS = (
     ("Ledgers", "number"),
     ("Subscriptions", "number"),
     ("Largest backlog", "number"),
-    ("Of subscription", "text"),
-    ("Oldest unacknowledged", "age"),
+    ("Its subscription", "text"),
+    ("Its oldest entry", "age"),
     ("Findings", "number"),
 )
 _NAMESPACES_SHOWN = 40

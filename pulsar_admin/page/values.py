@@ -81,7 +81,7 @@ class Due:
     """Entries of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on, ``first_ms`` the first."""
 
     topic: str
-    subscription: str
+    subscription: str  # empty, as the topic: of all subscriptions together
     first_ms: int
     start_ms: int
     width_ms: int
@@ -136,6 +136,7 @@ class Page:
     traffic: tuple[Traffic, ...] = ()
     traffic_rest: Rest = Rest()
     due: tuple[Due, ...] = ()
+    due_rest: Rest = Rest()
     topics: tuple[TopicRow, ...] = ()
     topics_rest: Rest = Rest()
     rest_by_namespace: Mapping[str, Rest] = field(default_factory=dict)

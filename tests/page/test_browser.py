@@ -83,7 +83,7 @@ def test_sorting_both_ways(open_page: Open, kind: str) -> None:
     name, key = {
         "text": ("Topic", lambda row: f"{row.namespace}/{row.name}"),
         "size": ("Bytes", lambda row: row.size_bytes),
-        "age": ("Oldest unacknowledged", lambda row: NOW_MS - row.oldest_ms),
+        "age": ("Its oldest entry", lambda row: NOW_MS - row.oldest_ms),
     }[kind]
     found = []
     for _ in range(2):
