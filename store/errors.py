@@ -229,7 +229,7 @@ class MissingComponent(StoreError):
 
 
 class EncryptedPayload(StoreError):
-    """The payload is encrypted and no key was given."""
+    """The payload is encrypted and no key that opens it was given."""
 
     code = "encrypted-payload"
 

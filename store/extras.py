@@ -13,6 +13,7 @@ EXTRAS = {
     "pandas": "spark",
     "plotext": "plots",
     "matplotlib": "plots",
+    "cryptography": "encryption",
 }
 """Module → the extra that has its package."""
 

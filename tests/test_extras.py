@@ -98,6 +98,7 @@ def test_the_main_job_needs_only_the_base(tmp_path: Path) -> None:
         ["store", "undo", "1"],
         ["store", "index", "--rebuild"],
         ["topics", "skew", "acme/iot/skewed"],
+        ["topics", "search", "acme/orders/compacted", "--key", "k0003"],
         ["delayed", "due", "acme/delayed/reminders", "-s", "workers", "--end-time", "2026-11-21T12:00:00Z"],
         ["compaction", "last-id", "acme/orders/compacted"],
         ["nacks", "plan", "--topic", "public/default/plain", "-s", "holes", "--delay", "10m", "-o", "json"],
@@ -117,6 +118,7 @@ LACKING = [
     ("matplotlib", ["topics", "timeline", "acme/iot/skewed", "--svg", "a.svg"], "--svg", "plots"),
     ("pyspark", [*_SCAN, "--spark"], "--spark", "spark"),
     ("pandas", [*_SCAN, "--spark"], "--spark", "spark"),
+    ("cryptography", ["topics", "read", "acme/secure/secret", "--private-key", "k.pem"], "--private-key", "encryption"),
 ]
 
 

@@ -12,7 +12,7 @@ import click
 
 from commands.topics.answers import report
 from commands.topics.moving import read_topics
-from commands.topics.values import redact_option
+from commands.topics.values import open_with, private_key_option, redact_option
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     POSITION,
@@ -52,6 +52,7 @@ class DumpRequest:
     form: str
     interceptors: str | None
     redact: bool
+    private_keys: tuple[Path, ...]
 
 
 @command(
@@ -95,6 +96,7 @@ class DumpRequest:
     help="Of entries: none takes their broker metadata away and leaves what a client receives.",
 )
 @redact_option
+@private_key_option
 @gather(DumpRequest)
 @pass_app
 def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
@@ -107,6 +109,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
     if options.redact and options.level == "entries":
         raise click.UsageError("--redact: entries are exact bytes; it is for --level messages")
+    if options.private_keys and options.level == "entries":
+        raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
     if app.settings.dry_run:
         _preview(app, selection, options)
     elif options.directory is None:
@@ -135,6 +139,7 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
     dumped = Dumped()
     wanted = _dump_options(app, options)
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             _write_lines(app, dump_text(reader, topics, wanted, dumped))
@@ -160,6 +165,7 @@ def _dump_files(app: App, selection: TopicSelection, options: DumpRequest) -> No
     form: Any = options.form  # Any: click checked that it is one of the two
     assert options.directory is not None
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         topics = list(read_topics(reader, selection))
         with app.scan(reader, preview_dump(reader, topics, wanted).bytes, "dump"):
             done, problems = dump_directory(reader, topics, options.directory, form, wanted, lambda entries: None)

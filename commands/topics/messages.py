@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from commands.topics.answers import answer, choose, report
 from commands.topics.printout import SEPARATOR, Printing, columns_for, render_message
-from commands.topics.values import Decoders, redact_option, value_line, value_option
+from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_line, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
 from pulsar_admin.numbers import INTEGER, whole
@@ -68,6 +69,7 @@ class MessageOptions:
 
     value: bool
     redact: bool
+    private_keys: tuple[Path, ...]
 
 
 # -- one entry --------------------------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class MessageOptions:
 @click.option("-e", "--entryId", "entry_id", type=INTEGER, required=True, help="The entry.")
 @value_option
 @redact_option
+@private_key_option
 @gather(MessageOptions)
 @pass_app
 def get_message_by_id(
@@ -100,6 +103,7 @@ def get_message_by_id(
     position = Position(ledger_id, entry_id)
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         topics = [read_topic(reader.txn, name) for name in choose(app, reader.txn, selection).names]
         topic = find_topic_of(topics, position)
         message = read_message(reader, position)
@@ -136,12 +140,14 @@ def get_message_by_id(
 @click.option("-m", "--messagePosition", "number", type=INTEGER, default=1, help="Which one, counted in entries [1].")
 @value_option
 @redact_option
+@private_key_option
 @gather(MessageOptions)
 @pass_app
 def examine_messages(app: App, selection: TopicSelection, origin: str, number: int, options: MessageOptions) -> None:
     """Show the n-th entry of a topic from its beginning or its end."""
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
 
         def work(name: TopicName) -> Message:
@@ -202,6 +208,7 @@ class PeekOptions:
     isolation: str
     value: bool
     redact: bool
+    private_keys: tuple[Path, ...]
 
 
 @command(
@@ -229,6 +236,7 @@ class PeekOptions:
 )
 @value_option
 @redact_option
+@private_key_option
 @gather(PeekOptions)
 @pass_app
 def peek_messages(app: App, selection: TopicSelection, subscription: str, options: PeekOptions) -> None:
@@ -238,6 +246,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     """
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
 
         def work(name: TopicName) -> tuple[Topic, Cursor]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from commands.topics.answers import Chosen, choose, report, size_of
 from commands.topics.printout import columns_for
-from commands.topics.values import Decoders, redact_option, value_option
+from commands.topics.values import Decoders, open_with, private_key_option, redact_option, value_option
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json
 from pulsar_admin.numbers import whole
@@ -44,6 +45,7 @@ class Request:
     payload: bool
     value: bool
     redact: bool
+    private_keys: tuple[Path, ...]
     uncommitted: bool
     markers: bool
 
@@ -81,6 +83,7 @@ class Asked:
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
 @redact_option
+@private_key_option
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @click.option("--markers", is_flag=True, help="Also markers, the broker's own entries.")
 @gather(Request)
@@ -90,11 +93,12 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
 
     Times are exact on clocks that run backwards: every message whose own time lies in the window, in topic order. --clock
     chooses the clock: auto (broker time where the entry carries one, else publish time), publish, broker, or event. Encrypted
-    payloads are shown as stored.
+    payloads are shown as stored, or, with --private-key, as the consumer of that key reads them.
     """
     window = _window(app, options)
     problems: list[StoreError] = []
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):

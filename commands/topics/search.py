@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from commands.topics.answers import Chosen, choose, report, size_of
 from commands.topics.printout import columns_for
-from commands.topics.values import redact_option, value_option
+from commands.topics.values import open_with, private_key_option, redact_option, value_option
 from pulsar_admin.columns import Column
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.numbers import whole
@@ -73,6 +74,7 @@ class Request:
     payload: bool
     value: bool
     redact: bool
+    private_keys: tuple[Path, ...]
     uncommitted: bool
 
 
@@ -116,6 +118,7 @@ _MARK = Column("", lambda row: "" if row.context else "*")
 @click.option("--payload", is_flag=True, help="Also payloads, in base64.")
 @value_option
 @redact_option
+@private_key_option
 @click.option("--uncommitted", is_flag=True, help="Also messages of open and aborted transactions.")
 @gather(Request)
 @pass_app
@@ -130,6 +133,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
     problems: list[StoreError] = []
     wanted = _dump_options(app, options)
     with open_reader(app.store) as reader:
+        open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
             found = _Found(_iter_found(app, reader, chosen, options, wanted, problems))

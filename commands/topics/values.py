@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,9 +23,25 @@ redact_option = click.option(
     "--redact", is_flag=True, help="SHA-256 and length instead of keys, property values, payloads and values."
 )
 
+private_key_option = click.option(
+    "--private-key",
+    "private_keys",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Open encrypted payloads with the private key in this PEM file, or those in a directory; may be repeated.",
+)
+
 value_option = click.option(
     "--value", is_flag=True, help="Also values, decoded by the topic's schema: AVRO, JSON, primitives, KEY_VALUE."
 )
+
+
+def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
+    """Let READER open encrypted payloads with the private keys at PATHS; raises InvalidValue, MissingComponent."""
+    if paths:
+        from store.model.private_keys import read_private_keys
+
+        reader.keys = read_private_keys(paths)
 
 
 class Decoders:

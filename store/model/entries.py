@@ -9,7 +9,7 @@ from store.codec.message import CHECKSUM_MAGIC, decode_message_entry, is_batch, 
 from store.errors import EntryNotFound, NothingMatches, StoreError
 from store.frozen import frozen
 from store.model.ledgers import EntryReader
-from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located
+from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode, located, opened
 from store.model.topics import Topic, read_topic
 from store.names import Position, TopicName, shell_word
 from store.wording import counted
@@ -55,12 +55,12 @@ def read_last_id(reader: EntryReader, name: TopicName, problems: list[StoreError
 
 
 def read_message(reader: EntryReader, position: Position) -> Message:
-    """Return the first message of the entry at POSITION; raises what is wrong with it, naming file and offset.
+    """Return the first message of the entry at POSITION; raises what is wrong with it, naming file and offset, or EncryptedPayload.
 
     Raises NothingMatches for a batch out of which compaction took every message.
     """
     try:
-        header = MessageReader(reader).read_header(position)
+        header = opened(reader, MessageReader(reader).read_header(position), position)
         message = next(explode(header, position), None)
     except ENTRY_ERRORS as error:
         raise located(reader, position, error) from error
@@ -86,7 +86,7 @@ def as_admin_shows(reader: EntryReader, message: Message) -> Message:
 
 def _shown_of_batch(reader: EntryReader, position: Position) -> dict[str, object]:
     entry = reader.read(position.ledger_id, position.entry_id)
-    header = decode_message_entry(entry.payload, f"entry {position}")
+    header = opened(reader, decode_message_entry(entry.payload, f"entry {position}"), position)
     found = {pair.key: pair.value for pair in header.metadata.properties}
     for each in explode(header, position):
         found |= each.properties

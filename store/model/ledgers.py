@@ -27,6 +27,7 @@ from store.frozen import frozen
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine, FailedSlice
+    from store.model.private_keys import PrivateKeys
 
 
 @frozen
@@ -185,6 +186,7 @@ class EntryReader:
 
     ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
     ``failed``: where a scan lists the parts of files that cannot be read, to go on behind them; None: it stops there.
+    ``keys``: what opens encrypted payloads.
     """
 
     def __init__(self, files: EntryFiles, txn: Txn, engine: Engine | None = None) -> None:
@@ -193,6 +195,7 @@ class EntryReader:
         self.engine = engine
         self.advance: Callable[[int], None] = lambda count: None
         self.failed: list[FailedSlice] | None = None
+        self.keys: PrivateKeys | None = None
         self._digests: dict[int, tuple[DigestType | None, bytes]] = {}
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:

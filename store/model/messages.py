@@ -19,6 +19,7 @@ from store.codec.message import (
     transaction_id,
 )
 from store.errors import (
+    EncryptedPayload,
     EntryCorrupt,
     EntryLogCorrupt,
     EntryNotFound,
@@ -128,12 +129,21 @@ class MessageReader:
         transaction = transaction_id(metadata) if self.options.committed else None
         if transaction is not None and not self._is_committed(transaction, ahead):
             return
+        header = self._opened(header, position)
         if is_chunk(metadata):
             whole = self._join(header, position)
             if whole is not None:
                 yield whole
             return
         yield from explode(header, position)
+
+    def _opened(self, header: EntryHeader, position: Position) -> EntryHeader:
+        """Return HEADER decrypted by the reader's keys; as it is where they are not for it, which is an error."""
+        try:
+            return opened(self.reader, header, position)
+        except (EncryptedPayload, EntryCorrupt) as error:
+            self.errors.append(error)
+            return header
 
     def _is_committed(self, transaction: tuple[int, int], ahead: Iterable[Position]) -> bool:
         """Whether a commit marker for TRANSACTION follows; reads the rest of the topic once, when the first one comes up."""
@@ -210,6 +220,11 @@ def located(reader: EntryReader, position: Position, error: StoreError) -> Store
         return error
     context = {**error.context, "path": name, "offset": offset}
     return type(error)(f"{error.message} ({name} @ {offset:#x})", hint=error.hint, **context)
+
+
+def opened(reader: EntryReader, header: EntryHeader, position: Position) -> EntryHeader:
+    """Return the entry at POSITION decrypted where READER has keys; raises EncryptedPayload, EntryCorrupt, see ``PrivateKeys``."""
+    return header if reader.keys is None else reader.keys.opened(header, f"entry {position}")
 
 
 def explode(header: EntryHeader, position: Position) -> Iterator[Message]:
