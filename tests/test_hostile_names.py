@@ -47,6 +47,7 @@ READING = (
     ("topics", "timeline", TOPIC),
     ("topics", "describe", TOPIC),
     ("topics", "subscriptions", TOPIC, "--table"),
+    ("topics", "why", TOPIC, "-s", CURSOR),
     ("topics", "get-retention", TOPIC, "-ap"),
     ("topics", "peek-messages", TOPIC, "-s", f"no {EVIL}"),
     ("topics", "stats", f"public/default/no {EVIL}"),

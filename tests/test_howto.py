@@ -25,6 +25,7 @@ PAGES = (
     "lost-ledgers.md",
     "negative-acks.md",
     "reset-a-cursor.md",
+    "why.md",
 )
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from store.recovery.cursor_versions import CursorHistory
     from store.reports.backlog import BacklogAnalysis
     from store.search.expiry import ForecastRow
+    from store.why.subscription import Why
 
 Move = Callable[[EntryReader, TopicModel, CursorModel], CursorMove]
 
@@ -182,6 +183,22 @@ class Cursor:
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)
             return tuple(self._past([topic]).states(reader, topic, self._name))
+
+    def why(self) -> Why:
+        """Return why it stands where it does: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
+
+        Reads the headers of its backlog. Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound.
+        """
+        from store.why.subscription import why_subscription
+
+        with self._session.scan() as reader:
+            topic = read_topic(reader.txn, self._topic)
+            found = why_subscription(
+                reader, topic, read_cursor(reader.txn, reader, topic, self._name), self._session.now_ms
+            )
+            texts = broken_texts(reader.txn, [self._topic])
+        warn_partial(texts)
+        return found
 
     def nacks(self) -> Nacks:
         """Return the negative acks that the store keeps for the subscription."""

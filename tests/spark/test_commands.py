@@ -33,6 +33,7 @@ NEEDS_A_SCAN = [
     ("topics", "skew", "--all-topics", "-o", "json"),
     ("topics", "timeline", "--all-topics", "--bucket", "10ms", "-o", "json"),
     ("topics", "describe", "--all-topics", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
+    ("topics", "why", "acme/delayed/reminders", "-s", "workers", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
     ("topics", "subscriptions", "--all-topics", "--table", "--now", "2026-11-21T10:00:00Z", "-o", "json"),
     ("topics", "find-by-index", "public/default/batched", "--index", "99999"),
     ("topics", "expire", "acme/delayed/reminders", "-s", "audit", "-t", "2026-11-21T09:30:00Z", "--dry-run"),

@@ -1,0 +1,119 @@
+"""The message that a subscription is to be given next: the first one that is not acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from store.codec.cursor import CursorState
+from store.codec.message import is_batch, is_marker, transaction_id
+from store.frozen import frozen
+from store.model.ledgers import EntryReader
+from store.model.message_row import MARKER_NAMES, signed
+from store.model.messages import Message, MessageReader, explode
+from store.names import Position, TopicName
+from store.why.reason import when
+from store.wording import counted
+
+_WORD_BITS = 64
+
+
+@frozen
+class Front:
+    """The first entry of a backlog. ``left_in_batch``: messages of its batch that are not acknowledged, None where all are left.
+
+    ``deliver_at_ms``: 0 where it is not delayed.
+    """
+
+    position: Position
+    publish_ms: int
+    broker_ms: int | None
+    producer: str
+    key: str | None
+    sequence_id: int
+    deliver_at_ms: int
+    transaction: tuple[int, int] | None
+    marker: str | None
+    batch_size: int
+    left_in_batch: int | None
+    encrypted: bool
+
+    @property
+    def born_ms(self) -> int:
+        """What a TTL counts from: the broker's time, else that of the publisher."""
+        return self.publish_ms if self.broker_ms is None else self.broker_ms
+
+    def says(self, now_ms: int) -> str:
+        """Return what it is in words: when and by whom it was published, its key."""
+        if self.marker is not None:
+            return f"a marker, {self.marker}, of {when(self.publish_ms, now_ms)}"
+        key = "" if self.key is None else f" with key {self.key!r}"
+        left = "" if self.left_in_batch is None else f", {self.left_in_batch} of its {self.batch_size} messages left"
+        encrypted = ", encrypted" if self.encrypted else ""
+        return f"published {when(self.publish_ms, now_ms)} by {self.producer}{key}{encrypted}{left}"
+
+    def evidence(self) -> Mapping[str, Any]:  # Any: JSON values
+        """Return its figures by the keys of ``topics read``."""
+        found = {
+            "position": str(self.position),
+            "publishTime": self.publish_ms,
+            "brokerTime": self.broker_ms,
+            "producer": self.producer,
+            "key": self.key,
+            "sequenceId": self.sequence_id,
+            "deliverAtTime": self.deliver_at_ms or None,
+            "transaction": None if self.transaction is None else "{}:{}".format(*self.transaction),
+            "markerType": self.marker,
+            "batchSize": self.batch_size or None,
+            "leftInBatch": self.left_in_batch,
+            "encrypted": self.encrypted or None,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def read_front(reader: EntryReader, state: CursorState, position: Position) -> Front:
+    """Return the entry at POSITION, the first that STATE leaves; raises what is wrong with it (``store.model.messages.ENTRY_ERRORS``)."""
+    header = MessageReader(reader).read_header(position)
+    metadata = header.metadata
+    words = state.batch_deletes.get(position)
+    first = _message(list(explode(header, position)), words) if not is_marker(metadata) else None
+    return Front(
+        position,
+        signed(metadata.publish_time),
+        None if header.broker is None or header.broker.timestamp_ms is None else signed(header.broker.timestamp_ms),
+        metadata.producer_name,
+        first.key if first is not None else None,
+        signed(first.sequence_id if first is not None else metadata.sequence_id),
+        first.deliver_at_ms if first is not None else 0,
+        transaction_id(metadata),
+        MARKER_NAMES.get(metadata.marker_type, str(metadata.marker_type)) if is_marker(metadata) else None,
+        metadata.num_messages_in_batch if is_batch(metadata) else 0,
+        sum(word.bit_count() for word in _unsigned(words)) if words else None,
+        first is not None and first.encrypted,
+    )
+
+
+def _message(messages: list[Message], words: tuple[int, ...] | None) -> Message | None:
+    """Return the first of MESSAGES whose bit in WORDS is set: it is not acknowledged."""
+    for message in messages if words else ():
+        index = max(message.position.batch_index, 0)
+        word = _unsigned(words)[index // _WORD_BITS] if index // _WORD_BITS < len(words or ()) else 0
+        if word >> index % _WORD_BITS & 1:
+            return message
+    return messages[0] if messages else None
+
+
+def _unsigned(words: tuple[int, ...] | None) -> list[int]:
+    return [word & (1 << _WORD_BITS) - 1 for word in words or ()]
+
+
+def message_command(topic: TopicName, position: Position) -> str:
+    """Return the command that shows the entry at POSITION."""
+    from store.names import shell_word
+
+    return f"pulsar-admin topics get-message-by-id {shell_word(topic)} -l {position.ledger_id} -e {position.entry_id}"
+
+
+def entries(count: int) -> str:
+    """Return ``1 entry``, ``12 entries``."""
+    return counted(count, "entry")

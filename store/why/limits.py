@@ -1,0 +1,191 @@
+"""What TTL and backlog quotas do to a subscription, and why they may do nothing.
+
+Upstream (4.0.8): ``PersistentTopic.checkMessageExpiry``, ``isSizeBacklogExceeded``, ``estimatedTimeBasedBacklogQuotaCheck``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from store.delayed.status import find_ttl_conflict
+from store.errors import MetadataCorrupt
+from store.model.cursors import Cursor, backlog_size_bytes, is_own
+from store.model.extent import Extent, extent_of, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic
+from store.names import Position, shell_word
+from store.policies.in_force import MessageTtl, QuotaInForce, find_message_ttl, find_quotas
+from store.policies.trimming import read_mark_deletes
+from store.reports.subscriptions import NotDue
+from store.search.expiry import BROKER, expire_by_time
+from store.search.pending import PendingSearch, read_future_dated
+from store.timespec import format_age_ms, format_time_ms
+from store.why.front import Front, entries
+from store.why.reason import Reason, when
+from store.wording import counted, plural
+
+SIZE, AGE = "destination_storage", "message_age"
+_DOES = {
+    "producer_request_hold": "producers wait",
+    "producer_exception": "producers get an error",
+    "consumer_backlog_eviction": "a broker drops the oldest messages of the slowest subscription",
+}
+_PRODUCERS = 3
+
+
+def iter_ttl_reasons(
+    reader: EntryReader, topic: Topic, cursor: Cursor, front: Front | None, not_due: NotDue, now_ms: int
+) -> Iterator[Reason]:
+    """Yield what the TTL in force does to CURSOR, which has a backlog, and when; or why it does nothing."""
+    names = f"{shell_word(topic.name)} -s {shell_word(cursor.name)}"
+    try:
+        ttl = find_message_ttl(reader.txn, topic.name)
+    except MetadataCorrupt as error:
+        yield Reason("ttl-unknown", f"Which TTL is in force is not known: {error.message}.", {"error": error.code})
+        return
+    if is_own(cursor.name) or topic.name.is_system:
+        if ttl is not None and ttl.seconds > 0:
+            whose = f"{cursor.name} is the broker's own cursor" if is_own(cursor.name) else "this is a system topic"
+            yield Reason(
+                "ttl-never", f"{_named(ttl)} expires nothing here: {whose}.", {"ttl": ttl.seconds, "source": ttl.source}
+            )
+        return
+    if ttl is None or ttl.seconds <= 0:
+        set_to = "" if ttl is None else f" (it is 0, by the {ttl.source})"
+        yield Reason(
+            "ttl-none",
+            f"No TTL is in force{set_to}: nothing of the backlog expires, unless a broker's ttlDurationDefaultInSeconds says so.",
+            {"ttl": 0, "source": None if ttl is None else ttl.source},
+            f"pulsar-admin topics expire-messages {names} -t 3d --dry-run",
+        )
+        return
+    yield from _ttl_reasons(reader, topic, cursor, ttl, front, now_ms, names)
+    if not_due.entries:
+        yield from _dropped_delayed(reader, topic, cursor, names)
+
+
+def _named(ttl: MessageTtl) -> str:
+    return f"The TTL of {format_age_ms(ttl.seconds * 1000)} ({ttl.source})"
+
+
+def _ttl_reasons(
+    reader: EntryReader, topic: Topic, cursor: Cursor, ttl: MessageTtl, front: Front | None, now_ms: int, names: str
+) -> Iterator[Reason]:
+    ttl_ms = ttl.seconds * 1000
+    search = PendingSearch(reader, topic, cursor.state, "auto")
+    through = expire_by_time(search, cursor, now_ms - ttl_ms, BROKER)
+    overdue = _through(reader, topic, cursor, through)
+    evidence = {"ttl": ttl.seconds, "source": ttl.source, "overdueEntries": overdue.entries}
+    future = read_future_dated(search, now_ms)
+    if future.entries and future.first is not None:
+        producers = ", ".join(sorted(future.producers)[:_PRODUCERS])
+        yield Reason(
+            "ttl-future",
+            f"{_named(ttl)} reaches {entries(future.entries)} late: {plural(future.entries, 'it was', 'they were')} published in the "
+            f"future, the first at {future.first}, the latest at {when(future.latest_ms, now_ms)}, by {producers}. That one expires "
+            f"on {format_time_ms(future.latest_ms + ttl_ms)}.",
+            {**evidence, "entries": future.entries, "first": str(future.first), "latest": future.latest_ms},
+            f"pulsar-admin topics skew {shell_word(topic.name)}",
+        )
+    if overdue.entries:
+        yield Reason(
+            "ttl-overdue",
+            f"{_named(ttl)} is over for {entries(overdue.entries)} ({counted(overdue.messages, 'message')}), through {through}. A "
+            "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
+            {**evidence, "messages": overdue.messages, "through": str(through)},
+            f"pulsar-admin topics expire-messages {names} --ttl --dry-run",
+        )
+    elif front is not None and front.born_ms <= now_ms:
+        yield Reason(
+            "ttl-later",
+            f"{_named(ttl)} reaches {front.position}, the oldest entry that is left, at {when(front.born_ms + ttl_ms, now_ms)}.",
+            {**evidence, "expires": front.born_ms + ttl_ms},
+            f"pulsar-admin topics expire-messages {names} --forecast {format_age_ms(2 * ttl_ms)}",
+        )
+
+
+def _through(reader: EntryReader, topic: Topic, cursor: Cursor, through: Position | None) -> Extent:
+    if through is None:
+        return Extent()
+    end = topic.place(through)
+    gone = ((low, min(high, end)) for low, high in pending_intervals(topic, cursor.state) if low < end)
+    return extent_of(reader.txn, topic, gone)
+
+
+def _dropped_delayed(reader: EntryReader, topic: Topic, cursor: Cursor, names: str) -> Iterator[Reason]:
+    found = find_ttl_conflict(reader, topic, cursor)
+    if found is not None and found.messages:
+        yield Reason(
+            "ttl-drops-delayed",
+            f"The TTL of {format_age_ms(found.ttl_seconds * 1000)} ({found.source}) drops "
+            f"{counted(found.messages, 'delayed entry', 'delayed entries')} before they are due, {found.first[0]} among them.",
+            {"ttl": found.ttl_seconds, "entries": found.messages, "first": [str(one) for one in found.first]},
+            f"pulsar-admin delayed status {names}",
+        )
+
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def iter_quota_reasons(reader: EntryReader, topic: Topic, now_ms: int) -> Iterator[Reason]:
+    """Yield whether TOPIC has reached the backlog quotas in force; a broker's own defaults are in no store."""
+    try:
+        quotas = find_quotas(reader.txn, topic.name)
+    except MetadataCorrupt:  # the TTL's reason says so
+        return
+    cursors = read_mark_deletes(reader, topic)
+    if not cursors or topic.name.is_system:  # upstream's SystemTopic has no quotas
+        return
+    slowest = min(cursors, key=lambda name: (topic.place(cursors[name]), name))
+    for kind, quota in quotas.items():
+        if kind == SIZE and quota.quota.limit_size_bytes >= 0:
+            size_bytes = backlog_size_bytes(topic, cursors[slowest])
+            limit_bytes = quota.quota.limit_size_bytes
+            yield _quota(
+                topic,
+                quota,
+                kind,
+                slowest,
+                reached=size_bytes >= limit_bytes,
+                text=f"{size_bytes:,} of {counted(limit_bytes, 'byte')} behind {slowest}, the slowest cursor",
+                evidence={"backlogSize": size_bytes, "limitSize": limit_bytes},
+            )
+        elif kind == AGE and quota.quota.limit_time_seconds > 0:
+            closed_ms = _closed_ms(topic, cursors[slowest])
+            age_ms = 0 if closed_ms is None else now_ms - closed_ms
+            limit_ms = quota.quota.limit_time_seconds * 1000
+            closed = "is still open" if closed_ms is None else f"was closed {format_age_ms(age_ms)} ago"
+            yield _quota(
+                topic,
+                quota,
+                kind,
+                slowest,
+                reached=age_ms > limit_ms,
+                text=f"the ledger with the first message behind {slowest}, by which a broker judges, {closed}; the limit is "
+                f"{format_age_ms(limit_ms)}",
+                evidence={"closed": closed_ms, "limitTime": quota.quota.limit_time_seconds},
+            )
+
+
+def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
+    """Return when the ledger of the first entry behind MARK_DELETE was closed, None while it is the last one, or open."""
+    if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
+        return None
+    ledger = topic.ledger(mark_delete.ledger_id)
+    if ledger is None or mark_delete.entry_id + 1 >= ledger.entries:
+        ledger = topic.ledger(topic.next_valid(mark_delete).ledger_id)
+    return None if ledger is None else ledger.info.timestamp_ms or None
+
+
+def _quota(
+    topic: Topic, found: QuotaInForce, kind: str, slowest: str, *, reached: bool, text: str, evidence: dict[str, object]
+) -> Reason:
+    policy = found.quota.policy
+    does = _DOES.get(policy, policy)
+    verdict = f"is reached, so {does}" if reached else f"is not reached; at the limit {does}"
+    return Reason(
+        "quota-reached" if reached else "quota-left",
+        f"The backlog quota {kind} ({found.source}, {policy}) {verdict}: {text}.",
+        {"type": kind, "policy": policy, "source": found.source, "slowest": slowest, **evidence},
+        f"pulsar-admin topics get-backlog-quotas {shell_word(topic.name)} -ap",
+    )

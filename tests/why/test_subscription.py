@@ -1,0 +1,221 @@
+"""``topics why`` on planted causes: each alone, two at a time, and none."""
+
+from __future__ import annotations
+
+import shlex
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from store.why.reason import CODES
+from tests.conftest import Cli
+from tests.stores import imported, lose_nodes
+from tests.why.planted import ABORT, COMMIT, NOW_MS, TOPIC, Message, Planted, ask, plant
+
+QUOTA = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
+NOTHING = Planted()
+CAUSES = {
+    "cursor-lost": Planted(cursor_ledger=99),
+    "lost-entries": Planted({(10, entry): Message(lost=True) for entry in range(3)}),
+    "open-transaction": Planted({(10, 0): Message(transaction=(1, 7))}),
+    "delayed": Planted({(10, 0): Message(due_hours=2, key="k7")}),
+    "ack-holes": Planted(ranges=(((10, 3), (10, 5)), ((10, 6), (10, 8)))),
+    "open-transaction-ahead": Planted({(12, 3): Message(transaction=(1, 8))}),
+    "lost-ahead": Planted({(11, 4): Message(lost=True)}),
+}
+"""The cause by the code of the first sentence; those in front are told before those behind."""
+BESIDE = {
+    "ttl-none": Planted(),
+    "ttl-overdue": Planted(policies={"message_ttl_in_seconds": 3600}),
+    "ttl-later": Planted(policies={"message_ttl_in_seconds": 36_000}),
+    "ttl-future": Planted({(11, 2): Message(hours=-48)}, policies={"message_ttl_in_seconds": 36_000}),
+    "quota-reached": Planted(policies={"backlog_quota_map": {"destination_storage": QUOTA}}),
+    "quota-left": Planted(policies={"backlog_quota_map": {"destination_storage": {**QUOTA, "limitSize": 1 << 30}}}),
+    "delayed-later": Planted({(10, 5): Message(due_hours=2)}),
+    "aborted-transactions": Planted(
+        {(10, 0): Message(transaction=(1, 7)), (10, 4): Message(transaction=(1, 7), marker=ABORT)}
+    ),
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_each_cause_is_told_first(code: str, tmp_path: Path, damages_stores: None) -> None:
+    found = ask(plant(tmp_path / "s", CAUSES[code]))
+    assert found.held
+    assert found.reasons[0].code == code
+    assert not {reason.code for reason in found.reasons} & (CAUSES.keys() - {code})
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(CAUSES, 2)))
+def test_two_causes_are_both_told(first: str, second: str, tmp_path: Path, damages_stores: None) -> None:
+    both = CAUSES[second].and_also(CAUSES[first])
+    expected = {first, second}
+    if expected == {"open-transaction", "delayed"}:
+        both = both.and_also(Planted({(10, 0): Message(transaction=(1, 7), due_hours=2)}))
+    if first == "lost-entries" and second in ("open-transaction", "delayed", "ack-holes"):
+        # The first entries are lost: what they said is lost with them, and what they hold is behind the loss.
+        expected = {first} | ({second} & {"ack-holes"})
+    if expected == {"lost-entries", "lost-ahead"}:
+        expected = {"lost-entries"}  # a broker gets no further than the first
+    if expected == {"open-transaction", "open-transaction-ahead"}:
+        expected = {"open-transaction"}
+    found = ask(plant(tmp_path / "s", both))
+    assert found.reasons[0].code == first
+    assert {reason.code for reason in found.reasons} & CAUSES.keys() == expected
+
+
+@pytest.mark.parametrize("code", BESIDE)
+def test_what_bears_on_a_healthy_one_is_told_behind(code: str, tmp_path: Path) -> None:
+    found = ask(plant(tmp_path / "s", BESIDE[code]))
+    assert not found.held
+    assert found.reasons[0].code == "backlog"
+    assert code in {reason.code for reason in found.reasons}
+    assert "Nothing in the store holds s: 30 entries (30 messages) wait for a consumer" in found.reasons[0].sentence
+
+
+def test_all_is_acknowledged(tmp_path: Path) -> None:
+    found = ask(plant(tmp_path / "s", Planted(mark=(12, 9))))
+    assert [reason.sentence for reason in found.reasons] == [
+        "Nothing holds s: everything through 12:9 is acknowledged."
+    ]
+
+
+def test_committed_transactions_hold_nothing(tmp_path: Path) -> None:
+    entries = {(10, 0): Message(transaction=(1, 7)), (10, 4): Message(transaction=(1, 7), marker=COMMIT)}
+    assert not ask(plant(tmp_path / "s", Planted(entries))).held
+
+
+def test_the_sentence_has_the_message(tmp_path: Path) -> None:
+    """Published nine hours ago, delayed by two more."""
+    first = ask(plant(tmp_path / "s", CAUSES["delayed"])).reasons[0]
+    for part in (
+        "10:0, the oldest",
+        "(in 2h)",
+        "(9h ago)",
+        "by maker",
+        "key 'k7'",
+        "1 of 30 entries waits for its time",
+    ):
+        assert part in first.sentence
+    assert first.evidence["oldest"]["deliverAtTime"] == NOW_MS + 2 * 3_600_000
+    assert first.evidence["nextDue"] == first.evidence["lastDue"] == NOW_MS + 2 * 3_600_000
+
+
+def test_holes_are_where_they_were_planted(tmp_path: Path) -> None:
+    """Acknowledged are 4, 5, 7 and 8 behind 10:-1: holes are 0 to 3 and 6."""
+    first = ask(plant(tmp_path / "s", CAUSES["ack-holes"])).reasons[0]
+    assert first.evidence["firstHoles"] == ["10:0 to 10:3", "10:6"]
+    assert (first.evidence["holes"], first.evidence["holeEntries"], first.evidence["acknowledgedBehind"]) == (2, 5, 4)
+    assert first.command == f"pulsar-admin topics get-message-by-id persistent://{TOPIC} -l 10 -e 0"
+
+
+def test_delays_that_the_policy_disables_hold_nothing(tmp_path: Path) -> None:
+    off = {"delayed_delivery_policies": {"active": False, "tickTime": 1000}}
+    found = ask(plant(tmp_path / "s", CAUSES["delayed"].and_also(Planted(policies=off))))
+    assert not found.held
+
+
+def test_a_due_message_holds_nothing(tmp_path: Path) -> None:
+    assert not ask(plant(tmp_path / "s", Planted({(10, 0): Message(due_hours=-1)}))).held
+
+
+def test_where_the_lost_entries_end(tmp_path: Path, damages_stores: None) -> None:
+    found = ask(plant(tmp_path / "s", CAUSES["lost-ahead"])).reasons[0]
+    assert (found.evidence["entriesBefore"], found.evidence["first"], found.evidence["lostEntries"]) == (14, "11:4", 1)
+    assert found.command == f"pulsar-admin topics reset-cursor persistent://{TOPIC} -s s -m 11:5 --dry-run"
+
+
+def test_lost_entries_that_are_acknowledged_hold_nothing(tmp_path: Path, damages_stores: None) -> None:
+    acked = CAUSES["lost-entries"].and_also(Planted(mark=(10, 2)))
+    assert not ask(plant(tmp_path / "s", acked)).held
+
+
+def test_a_ledger_without_metadata_can_be_restored(tmp_path: Path, damages_stores: None) -> None:
+    path = plant(tmp_path / "s", NOTHING)
+    assert lose_nodes(path, "/ledgers/00/0000/L0010") == 1
+    first = ask(path).reasons[0]
+    assert first.code == "lost-entries"
+    assert first.command == "pulsar-admin ledgers restore 10 --dry-run"
+
+
+def test_broker_times_make_ttl_deaf_to_clocks(tmp_path: Path) -> None:
+    """Published in the future, stamped by the broker nine hours ago: the TTL of ten hours fires in one."""
+    wrong = Message(hours=-48, broker_hours=9)
+    found = ask(plant(tmp_path / "s", Planted(usual=wrong, policies={"message_ttl_in_seconds": 36_000})))
+    later = next(reason for reason in found.reasons if reason.code.startswith("ttl"))
+    assert later.code == "ttl-later"
+    assert later.evidence["expires"] == NOW_MS + 3_600_000
+
+
+def test_overdue_entries_are_counted(tmp_path: Path) -> None:
+    """The open ledger is half an hour old: the TTL of an hour drops the first twenty entries."""
+    young = {(12, entry): Message(hours=0.5) for entry in range(10)}
+    found = ask(plant(tmp_path / "s", Planted(young, policies={"message_ttl_in_seconds": 3600})))
+    reason = next(one for one in found.reasons if one.code == "ttl-overdue")
+    assert (reason.evidence["overdueEntries"], reason.evidence["through"]) == (20, "11:9")
+
+
+@pytest.mark.parametrize("cursor", ["__compaction", "pulsar.dedup"])
+def test_no_ttl_expires_the_brokers_own_cursors(cursor: str, tmp_path: Path) -> None:
+    path = plant(tmp_path / "s", Planted(cursor=cursor, policies={"message_ttl_in_seconds": 3600}))
+    codes = [reason.code for reason in ask(path, cursor).reasons]
+    assert "ttl-never" in codes
+    assert "ttl-overdue" not in codes
+    assert ("compaction" in codes) == (cursor == "__compaction")
+
+
+def test_a_replicator_waits_for_its_cluster(tmp_path: Path) -> None:
+    path = plant(tmp_path / "s", Planted(cursor="pulsar.repl.west"))
+    assert ask(path, "pulsar.repl.west").reasons[0].code == "replicator"
+
+
+@pytest.mark.parametrize(
+    ("limit", "mark", "reached"),
+    # Ledgers were closed ten hours before now; a broker takes the last ledger for young.
+    [(9 * 3600, (10, -1), True), (11 * 3600, (10, -1), False), (9 * 3600, (11, 9), False), (9 * 3600, (10, 9), True)],
+)
+def test_age_quota_goes_by_closed_ledgers(limit: int, mark: tuple[int, int], reached: bool, tmp_path: Path) -> None:
+    quota = {"message_age": {"limitSize": -1, "limitTime": limit, "policy": "consumer_backlog_eviction"}}
+    found = ask(plant(tmp_path / "s", Planted(mark=mark, policies={"backlog_quota_map": quota})))
+    codes = {reason.code for reason in found.reasons}
+    assert ("quota-reached" in codes, "quota-left" in codes) == (reached, not reached)
+
+
+def test_policies_that_cannot_be_read_are_told(tmp_path: Path, damages_stores: None) -> None:
+    found = ask(plant(tmp_path / "s", Planted(policies={"message_ttl_in_seconds": "soon"})))
+    assert [reason.code for reason in found.reasons] == ["backlog", "ttl-unknown"]
+
+
+@pytest.mark.parametrize("code", [*CAUSES, *BESIDE])
+def test_the_commands_can_be_pasted(code: str, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = plant(tmp_path / "s", {**CAUSES, **BESIDE}[code])
+    for reason in ask(path).reasons:
+        program, *words = shlex.split(reason.command) if reason.command else ("pulsar-admin", "store", "info")
+        assert program == "pulsar-admin"
+        result = cli("--store", path, *words)
+        assert result.exit_code in (0, 1, 5), (
+            reason.command,
+            result.stderr,
+        )  # 5: nothing matches, all the same asked rightly
+
+
+def test_json_has_what_the_text_says(tmp_path: Path, cli: Cli) -> None:
+    path = plant(tmp_path / "s", CAUSES["ack-holes"])
+    arguments = ("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}")
+    document, text = cli(*arguments, "-o", "json").json, cli(*arguments).stdout
+    assert document["held"]
+    joined = " ".join(text.split())
+    for reason in document["reasons"]:
+        assert reason["sentence"] in joined
+        assert not reason["command"] or f"\n  $ {reason['command']}\n" in text
+
+
+def test_no_subscription_is_an_error(cli: Cli) -> None:
+    store = imported("small", "clean")
+    assert cli("--store", store, "topics", "why", "public/default/plain", "-s", "no-such").exit_code == 5
+
+
+def test_the_page_has_every_code() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "why.md").read_text()
+    assert [code for code in CODES if f"| `{code}` |" not in page] == []
