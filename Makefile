@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := pulsar_admin store commands
 
-.PHONY: help setup test check docs demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel clean
+.PHONY: help setup test check docs site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
 	@echo "make test       the whole test suite, a process a core (one test: .venv/bin/python -m pytest tests/FILE -k NAME)"
 	@echo "make check      lint, format, types, architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
+	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"
@@ -36,7 +37,7 @@ $(READY): pyproject.toml constraints.txt
 $(VENV)/.base: SHELL := bash
 $(VENV)/.base: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3" >&2; exit 7; }
-	@echo "Setting up $(VENV) with $(PYTHON): about 160 MB of packages, 530 MB on disk; make clean removes it"
+	@echo "Setting up $(VENV) with $(PYTHON): about 175 MB of packages, 630 MB on disk; make clean removes it"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "error: $(PYTHON) cannot make an environment: install its venv package (python3-venv)" >&2; exit 7; }
 	@set -o pipefail; $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[plots]' \
 		| sed -un '/metadata/d; s/^ *\(Downloading\|Using cached\) \([^ ]*\) /  \1 \2 /p; s/^Installing collected.*/  Installing .../p'
@@ -53,6 +54,14 @@ check: setup
 
 docs: setup
 	$(BIN)/python docs/generate.py
+
+site: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "site/index.html"
+
+man: setup
+	$(BIN)/python docs/manpages.py man
 
 demo: $(if $(wildcard $(READY)),$(READY),$(VENV)/.base)
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash docs/demo.sh
@@ -84,9 +93,13 @@ constraints: setup
 	$(BIN)/python -m pip freeze --exclude-editable --disable-pip-version-check | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt.new
 	mv constraints.txt.new constraints.txt
 
+sdist: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling
+	$(BIN)/python -m hatchling build -t sdist -d dist
+
 wheel: setup
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .demo .cache
+	rm -rf $(VENV) dist build site man .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .demo .cache
 	find $(PACKAGES) tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -82,7 +82,7 @@ def group_page(path: str) -> str:
     text = f"{NOTE}# {path}\n\n{table.GROUPS[path]}\n\n| command | |\n|---|---|\n"
     for name, context in commands_of(path):
         line = context.command.get_short_help_str(200)
-        text += f"| [`{name}`](#{name.replace(' ', '-')}) | {line} |\n"
+        text += f"| [`{name}`](#{name.replace(' ', '-').lower()}) | {line} |\n"
     return text + _command_sections(path)
 
 
