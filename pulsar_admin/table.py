@@ -64,6 +64,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.overview:overview",
             "Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.",
         ),
+        "metrics": Row(
+            "commands.metrics:metrics",
+            "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.",
+        ),
         "apply": Row(
             "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
         ),

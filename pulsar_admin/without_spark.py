@@ -50,6 +50,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
     ),
     "it answers from metadata and index rows": (
         "overview",
+        "metrics",
         "topics stats",
         "topics subscription-history",
         "store bundle",

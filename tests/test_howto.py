@@ -23,6 +23,7 @@ PAGES = (
     "dump-and-load.md",
     "expire.md",
     "lost-ledgers.md",
+    "monitor.md",
     "negative-acks.md",
     "reset-a-cursor.md",
     "why.md",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
     from store.reports.ledgers import LedgerRow, Orphan
+    from store.reports.metrics import Metric
     from store.reports.overview import Overview
     from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
@@ -237,6 +238,20 @@ class Store(Transfers, Recoveries):
 
         with self._session.opened() as store:
             return read_checked_overview(store, self._session.now_ms, whole_number("top", top), check=check)
+
+    def metrics(
+        self, *, top: int = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
+    ) -> tuple[Metric, ...]:
+        """Return what ``pulsar-admin metrics`` writes: gauges with name, help and samples. CHECK: as in ``overview``.
+
+        TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs.
+        """
+        from store.check.overview import read_checked_metrics
+        from store.reports.metrics import Chosen
+
+        with self._session.opened() as store:
+            chosen = Chosen(whole_number("top", top), pattern, delayed)
+            return read_checked_metrics(store, self._session.now_ms, chosen, check=check)
 
     def usage(self) -> Usage:
         """Return who fills the disks, in bytes: ``owners`` (topics), ``files`` (and what is dead in each), ``disks``.

@@ -184,6 +184,11 @@ class Largest(Generic[Item]):
         elif weight > self._heap[0][0]:
             heapreplace(self._heap, (weight, self._added, item))
 
+    @property
+    def seen(self) -> int:
+        """How many there were."""
+        return -self._added
+
     def items(self) -> tuple[Item, ...]:
         """Return the items, the largest first."""
         return tuple(item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True))
@@ -206,14 +211,16 @@ def read_overview(
     wanted: Wanted,
     findings: tuple[FindingCount, ...] | None = None,
     advance: Callable[[int], None] = lambda count: None,
+    visit: Callable[[Topic, list[Cursor]], None] = lambda topic, cursors: None,
 ) -> Overview:
-    """Return the overview of STORE; ADVANCE is told the topics and ledgers looked at.
+    """Return the overview of STORE; ADVANCE is told the topics and ledgers looked at, VISIT sees every topic with its cursors.
 
     A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
     totals = _Totals(wanted)
     for topic, cursors in _iter_all(reader, totals):
         totals.add(reader.txn, topic, cursors)
+        visit(topic, cursors)
         advance(1)
     namespaces = totals.namespace_totals()
     return Overview(
@@ -280,9 +287,7 @@ class _Totals:
     def add(self, txn: Txn, topic: Topic, cursors: list[Cursor]) -> None:
         """Add TOPIC with all of its cursors."""
         name = str(topic.name)
-        # Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
-        meant = () if topic.name.is_system else cursors
-        subscriptions = [cursor for cursor in meant if not is_own(cursor.name)]
+        subscriptions = subscriptions_of(topic, cursors)
         sums = self.namespaces.setdefault(topic.name.namespace, _Sums())
         size_bytes = topic.total_size_bytes
         sums.topics += 1
@@ -321,6 +326,14 @@ def _iter_all(reader: EntryReader, totals: _Totals) -> Iterator[tuple[Topic, lis
                 totals.unreadable += 1
                 continue
             yield topic, list(_iter_cursors(reader, topic, totals))
+
+
+def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
+    """Return those of CURSORS that somebody outside the broker reads with.
+
+    Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
+    """
+    return [] if topic.name.is_system else [cursor for cursor in cursors if not is_own(cursor.name)]
 
 
 def _iter_cursors(reader: EntryReader, topic: Topic, totals: _Totals) -> Iterator[Cursor]:

@@ -1,0 +1,79 @@
+"""``metrics``: a store for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
+from pulsar_admin.options import command, gather, pass_app
+from pulsar_admin.visible import clean_text
+from store.check.overview import read_checked_metrics
+from store.errors import DiskFull, IndexCorrupt, NotWritable, StoreNotFound
+from store.files import replace_file
+from store.reports.metrics import TOP_ROWS, Chosen, Labels, Metric
+
+_ALL_MAY_READ = 0o644  # node_exporter runs as another user
+
+
+@command(
+    "metrics",
+    examples=["pulsar-admin metrics", "pulsar-admin metrics --out pulsar.prom --top 100 --pattern 'public/default/*'"],
+    output="Gauges in Prometheus' text format: backlogs, the age of their first entries, compaction lag, sizes, dead bytes, findings, the "
+    "age of the copy. --out: how many; the file is replaced whole.",
+    errors=[StoreNotFound, IndexCorrupt, NotWritable, DiskFull],
+    uses=["now"],
+)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.prom", help="Replace this file.")
+@click.option(
+    "--top",
+    type=whole(1, 1_000_000),
+    default=TOP_ROWS,
+    show_default=True,
+    metavar="N",
+    help="Rows of each metric with a topic: the largest, and those with most entries left.",
+)
+@click.option("--pattern", metavar="GLOB", help="Rows of topics whose name matches; sums are of all.")
+@click.option("--delayed", is_flag=True, help="Count delayed entries too: reads the headers of these backlogs.")
+@gather(Chosen)
+@click.option("--check/--no-check", default=None, help="Count findings of `store check` [if the store is not large].")
+@pass_app
+def metrics(app: App, options: Chosen, out: Path | None, check: bool | None) -> None:
+    """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.
+
+    With --out for the textfile collector of node_exporter, whose directory FILE.prom lies in.
+    """
+    with app.progress(None, "topics, ledgers and rows", "metrics") as progress:
+        found = read_checked_metrics(app.store, app.now_ms, options, check=check, advance=progress.advance)
+    if out is None:
+        app.emit({"metrics": found}, plain=lambda document: render_metrics(found))
+        return
+    replace_file(out, render_metrics(found).encode(), mode=_ALL_MAY_READ)
+    if out.suffix != ".prom":
+        app.warn(f"{out}: node_exporter reads files that end in .prom")
+    app.emit({"out": str(out), "metrics": len(found), "samples": sum(len(metric.samples) for metric in found)})
+
+
+def render_metrics(found: Sequence[Metric]) -> str:
+    """Return FOUND in the text format of Prometheus, version 0.0.4; what has no values is left out."""
+    return "".join(line + "\n" for metric in found if metric.samples for line in _lines(metric))
+
+
+def _lines(metric: Metric) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.help}"
+    yield f"# TYPE {metric.name} gauge"
+    for sample in metric.samples:
+        yield f"{metric.name}{_labels(sample.labels)} {sample.value!r}"
+
+
+def _labels(labels: Labels) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{','.join(pairs)}}}" if labels else ""
+
+
+def _escaped(value: str) -> str:
+    """Return a label's VALUE; characters that are not seen are spelled out: the format knows no escape for them."""
+    return clean_text(value).replace("\\", r"\\").replace('"', r"\"")

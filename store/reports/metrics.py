@@ -1,0 +1,251 @@
+"""A store as metrics: what monitoring asks of it again and again, as gauges with units, bounded in number.
+
+Names follow Prometheus' conventions: seconds, bytes, what is counted. A topic's own rows are those of the largest, of the subscriptions
+those with most entries left; how many are left out is a metric, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+
+from store.codec.cursor import CursorState
+from store.db.environment import Store
+from store.errors import StoreError
+from store.frozen import frozen
+from store.model.cursors import COMPACTION_CURSOR, Cursor, backlog_entries, read_cursor
+from store.model.extent import extent_of, iter_ledger_parts, pending_intervals
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, read_topic
+from store.names import parse_topic
+from store.policies.in_force import find_delivery
+from store.reports.overview import (
+    FindingCount,
+    Largest,
+    Overview,
+    Wanted,
+    read_backlog,
+    read_overview,
+    subscriptions_of,
+)
+
+PREFIX = "pulsar_offline_"
+TOP_ROWS = 1000
+Labels = tuple[tuple[str, str], ...]
+
+
+@frozen
+class Sample:
+    """One value and the labels that tell it from the others of its metric."""
+
+    labels: Labels
+    value: int | float
+
+
+@frozen
+class Metric:
+    """A gauge: its name with its unit, what it says, and its values."""
+
+    name: str
+    help: str
+    samples: tuple[Sample, ...]
+
+
+@frozen
+class Chosen:
+    """Which rows are given: at most TOP of each metric with a topic, of topics that match PATTERN (a glob; None: all).
+
+    ``delayed``: read the headers of the chosen backlogs, and count what waits for its time.
+    """
+
+    top: int = TOP_ROWS
+    pattern: str | None = None
+    delayed: bool = False
+
+
+class _Rows:
+    """What the pass over all topics finds for rows of their own; what is empty weighs least, and has a row as well."""
+
+    def __init__(self, chosen: Chosen) -> None:
+        self.subscriptions: Largest[tuple[str, str]] = Largest(chosen.top)
+        self.topics: Largest[tuple[str, int]] = Largest(chosen.top)
+        self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
+        self._pattern = chosen.pattern
+
+    def visit(self, topic: Topic, cursors: list[Cursor]) -> None:
+        """Take TOPIC, if its name matches."""
+        name = str(topic.name)
+        short = name.removeprefix("persistent://")
+        if self._pattern and not (fnmatchcase(name, self._pattern) or fnmatchcase(short, self._pattern)):
+            return
+        self.topics.add(1 + topic.total_size_bytes, (name, topic.total_size_bytes))
+        for cursor in subscriptions_of(topic, cursors):
+            self.subscriptions.add(1 + backlog_entries(topic, cursor.state), (name, cursor.name))
+        for cursor in cursors:
+            if cursor.name == COMPACTION_CURSOR:
+                place = topic.place(cursor.mark_delete)
+                self.compacted.add(1 + topic.number_of_entries - place, (name, place))
+
+    def left_out(self) -> int:
+        """Return how many rows that match are not among the largest."""
+        return sum(rows.seen - len(rows.items()) for rows in (self.subscriptions, self.topics, self.compacted))
+
+
+def read_metrics(
+    store: Store,
+    reader: EntryReader,
+    wanted: Wanted,
+    chosen: Chosen,
+    findings: tuple[FindingCount, ...] | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> tuple[Metric, ...]:
+    """Return the metrics of STORE; ADVANCE is told the topics, ledgers and rows looked at.
+
+    A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
+    """
+    rows = _Rows(chosen)
+    found = read_overview(store, reader, wanted, findings, advance, rows.visit)
+    return (
+        *_of_the_copy(found),
+        *_of_namespaces(found),
+        *_of_disks(found),
+        *_of_findings(found),
+        _metric("topic_storage_bytes", "Bytes of the topic's ledgers, as brokers count them.", (
+            ((("topic", name),), size_bytes) for name, size_bytes in rows.topics.items())),
+        *_of_subscriptions(reader, rows, wanted, chosen, advance),
+        *_of_compaction(reader, rows),
+        _metric("rows_left_out", "Topics and subscriptions that match and have no rows of their own, see --top.", [((), rows.left_out())]),
+    )  # fmt: skip
+
+
+def _metric(name: str, text: str, samples: Iterable[tuple[Labels, int | float]]) -> Metric:
+    return Metric(PREFIX + name, text, tuple(Sample(labels, value) for labels, value in samples))
+
+
+def _single(name: str, text: str, value: int | float | None) -> Metric:
+    return _metric(name, text, [] if value is None else [((), value)])
+
+
+def _seconds(time_ms: int) -> float:
+    return time_ms / 1000
+
+
+def _of_the_copy(found: Overview) -> Iterator[Metric]:
+    newest_ms = found.newest_entry_ms
+    yield _single(
+        "copy_age_seconds",
+        "Age of the copy when this was written: since the last import or refresh.",
+        _seconds(found.copy_age_ms),
+    )
+    yield _single("copy_timestamp_seconds", "When the copy was made or last refreshed.", _seconds(found.copied_ms))
+    yield _single("newest_entry_timestamp_seconds", "Newest time of an entry in the copy, the broker's where entries carry it.",
+                  None if newest_ms is None else _seconds(newest_ms))  # fmt: skip
+    yield _single(
+        "unreadable", "Topics and cursors of the copy that cannot be read, which no other metric has.", found.unreadable
+    )
+
+
+def _of_namespaces(found: Overview) -> Iterator[Metric]:
+    for name, text, field in (
+        ("topics", "Topics of the namespace, partitions and system topics counted one by one.", "topics"),
+        ("subscriptions", "Subscriptions of the namespace, without those of system topics.", "subscriptions"),
+        ("storage_bytes", "Bytes of the namespace's ledgers, as brokers count them.", "bytes"),
+        ("backlog_entries", "Entries not yet acknowledged, of all subscriptions of the namespace.", "backlog_entries"),
+    ):
+        samples = (((("namespace", row.namespace),), getattr(row, field)) for row in found.namespaces)
+        yield _metric(f"namespace_{name}", text, samples)
+
+
+def _of_disks(found: Overview) -> Iterator[Metric]:
+    disk = found.disk
+    held = sorted(found.held.items())
+    yield _metric("kept_bytes", "Bytes of topics by what keeps them: cursor, retention, open-ledger, or trim for nothing.", (
+        ((("reason", reason),), size_bytes) for reason, size_bytes in held))  # fmt: skip
+    yield _single("entry_logs", "Entry logs of the copy.", disk.files)
+    yield _single("entry_log_bytes", "Bytes of all entry logs.", disk.size_bytes)
+    yield _single("entry_log_live_bytes", "Record bytes of ledgers that have metadata, every copy.", disk.live_bytes)
+    yield _single("entry_log_dead_bytes", "Record bytes of deleted ledgers, every copy.", disk.dead_bytes)
+    yield _single(
+        "entry_log_stuck_bytes",
+        "Dead bytes in logs that also hold live ledgers: only compaction frees them.",
+        disk.stuck_bytes,
+    )
+    yield _single(
+        "entry_log_freeable_bytes",
+        "Bytes of logs without anything alive, which garbage collection deletes.",
+        disk.freed_bytes,
+    )
+
+
+def _of_findings(found: Overview) -> Iterator[Metric]:
+    counts = found.findings
+    severities = dict.fromkeys(("problem", "note"), 0)
+    for row in counts or ():
+        severities[row.severity] = severities.get(row.severity, 0) + row.count
+    yield _metric("findings", "What a check of the copy finds, by severity.", (
+        ((("severity", severity),), count) for severity, count in severities.items() if counts is not None))  # fmt: skip
+    yield _metric("findings_by_code", "What a check of the copy finds, by code.", (
+        ((("severity", row.severity), ("code", row.code)), row.count) for row in counts or ()))  # fmt: skip
+
+
+def _of_subscriptions(
+    reader: EntryReader, rows: _Rows, wanted: Wanted, chosen: Chosen, advance: Callable[[int], None]
+) -> Iterator[Metric]:
+    entries, sizes, ages, delayed, due = [], [], [], [], []
+    for topic, subscription in rows.subscriptions.items():
+        labels = (("topic", topic), ("subscription", subscription))
+        found = read_backlog(reader, topic, subscription, wanted.now_ms)
+        entries.append((labels, found.entries))
+        sizes.append((labels, found.bytes))
+        if not found.entries or found.oldest_age_ms is not None:
+            ages.append((labels, _seconds(found.oldest_age_ms or 0)))
+        if chosen.delayed:
+            with suppress(StoreError):  # of files that are gone there is no count
+                waiting, over = _read_delays(reader, topic, subscription, wanted.now_ms)
+                delayed.append((labels, waiting))
+                due.append((labels, over))
+        advance(1)
+    yield _metric("subscription_backlog_entries", "Entries that the subscription has not acknowledged.", entries)
+    yield _metric("subscription_backlog_bytes", "Size of the backlog, as brokers estimate it.", sizes)
+    yield _metric(
+        "subscription_oldest_unacknowledged_age_seconds",
+        "Age of the first entry not acknowledged, by its publish time; 0 without one.",
+        ages,
+    )
+    if chosen.delayed:
+        yield _metric("subscription_delayed_entries", "Entries of the backlog that wait for their time.", delayed)
+        yield _metric("subscription_delayed_due_entries", "Delayed entries of the backlog whose time has come.", due)
+
+
+def _read_delays(reader: EntryReader, name: str, subscription: str, now_ms: int) -> tuple[int, int]:
+    """Return how many entries of a backlog wait for their time, and of how many it has come; none where delays are disabled.
+
+    Entries that cannot be read are in neither. Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
+    """
+    topic = read_topic(reader.txn, parse_topic(name))
+    state: CursorState = read_cursor(reader.txn, reader, topic, subscription).state
+    in_force = find_delivery(reader.txn, topic.name)
+    intervals = pending_intervals(topic, state)
+    if not intervals or (in_force is not None and not in_force.delivery.active):
+        return 0, 0
+    from store.scan.entries import EntryScan  # brings numpy
+
+    parts = (part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
+    waiting = due = 0
+    for batch in EntryScan(reader, parts, heads=True).batches():
+        times = batch.rows["deliver_at_ms"]
+        waiting += int((times > now_ms).sum())
+        due += int(((times > 0) & (times <= now_ms)).sum())
+    return waiting, due
+
+
+def _of_compaction(reader: EntryReader, rows: _Rows) -> Iterator[Metric]:
+    entries, sizes = [], []
+    for name, place in rows.compacted.items():
+        topic = read_topic(reader.txn, parse_topic(name))
+        since = extent_of(reader.txn, topic, ((place, topic.number_of_entries),))
+        entries.append(((("topic", name),), since.entries))
+        sizes.append(((("topic", name),), since.bytes))
+    yield _metric("compaction_lag_entries", "Entries behind the last compaction of the topic.", entries)
+    yield _metric("compaction_lag_bytes", "Payload bytes behind the last compaction of the topic.", sizes)
