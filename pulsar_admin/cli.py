@@ -25,7 +25,8 @@ check_owners()  # before any import from packages that may not be ours
 from pulsar_admin import table  # noqa: E402
 from pulsar_admin.config import completion_instruction, limit_library_threads, preset_output  # noqa: E402
 from pulsar_admin.errors import PipeClosed, failure_of  # noqa: E402
-from pulsar_admin.options import Command, app_of, current_app, global_options, ignored_options  # noqa: E402
+from pulsar_admin.global_options import global_options, ignored_options  # noqa: E402
+from pulsar_admin.options import Command, app_of, current_app  # noqa: E402
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

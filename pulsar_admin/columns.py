@@ -183,18 +183,19 @@ def derived_columns(record: object) -> tuple[Column, ...]:
     value = to_json(record)
     if not isinstance(value, dict):
         return (Column("VALUE", lambda item: item),)
-    return tuple(_derived_column(key, item) for key, item in value.items())
+    return tuple(derived_column(key, item, Column(key, key).value) for key, item in value.items())
 
 
-def _derived_column(key: str, first: object) -> Column:
+def derived_column(key: str, first: object, getter: Callable[[Any], object]) -> Column:  # Any: the record's own type
+    """Return the column of the JSON value that GETTER finds under KEY, where a record has FIRST there."""
     if not first and not isinstance(first, (str, bool)) and _TIME_KEY.search(key):
         first = _FIRST_TIME_MS  # not set in this record, and maybe in the next
     kind = kind_of(key, first)
     if kind != "time":
-        return Column(clean_text(key), key, kind)
+        return Column(clean_text(key), getter, kind)
 
     def value(record: object) -> object:
-        found = Column(key, key).value(record)
+        found = getter(record)
         return found if kind_of(key, found) == "time" else render_cell(found)
 
     return Column(clean_text(key), value, kind)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from pulsar_admin.query import Query
+
 PREFIX = "PULSAR_ADMIN_"
 FORMATS = ("table", "json", "jsonl", "csv", "plain")
 CLOCKS = ("auto", "publish", "broker", "event")
@@ -78,6 +80,8 @@ class Settings:
     """How long a writer waits for another one."""
     store_given: bool = False
     """Whether anything says where the store is; else it is the default's place."""
+    query: Query | None = None
+    """What is asked of the rows of a list; never from the environment or the file: rows would be missing unasked."""
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
@@ -115,7 +119,16 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         interceptors=_interceptors(values, given),
         wait_ms=wait_ms,
         store_given="store" in values,
+        query=_query(given, now_ms, tz),
     )
+
+
+def _query(given: Mapping[str, Any], now_ms: int, tz: tzinfo | None) -> Query | None:  # Any: as above
+    if not any(given.get(name) for name in ("where", "sort", "top", "columns")):
+        return None
+    from pulsar_admin.query import parse_query  # most runs ask for nothing
+
+    return parse_query(given, now_ms=now_ms, tz=tz)
 
 
 def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None, int]:  # Any: as the option was given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,12 +11,13 @@ import click
 
 from pulsar_admin.config import Settings
 from pulsar_admin.errors import NO_ROOM, NOT_FOUND, PROBLEMS, exit_code_of
+from pulsar_admin.results import Results
 from store.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.confirm import Plan
     from pulsar_admin.engine import Choice
-    from pulsar_admin.output import Column, Plain, Writer
+    from pulsar_admin.output import Column
     from pulsar_admin.progress import Progress
     from store.changes.intent import Intent, WritingPlan
     from store.changes.plan import Plan as StorePlan
@@ -34,16 +35,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class App:
+class App(Results):
     """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self._store: Store | None = None
         self._lock: int | None = None
-        self._writer: Writer | None = None
         self._items = 0
-        self._failed: list[StoreError] = []
         self._problems = 0
         self._misses = 0
         self._failed_slices: list[FailedSlice] = []
@@ -106,129 +105,7 @@ class App:
         command = click.get_current_context().command
         return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
 
-    # -- results ------------------------------------------------------------------------------------------------------
-
-    def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
-        """Write a result in the format asked for.
-
-        A dataclass or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
-        other sequence is records (default: a table of COLUMNS). None writes nothing.
-        """
-        from pulsar_admin import output
-
-        if result is None:
-            return
-        if isinstance(result, (str, int, float)):
-            plain = plain or str(result)
-        elif isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
-            self._emit_sequence(result, columns, plain)
-            return
-        output.emit_document(self.writer, result, self._style(columns, plain))
-
-    def _emit_sequence(self, result: Sequence[object], columns: Sequence[Column], plain: Plain | None) -> None:
-        from pulsar_admin import output
-
-        if result and all(isinstance(item, str) for item in result):
-            output.emit_lines(self.writer, (str(item) for item in result), self._style(columns, plain))
-        else:
-            self.emit_rows(result, columns, plain)
-
-    def answer(self, value: object) -> None:
-        """Write VALUE as upstream's ``CmdBase.print`` (4.0.8) does: a text as it is, a list an element a line, else pretty JSON.
-
-        None is ``null``. With ``-o`` as ``emit`` does.
-        """
-        from pulsar_admin.jsonify import dump_json, to_json
-
-        if self.settings.output is not None and not isinstance(value, (type(None), bool, int, float, str)):
-            self.emit(value)
-            return
-        parts = value if isinstance(value, (list, tuple)) and self.settings.output is None else [value]
-        text = self.settings.output in (None, "plain", "table", "csv")
-        for part in parts:
-            self.writer.write(
-                (part if isinstance(part, str) and text else dump_json(to_json(part), pretty=True)) + "\n"
-            )
-
-    def answer_json(self, value: object) -> None:
-        """Write VALUE as upstream's ``CmdBase.print`` writes what is no List: a Set is one line of JSON."""
-        from pulsar_admin.jsonify import dump_json
-
-        if self.settings.output is None:
-            self.writer.write(dump_json(value, pretty=True) + "\n")
-        else:
-            self.answer(value)
-
-    def answer_change(self, value: object) -> None:
-        """Write what upstream prints behind a change; with ``-o`` the change's report is the output."""
-        if self.settings.output is None:
-            self.answer(value)
-
-    def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
-        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line, where TEXT is Java's toString of a value.
-
-        With ``-o`` as ``emit`` does.
-        """
-        lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
-        self.emit(value, plain=lines)
-
-    def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
-        """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
-        from pulsar_admin.output import emit_records
-
-        emit_records(self.writer, rows, self._style(columns, plain))
-
-    def emit_table(self, rows: Iterable[object], columns: Sequence[Column]) -> None:
-        """Write a table that is a part of a text, whichever format that was asked for."""
-        from pulsar_admin.output import Style, emit_records
-
-        emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
-
-    def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
-        """Write names one a line as they are produced; HEADER is their column in CSV and tables."""
-        from pulsar_admin.output import Column, emit_lines
-
-        emit_lines(self.writer, lines, self._style((Column(header, str),), None))
-
-    def _style(self, columns: Sequence[Column], plain: Plain | None) -> Any:  # Any: output.Style, imported on use
-        from pulsar_admin.output import Style
-
-        return Style(self.settings.output, self.settings.color, tuple(columns), plain)
-
-    @property
-    def writer(self) -> Writer:
-        """Where results go; commands with a text form of their own write here."""
-        if self._writer is None:
-            from pulsar_admin.output import Writer
-
-            self._writer = Writer()
-        return self._writer
-
     # -- everything but the result ---------------------------------------------------------------------------------
-
-    def warn(self, text: str) -> None:
-        """Say on stderr what the user should know; --quiet silences it."""
-        self._say("warning", text)
-
-    def note(self, text: str) -> None:
-        """Say on stderr what --verbose asked for."""
-        if self.settings.verbose:
-            self.tell(text)
-
-    def tell(self, text: str) -> None:
-        """Say on stderr how the command line was understood; --quiet silences it."""
-        self._say("note", text)
-
-    def _say(self, kind: str, text: str) -> None:
-        if self.settings.quiet:
-            return
-        from pulsar_admin.jsonify import dump_json
-        from pulsar_admin.visible import clean_text, write_error
-        from store.engine.secrets import hide_secrets
-
-        text = hide_secrets(text)
-        as_json = self.settings.output in ("json", "jsonl")
-        write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")
 
     @contextmanager
     def progress(self, total: int | None, unit: str, label: str, *, resumes: bool = False) -> Iterator[Progress]:

@@ -45,6 +45,11 @@ def _fields(cls: type) -> tuple[tuple[str, str, bool], ...]:
     return tuple(rows)
 
 
+def json_keys(cls: type) -> dict[str, str]:
+    """Return the JSON key of every field of dataclass CLS that has one."""
+    return {name: key for name, key, _ in _fields(cls)}
+
+
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 

@@ -23,14 +23,14 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from pulsar_admin.numbers import whole
+from pulsar_admin.global_options import CHANGING, GIVEN, IGNORED, OF_ROWS, SPARK, global_options
 from store.errors import InvalidValue, Refused, StoreError
 from store.frozen import frozen
 
@@ -44,9 +44,7 @@ else:
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 _WORDS = "pulsar_admin.words"
-_GIVEN = "pulsar_admin.given"
 _APP = "pulsar_admin.app"
-_IGNORED = "pulsar_admin.ignored"
 
 
 # -- parameter types --------------------------------------------------------------------------------------------------
@@ -109,114 +107,7 @@ SIZE = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes"), "SIZE")
 SIZE_OR_MINUS = ParsedType("size", _parser(_TIMESPEC, "parse_size_bytes", allow_negative=True), "SIZE")
 
 
-# -- global options ---------------------------------------------------------------------------------------------------
-
-
-def _remember(ctx: click.Context, param: click.Parameter, value: object) -> object:
-    """Keep a global option given at any level; the one nearest the command wins, repeated ones add up."""
-    source = ctx.get_parameter_source(param.name or "")
-    if source is click.core.ParameterSource.COMMANDLINE:
-        if value == "" and param.name not in _MAY_BE_EMPTY:
-            # As if it were not given, --plan "$UNSET" would make the change at once.
-            raise click.BadParameter("it is empty", ctx, param)
-        given = ctx.meta.setdefault(_GIVEN, {})
-        if param.multiple and isinstance(value, tuple):
-            value = given.get(param.name, ()) + value
-        given[param.name] = value
-    return value
-
-
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if not value or ctx.resilient_parsing:
-        return
-    # Imported here: importlib.metadata costs more than the rest of --help.
-    from importlib.metadata import version
-
-    click.echo(f"pulsar-admin-toolkit {version('pulsar-admin-toolkit')}")
-    ctx.exit()
-
-
-_FORMATS = click.Choice(["table", "json", "jsonl", "csv", "plain"])
-_CLOCKS = click.Choice(["auto", "publish", "broker", "event"])
-_GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: click.Option's keywords
-    (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
-    (("-o", "--output"), {"type": _FORMATS, "help": "Output format; the default is the command's own."}),
-    (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
-    (
-        ("--tz",),
-        {
-            "metavar": "ZONE",
-            "help": "Zone of the times shown, and of times given without one, such as Europe/Berlin [UTC; none].",
-        },
-    ),
-    (("--clock",), {"type": _CLOCKS, "help": "Which time of an entry counts: auto, publish, broker or event."}),
-    (("--dry-run",), {"is_flag": True, "help": "Show what would change; write nothing."}),
-    (("--plan",), {"metavar": "FILE", "help": "Save the change to FILE for `pulsar-admin apply`; write nothing else."}),
-    (("-y", "--yes"), {"is_flag": True, "help": "Do what cannot be undone without asking."}),
-    (("--wait",), {"metavar": "DURATION", "help": "How long to wait while another process writes the store [0s]."}),
-    (("-q", "--quiet"), {"is_flag": True, "help": "No progress, notes or warnings on stderr; errors stay."}),
-    (("--no-progress",), {"is_flag": True, "help": "No progress bar."}),
-    (("--progress",), {"type": click.Choice(["bar", "json", "none"]), "help": "Progress on stderr; json: lines."}),
-    (("--color",), {"type": click.Choice(["auto", "always", "never"]), "help": "Color in tables."}),
-    (("--verbose",), {"is_flag": True, "help": "Notes on stderr about what is read and why."}),
-    (
-        ("--jobs",),
-        {"type": whole(1, 1024), "metavar": "N", "help": "Processes for bulk work [one a core if it pays]."},
-    ),
-    (("--memory",), {"metavar": "SIZE", "help": "Memory of a process that scans, such as 512M."}),
-    (
-        ("--interceptors",),
-        {"metavar": "NAMES", "help": "Broker entry metadata to write: timestamp,index, class names, or none."},
-    ),
-    (("--broker-conf",), {"metavar": "FILE", "help": "Take brokerEntryMetadataInterceptors from this broker.conf."}),
-    (("--spark",), {"is_flag": True, "help": "Do bulk work on Spark."}),
-    (("--spark-master",), {"metavar": "URL", "help": "Spark master, such as local[2] or spark://host:7077."}),
-    (("--spark-remote",), {"metavar": "URL", "help": "Spark Connect server, sc://host:15002."}),
-    (("--spark-conf",), {"metavar": "KEY=VALUE", "multiple": True, "help": "Spark setting; may be repeated."}),
-)
-_MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
-_CHANGING = ("dry_run", "plan", "yes")
-_SPARK = ("spark", "jobs", "memory")
-
-
-def _global_name(flags: tuple[str, ...]) -> str:
-    return flags[-1].lstrip("-").replace("-", "_")
-
-
-def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]:
-    """Yield fresh global options; those not in SHOWN are hidden from help (None shows all)."""
-    for flags, attributes in _GLOBALS:
-        hidden = shown is not None and _global_name(flags) not in shown
-        # Eager: settings must be complete before a time or a zone is parsed.
-        yield click.Option(
-            flags, callback=_remember, expose_value=False, is_eager=True, hidden=hidden, default=None, **attributes
-        )
-    version: dict[str, Any] = {"is_flag": True, "callback": _show_version, "expose_value": False, "is_eager": True}
-    yield click.Option(("-v", "--version"), hidden=shown is not None, help="Show the version and exit.", **version)
-
-
-_UPSTREAMS = (
-    "--admin-url",
-    "--auth-plugin",
-    "--auth-params",
-    "--request-timeout",
-    "--tls-trust-cert-path",
-    "--tls-provider",
-)
-_UPSTREAMS_FLAGS = ("--tls-allow-insecure", "--tls-enable-hostname-verification")
-
-
-def ignored_options() -> Iterator[click.Option]:
-    """Yield the options of upstream's program that say where a broker is: they are taken, noted and mean nothing."""
-    for flag in (*_UPSTREAMS, *_UPSTREAMS_FLAGS):
-        yield click.Option(
-            (flag,), is_flag=flag in _UPSTREAMS_FLAGS, callback=_ignore, expose_value=False, hidden=True, default=None
-        )
-
-
-def _ignore(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    if ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE:
-        ctx.meta.setdefault(_IGNORED, []).append(param.opts[0])
+# -- the running command ----------------------------------------------------------------------------------------------
 
 
 def current_app() -> App:
@@ -226,7 +117,7 @@ def current_app() -> App:
 
     ctx = click.get_current_context().find_root()
     if _APP not in ctx.meta:
-        app = App(build_settings(ctx.meta.get(_GIVEN, {})))
+        app = App(build_settings(ctx.meta.get(GIVEN, {})))
         if app.settings.tz is not None:
             from pulsar_admin.columns import times_shown_in
 
@@ -290,8 +181,8 @@ class Command(click.Command):
         """Whether upstream has this command, by its name or an alias: by that, what it prints by default is upstream's, and a
         change's report goes to stderr."""
         taken = {flag for param in self.params for flag in param.opts}
-        changing = [name for name in _CHANGING if name != "plan" or not details.no_plan]
-        shown = (*(changing if changes else ()), *(_SPARK if "spark" in uses else ()), *uses)
+        changing = [name for name in CHANGING if name != "plan" or not details.no_plan]
+        shown = (*(changing if changes else ()), *(SPARK if "spark" in uses else ()), *uses)
         self.globals = [option for option in global_options(shown) if not taken.intersection(option.opts)]
         for param in self.params:
             if (param.name in _IN_STORE or param.type in (TOPIC, NAMESPACE)) and param._custom_shell_complete is None:
@@ -329,20 +220,32 @@ class Command(click.Command):
         return (*options, "--", *arguments)
 
     def invoke(self, ctx: click.Context) -> Any:  # Any: click's signature
-        given = ctx.meta.get(_GIVEN, {})
-        if _IGNORED in ctx.meta:
-            current_app().tell(f"{', '.join(ctx.meta[_IGNORED])}: ignored, no broker is asked; --store names the data")
+        given = ctx.meta.get(GIVEN, {})
+        if IGNORED in ctx.meta:
+            current_app().tell(f"{', '.join(ctx.meta[IGNORED])}: ignored, no broker is asked; --store names the data")
         if given.get("plan"):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
         if wants_spark and "spark" not in self.uses:
             raise click.UsageError(f"--spark: this command has no bulk work{_reason(ctx.command_path)}", ctx)
+        if any(given.get(name) for name in OF_ROWS):
+            self._check_rows(ctx)
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            if (app := app_of(ctx.find_root())) is not None:
+                app.check_asked()
+            return result
         except StoreError as error:
             if (app := app_of(ctx)) is not None:
                 app.suggest(error)
             raise
+
+    def _check_rows(self, ctx: click.Context) -> None:
+        """Raise UsageError where what is asked of rows would be found wrong behind a change."""
+        previews = current_app().settings.dry_run
+        if (self.changes or "dry_run" in self.uses) and not previews:
+            asked = ", ".join(f"--{name}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
+            raise click.UsageError(f"{asked}: of what this command does only the preview is a list: --dry-run", ctx)
 
     def _check_plan(self, ctx: click.Context) -> None:
         """Raise Refused or UsageError where this command's work cannot be kept as a plan."""
@@ -366,7 +269,11 @@ class Command(click.Command):
             _write_text(formatter, "Errors (exit code)", ", ".join(named))
         if self.aliases:
             _write_text(formatter, "Also called", ", ".join(self.aliases))
-        _write_text(formatter, "Global options", "--store, -o, --now … may stand here too: see `pulsar-admin --help`.")
+        _write_text(
+            formatter,
+            "Global options",
+            "--store, -o, --where, --now … may stand here too: see `pulsar-admin --help`.",
+        )
 
 
 def _reason(command_path: str) -> str:

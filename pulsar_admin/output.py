@@ -23,8 +23,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pulsar_admin.narrow import Layout, Rows
+    from pulsar_admin.query import Query
 
-__all__ = ["Column", "Style", "Writer", "emit_document", "emit_lines", "emit_records", "render_table"]
+__all__ = [
+    "Column",
+    "Style",
+    "Writer",
+    "asked_of",
+    "emit_document",
+    "emit_lines",
+    "emit_records",
+    "render_table",
+]
 
 PAGE_ROWS = 1000
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
@@ -42,6 +52,39 @@ class Style:
     color: str = "auto"
     columns: tuple[Column, ...] = ()
     plain: Plain | None = None
+    query: Query | None = None
+
+
+@frozen
+class Asked:
+    """The rows to write, and how."""
+
+    rows: Iterable[Any]  # Any: the records' own type
+    style: Style
+
+
+class Counted:
+    """Rows, counted as they go by."""
+
+    def __init__(self, rows: Iterable[object]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[object]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
+def asked_of(rows: Iterable[object], style: Style) -> Asked:
+    """Return what the query of STYLE asks of ROWS, and STYLE with the columns asked for; raises InvalidValue for one unknown."""
+    if style.query is None:
+        return Asked(rows, style)
+    from pulsar_admin.query import choose_rows  # most runs ask for nothing
+
+    chosen = choose_rows(style.query, rows, style.columns, style.format)
+    plain = None if style.query.columns else style.plain
+    return Asked(chosen.rows, Style(style.format, style.color, chosen.columns, plain, style.query))
 
 
 class Writer:

@@ -15,8 +15,8 @@ import pytest
 
 from pulsar_admin import table
 from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.global_options import ignored_options
 from pulsar_admin.needs_broker import NEEDS, Need
-from pulsar_admin.options import ignored_options
 from pulsar_admin.suggest import READS, suggestions, verbs_of
 from pulsar_admin.table import Row
 from pulsar_admin.upstream import upstream_commands

@@ -27,6 +27,7 @@ PAGES = (
     "negative-acks.md",
     "reset-a-cursor.md",
     "why.md",
+    "tables.md",
 )
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)

@@ -141,7 +141,7 @@ def _emit(app: App, reader: EntryReader, names: tuple[TopicName, ...], asked: As
         return topic, open_view(reader, topic, asked.problems)
 
     topics = app.each(names, opened)
-    if app.settings.output == "jsonl":
+    if app.settings.output == "jsonl" and app.settings.query is None:  # as text, not as rows
         for topic, view in topics:
             for piece in _iter_json(reader, topic, view, asked):
                 app.writer.write(piece)

@@ -147,7 +147,7 @@ def _dump_lines(app: App, selection: TopicSelection, options: DumpRequest) -> No
 
 
 def _write_lines(app: App, pieces: Iterator[str]) -> None:
-    if app.settings.output in (None, "jsonl", "plain"):
+    if app.settings.output in (None, "jsonl", "plain") and app.settings.query is None:
         for piece in pieces:
             app.writer.write(piece)
     else:

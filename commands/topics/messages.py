@@ -179,7 +179,7 @@ def _emit_messages(app: App, reader: EntryReader, found: Iterable[Found], style:
     """Write messages as pulsar-admin prints them, or as rows in the format asked for."""
     form = app.settings.output
     decode = style.decoders.decode
-    if form not in (None, "plain"):
+    if form not in (None, "plain") or app.settings.query is not None:
         hide = style.printing.redact
         rows = (
             message_row(name, message, payload=True, redact=hide, decoded=decode(name, message))

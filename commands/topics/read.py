@@ -108,7 +108,7 @@ def read(app: App, selection: TopicSelection, options: Request) -> None:
 
 def _emit(app: App, reader: EntryReader, chosen: Chosen, request: Asked) -> None:
     topics = chosen.each(app, lambda name: read_topic(reader.txn, name))
-    if app.settings.output == "jsonl":
+    if app.settings.output == "jsonl" and app.settings.query is None:  # as text, not as rows
         for _, topic in topics:
             for piece in _iter_json(reader, topic, request):
                 app.writer.write(piece)

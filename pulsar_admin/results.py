@@ -1,0 +1,194 @@
+"""What a running command says: its result in the format asked for, and what it tells on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pulsar_admin.config import Settings
+from store.errors import StoreError
+
+if TYPE_CHECKING:
+    from pulsar_admin.output import Column, Plain, Style, Writer
+
+
+class Results:
+    """Writes what a command found to stdout, and words about it to stderr."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._writer: Writer | None = None
+        self._failed: list[StoreError] = []
+        self._asked = False
+        """Whether a list of rows was written, of which something may be asked."""
+
+    def emit(self, result: object, columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
+        """Write a result in the format asked for.
+
+        A dataclass or mapping is a document (default: JSON; PLAIN's text where given), a sequence of strings is lines, any
+        other sequence is records (default: a table of COLUMNS). None writes nothing.
+        """
+        from pulsar_admin import output
+
+        if result is None:
+            return
+        if isinstance(result, (str, int, float)):
+            plain = plain or str(result)
+        elif isinstance(result, (list, tuple)) and not hasattr(result, "_fields"):
+            self._emit_sequence(result, columns, plain)
+            return
+        elif self.settings.query is not None:
+            self._emit_asked_object(result, columns)
+            return
+        output.emit_document(self.writer, result, self._style(columns, plain))
+
+    def _emit_asked_object(self, result: object, columns: Sequence[Column]) -> None:
+        """Write one object as a list of one where it is a row of COLUMNS, else the keys of it that are asked for."""
+        from pulsar_admin import output
+        from pulsar_admin.query import choose_keys
+
+        query = self.settings.query
+        if columns and self.settings.output in ("table", "csv"):
+            self.emit_rows([result], columns)
+        elif query is not None and query.asks_keys:
+            self._asked = True
+            output.emit_document(self._output, choose_keys(query, result), self._style((), None))
+        else:
+            self._refuse_asked()
+
+    def _emit_sequence(self, result: Sequence[object], columns: Sequence[Column], plain: Plain | None) -> None:
+        from pulsar_admin import output
+
+        if result and all(isinstance(item, str) for item in result):
+            style = self._style(columns or (output.Column("NAME", str),), plain)
+            self._emit_asked((str(item) for item in result), style, output.emit_lines)
+        else:
+            self.emit_rows(result, columns, plain)
+
+    def answer(self, value: object) -> None:
+        """Write VALUE as upstream's ``CmdBase.print`` (4.0.8) does: a text as it is, a list an element a line, else pretty JSON.
+
+        None is ``null``. With ``-o`` as ``emit`` does.
+        """
+        from pulsar_admin.jsonify import dump_json, to_json
+
+        asked = self.settings.output is not None or self.settings.query is not None
+        if asked and not isinstance(value, (type(None), bool, int, float, str)):
+            self.emit(value)
+            return
+        parts = value if isinstance(value, (list, tuple)) and self.settings.output is None else [value]
+        text = self.settings.output in (None, "plain", "table", "csv")
+        for part in parts:
+            self.writer.write(
+                (part if isinstance(part, str) and text else dump_json(to_json(part), pretty=True)) + "\n"
+            )
+
+    def answer_json(self, value: object) -> None:
+        """Write VALUE as upstream's ``CmdBase.print`` writes what is no List: a Set is one line of JSON."""
+        from pulsar_admin.jsonify import dump_json
+
+        if self.settings.output is None:
+            self.writer.write(dump_json(value, pretty=True) + "\n")
+        else:
+            self.answer(value)
+
+    def answer_change(self, value: object) -> None:
+        """Write what upstream prints behind a change; with ``-o`` the change's report is the output."""
+        if self.settings.output is None:
+            self.answer(value)
+
+    def answer_map(self, value: Mapping[str, Any], text: Callable[[Any], str] = str) -> None:  # Any: JSON values
+        """Write a map as upstream's ``CmdBase.print`` does, ``key    value`` a line, where TEXT is Java's toString of a value.
+
+        With ``-o`` as ``emit`` does.
+        """
+        lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
+        self.emit(value, plain=lines)
+
+    def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
+        """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
+        from pulsar_admin.output import emit_records
+
+        self._emit_asked(rows, self._style(columns, plain), emit_records)
+
+    def emit_table(self, rows: Iterable[object], columns: Sequence[Column]) -> None:
+        """Write a table that is a part of a text, whichever format that was asked for."""
+        from pulsar_admin.output import Style, emit_records
+
+        emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns)))
+
+    def emit_lines(self, lines: Iterable[str], header: str = "NAME") -> None:
+        """Write names one a line as they are produced; HEADER is their column in CSV and tables."""
+        from pulsar_admin.output import Column, emit_lines
+
+        self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
+
+    def _emit_asked(self, rows: Iterable[object], style: Style, emit: Callable[[Writer, Any, Style], None]) -> None:
+        """Write with EMIT what is asked for of ROWS; says of an empty list that it is one."""
+        from pulsar_admin.output import Counted, asked_of
+
+        read = Counted(rows)
+        asked = asked_of(read, style)
+        shown = Counted(asked.rows)
+        self._asked = True
+        emit(self._output, shown, asked.style)
+        if not (shown.count or self._failed or self.settings.output in ("json", "jsonl", "csv")):
+            self.tell(f"none of {read.count:,} rows is as --where says" if read.count else "the list is empty")
+
+    def check_asked(self) -> None:
+        """Raise UsageError when the command is over and wrote no list of which something was asked."""
+        if self.settings.query is not None and not self._asked:
+            self._refuse_asked()
+
+    def _refuse_asked(self) -> None:
+        assert self.settings.query is not None
+        text = (
+            f"{self.settings.query.options}: what this command writes is no list of rows (with -o table it may be one)"
+        )
+        raise click.UsageError(text, click.get_current_context())
+
+    def _style(self, columns: Sequence[Column], plain: Plain | None) -> Style:
+        from pulsar_admin.output import Style
+
+        return Style(self.settings.output, self.settings.color, tuple(columns), plain, self.settings.query)
+
+    @property
+    def writer(self) -> Writer:
+        """Where results go that are no rows; commands with a text form of their own write here."""
+        if self.settings.query is not None:
+            self._refuse_asked()
+        return self._output
+
+    @property
+    def _output(self) -> Writer:
+        if self._writer is None:
+            from pulsar_admin.output import Writer
+
+            self._writer = Writer()
+        return self._writer
+
+    def warn(self, text: str) -> None:
+        """Say on stderr what the user should know; --quiet silences it."""
+        self._say("warning", text)
+
+    def note(self, text: str) -> None:
+        """Say on stderr what --verbose asked for."""
+        if self.settings.verbose:
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Say on stderr how the command line was understood; --quiet silences it."""
+        self._say("note", text)
+
+    def _say(self, kind: str, text: str) -> None:
+        if self.settings.quiet:
+            return
+        from pulsar_admin.jsonify import dump_json
+        from pulsar_admin.visible import clean_text, write_error
+        from store.engine.secrets import hide_secrets
+
+        text = hide_secrets(text)
+        as_json = self.settings.output in ("json", "jsonl")
+        write_error(dump_json({kind: {"message": text}}, pretty=False) if as_json else f"{kind}: {clean_text(text)}")
