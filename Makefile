@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PACKAGES := pulsar_admin store commands
 
-.PHONY: help setup test check docs site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
+.PHONY: help setup test check docs screenshots site man demo test-live test-deep fuzz fuzz-lines bench bench-peers constraints wheel sdist clean
 
 help:
 	@echo "make demo       the main job on a small real data set, step by step"
@@ -14,6 +14,7 @@ help:
 	@echo "make check      lint, format, types, architecture, generated docs and protos"
 	@echo "make docs       write the generated pages of docs/ again"
 	@echo "make site       the documentation as a site, into site/; make man: as manual pages, into man/"
+	@echo "make screenshots  draws the pictures of docs/images again (needs Chromium, playwright and pillow)"
 	@echo "make test-live  against a real Pulsar (needs Maven and Java)"
 	@echo "make test-deep  the slow properties, and every fault at every step (hours)"
 	@echo "make fuzz       fuzz every decoder and reader, SECONDS=60 each; ONLY=journal,avro for some (docs/fuzzing.md)"

@@ -1,0 +1,117 @@
+"""Makes the pictures of docs/images again: what commands print, and the doctor's page in a browser.
+
+``make screenshots`` runs it. It needs Chromium, and the packages playwright and pillow. Its data are the recorded worlds of
+tests/golden; the doctor looks at one that was killed, and of which two places of its entry logs are zeros.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.page.browser import chromium  # noqa: E402
+from tests.worlds import world  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+NOW = "2026-11-21T12:00:00Z"
+LOST = (("0.log", 245_000, 268_000), ("1.log", 6_143_000, 6_149_000))
+TERMINALS: dict[str, tuple[str, ...]] = {
+    "screen-overview": ("overview",),
+    "screen-why": ("topics", "why", "public/default/plain", "-s", "crash-holes"),
+    "screen-usage": ("store", "usage", "--why"),
+    "screen-timeline": ("topics", "timeline", "public/default/steady"),
+}
+DOCTOR_HEIGHT = 1560
+_COLUMNS = 110
+_SCALE = 1.5
+_FRAME = """<!DOCTYPE html><meta charset="utf-8"><style>
+body{{margin:0;background:#0e131a}}
+main{{display:inline-block;padding:18px 22px 20px;background:#171f29;color:#e7ecf3;min-width:900px}}
+p{{margin:0 0 12px;font:700 13px/1 "DejaVu Sans Mono",monospace;color:#8fbcff}}
+pre{{margin:0;font:13px/1.35 "DejaVu Sans Mono",Menlo,Consolas,monospace}}
+</style><main><p>$ {command}</p><pre>{code}</pre></main>"""
+
+
+def main() -> None:
+    """Write the pictures whose names are given, or all of them."""
+    wanted = sys.argv[1:] or [*TERMINALS, "screen-doctor", "screen-doctor-dark"]
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        healthy, faulty = _stores(Path(folder))
+        for name, words in TERMINALS.items():
+            if name in wanted:
+                _save(name, _terminal(browser, words, healthy))
+        for name, scheme in (("screen-doctor", "light"), ("screen-doctor-dark", "dark")):
+            if name in wanted:
+                _save(name, _doctor(browser, faulty, scheme))
+
+
+def _stores(folder: Path) -> list[Path]:
+    """Return two folders with a store: of a cluster that was killed, and of the same with a part of its files lost."""
+    folders = [folder / "healthy", folder / "faulty"]
+    for target in folders:
+        shutil.copytree(world("small") / "crashed", target / "standalone")
+        subprocess.run(["chmod", "-R", "u+w", str(target)], check=True)
+        if target.name == "faulty":
+            for name, start, end in LOST:
+                with (target / "standalone" / "bookkeeper" / "current" / name).open("r+b") as log:
+                    log.seek(start)
+                    log.write(bytes(end - start))
+        _run(("-q", "store", "import", "standalone", "standalone"), target)
+    return folders
+
+
+def _run(words: Sequence[str], folder: Path) -> str:
+    """Return what a command prints, in colour."""
+    command = [str(Path(sys.executable).with_name("pulsar-admin")), "--color", "always", "--now", NOW, *words]
+    environment = {**os.environ, "COLUMNS": str(_COLUMNS)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def _terminal(browser: Any, words: Sequence[str], folder: Path) -> bytes:  # Any: playwright's browser
+    from rich.console import Console
+    from rich.terminal_theme import MONOKAI
+    from rich.text import Text
+
+    console = Console(record=True, width=_COLUMNS, file=StringIO())
+    console.print(Text.from_ansi(_run(words, folder).rstrip()), soft_wrap=True)
+    code = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
+    page = browser.new_context(device_scale_factor=_SCALE).new_page()
+    page.set_content(_FRAME.format(command=f"pulsar-admin {' '.join(words)}", code=code))
+    picture: bytes = page.locator("main").screenshot()
+    return picture
+
+
+def _doctor(browser: Any, folder: Path, scheme: str) -> bytes:  # Any: playwright's browser
+    file = folder / f"doctor-{scheme}.html"
+    _run(("doctor", "--html", file.name), folder)
+    viewport = {"width": 1280, "height": DOCTOR_HEIGHT}
+    page = browser.new_context(color_scheme=scheme, viewport=viewport).new_page()
+    page.goto(file.as_uri())
+    picture: bytes = page.screenshot()
+    return picture
+
+
+def _save(name: str, picture: bytes) -> None:
+    """Write PICTURE with the 128 colours that it needs most: a third of the bytes, and nobody sees it."""
+    from PIL import Image
+
+    made = Image.open(BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    made.save(IMAGES / f"{name}.png", optimize=True)
+    print(f"{name}.png {made.width} x {made.height}, {(IMAGES / f'{name}.png').stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
