@@ -1,7 +1,7 @@
 """Makes the pictures of docs/images again: what commands print, and the doctor's page in a browser.
 
 ``make screenshots`` runs it. It needs Chromium, and the packages playwright and pillow. Its data are the recorded worlds of
-tests/golden; the doctor looks at one that was killed, and of which two places of its entry logs are zeros.
+tests/golden; the doctor looks at one that was killed, that lost all journals but the last, and has zeros in two entry logs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tests.page.browser import chromium  # noqa: E402
 from tests.worlds import world  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
-NOW = "2026-11-21T12:00:00Z"
+COPIED, NOW = "2026-11-21T11:20:00Z", "2026-11-21T12:00:00Z"
+_SHOWN = "/data/pulsar"  # instead of the scratch directory
 LOST = (("0.log", 245_000, 268_000), ("1.log", 6_143_000, 6_149_000))
 TERMINALS: dict[str, tuple[str, ...]] = {
     "screen-overview": ("overview",),
@@ -31,28 +32,33 @@ TERMINALS: dict[str, tuple[str, ...]] = {
     "screen-usage": ("store", "usage", "--why"),
     "screen-timeline": ("topics", "timeline", "public/default/steady"),
 }
-DOCTOR_HEIGHT = 1560
+DOCTOR_HEIGHT, STRIPS_HEIGHT = 1240, 800
+PAGES = {
+    "screen-doctor": ("light", "header", DOCTOR_HEIGHT),
+    "screen-doctor-dark": ("dark", "header", DOCTOR_HEIGHT),
+    "screen-doctor-strips": ("light", "#subscriptions", STRIPS_HEIGHT),
+}
 _COLUMNS = 110
 _SCALE = 1.5
 _FRAME = """<!DOCTYPE html><meta charset="utf-8"><style>
 body{{margin:0;background:#0e131a}}
 main{{display:inline-block;padding:18px 22px 20px;background:#171f29;color:#e7ecf3;min-width:900px}}
 p{{margin:0 0 12px;font:700 13px/1 "DejaVu Sans Mono",monospace;color:#8fbcff}}
-pre{{margin:0;font:13px/1.35 "DejaVu Sans Mono",Menlo,Consolas,monospace}}
+pre{{margin:0;font:13px/1.17 "DejaVu Sans Mono",Menlo,Consolas,monospace}}
 </style><main><p>$ {command}</p><pre>{code}</pre></main>"""
 
 
 def main() -> None:
     """Write the pictures whose names are given, or all of them."""
-    wanted = sys.argv[1:] or [*TERMINALS, "screen-doctor", "screen-doctor-dark"]
+    wanted = sys.argv[1:] or [*TERMINALS, *PAGES]
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         healthy, faulty = _stores(Path(folder))
         for name, words in TERMINALS.items():
             if name in wanted:
                 _save(name, _terminal(browser, words, healthy))
-        for name, scheme in (("screen-doctor", "light"), ("screen-doctor-dark", "dark")):
+        for name, (scheme, part, height) in PAGES.items():
             if name in wanted:
-                _save(name, _doctor(browser, faulty, scheme))
+                _save(name, _doctor(browser, faulty, scheme, part, height))
 
 
 def _stores(folder: Path) -> list[Path]:
@@ -61,23 +67,26 @@ def _stores(folder: Path) -> list[Path]:
     for target in folders:
         shutil.copytree(world("small") / "crashed", target / "standalone")
         subprocess.run(["chmod", "-R", "u+w", str(target)], check=True)
+        current = target / "standalone" / "bookkeeper" / "current"
         if target.name == "faulty":
             for name, start, end in LOST:
-                with (target / "standalone" / "bookkeeper" / "current" / name).open("r+b") as log:
+                with (current / name).open("r+b") as log:
                     log.seek(start)
                     log.write(bytes(end - start))
-        _run(("-q", "store", "import", "standalone", "standalone"), target)
+            for journal in sorted(current.glob("*.txn"))[:-1]:
+                journal.unlink()
+        _run(("-q", "--now", COPIED, "store", "import", "standalone", "standalone"), target)
     return folders
 
 
 def _run(words: Sequence[str], folder: Path) -> str:
     """Return what a command prints, in colour."""
-    command = [str(Path(sys.executable).with_name("pulsar-admin")), "--color", "always", "--now", NOW, *words]
+    command = [str(Path(sys.executable).with_name("pulsar-admin")), "--color", "always", *words]
     environment = {**os.environ, "COLUMNS": str(_COLUMNS)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
-    return done.stdout
+    return done.stdout.replace(str(folder), _SHOWN)
 
 
 def _terminal(browser: Any, words: Sequence[str], folder: Path) -> bytes:  # Any: playwright's browser
@@ -86,7 +95,7 @@ def _terminal(browser: Any, words: Sequence[str], folder: Path) -> bytes:  # Any
     from rich.text import Text
 
     console = Console(record=True, width=_COLUMNS, file=StringIO())
-    console.print(Text.from_ansi(_run(words, folder).rstrip()), soft_wrap=True)
+    console.print(Text.from_ansi(_run(("--now", NOW, *words), folder).rstrip()), soft_wrap=True)
     code = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
     page = browser.new_context(device_scale_factor=_SCALE).new_page()
     page.set_content(_FRAME.format(command=f"pulsar-admin {' '.join(words)}", code=code))
@@ -94,21 +103,24 @@ def _terminal(browser: Any, words: Sequence[str], folder: Path) -> bytes:  # Any
     return picture
 
 
-def _doctor(browser: Any, folder: Path, scheme: str) -> bytes:  # Any: playwright's browser
-    file = folder / f"doctor-{scheme}.html"
-    _run(("doctor", "--html", file.name), folder)
-    viewport = {"width": 1280, "height": DOCTOR_HEIGHT}
-    page = browser.new_context(color_scheme=scheme, viewport=viewport).new_page()
+def _doctor(browser: Any, folder: Path, scheme: str, part: str, height: int) -> bytes:  # Any: playwright's browser
+    """Return HEIGHT lines of the page from PART on."""
+    file = folder / "doctor.html"
+    if not file.exists():
+        _run(("--now", NOW, "doctor", "--html", file.name), folder)
+        file.write_text(file.read_text().replace(str(folder), _SHOWN))
+    page = browser.new_context(color_scheme=scheme, viewport={"width": 1280, "height": height}).new_page()
     page.goto(file.as_uri())
-    picture: bytes = page.screenshot()
+    top = 0 if part == "header" else page.locator(part).bounding_box()["y"]
+    picture: bytes = page.screenshot(full_page=True, clip={"x": 0, "y": top, "width": 1280, "height": height})
     return picture
 
 
 def _save(name: str, picture: bytes) -> None:
-    """Write PICTURE with the 128 colours that it needs most: a third of the bytes, and nobody sees it."""
+    """Write PICTURE with the 256 colours that it needs most: a third of the bytes, and nobody sees it."""
     from PIL import Image
 
-    made = Image.open(BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    made = Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     made.save(IMAGES / f"{name}.png", optimize=True)
     print(f"{name}.png {made.width} x {made.height}, {(IMAGES / f'{name}.png').stat().st_size:,} bytes")
 
