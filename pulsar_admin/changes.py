@@ -22,6 +22,7 @@ _DESTROYING = (
     *_DELETES,
 )
 """Commands whose parts without a subscription say what goes for ever."""
+_AGAIN = "consumers get"
 _UNITS = {
     "message_ttl_in_seconds": "s",
     "messageTTLInSeconds": "s",
@@ -162,9 +163,9 @@ def _amounts(command: str, part: ChangePart) -> Iterator[str]:
     """Yield what the change does, with a verb and how much."""
     if part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
-            yield f"redelivers {_extent(part.replayed)}"
+            yield _amount(_AGAIN, part.replayed)
         if part.skipped.entries:
-            yield f"{'skips' if part.expiry is None else 'expires'} {_extent(part.skipped)}"
+            yield _amount(f"consumers {_never(part)}", part.skipped)
     elif part.event is not None:
         if part.event.position is not None and part.extent is not None:
             yield f"writes the event {part.event.position} to {part.event.topic} ({part.extent.bytes:,} bytes)"
@@ -177,6 +178,15 @@ def _amounts(command: str, part: ChangePart) -> Iterator[str]:
         yield f"{'affects' if command.startswith('store undo') else verb} {counted(part.entries, 'entry')}"
     if part.already_tracked:
         yield f"{counted(part.already_tracked, 'entry is', 'entries are')} tracked already"
+
+
+def _amount(verb: str, extent: Extent) -> str:
+    return f"{verb} {_extent(extent)}" if verb != _AGAIN else f"{verb} {_extent(extent, ' again')}"
+
+
+def _never(part: ChangePart) -> str:
+    """Return what consumers do with messages that they are not given any more."""
+    return "skip" if part.expiry is None else "lose"
 
 
 def _verb(command: str, part: ChangePart) -> str:
@@ -192,11 +202,11 @@ def _verb(command: str, part: ChangePart) -> str:
         return "brings back"
     if part.before is None:
         return "starts with a backlog of"
-    return "drops a backlog of" if part.after is None else "adds"
+    return "consumers lose a backlog of" if part.after is None else "adds"
 
 
-def _extent(extent: Extent) -> str:
-    messages = counted(extent.messages, "message")
+def _extent(extent: Extent, again: str = "") -> str:
+    messages = counted(extent.messages, "message") + again
     if extent.messages != extent.entries:
         messages += f" in {counted(extent.entries, 'entry')}"
     return f"{messages} ({counted(extent.bytes, 'byte')})"
@@ -250,14 +260,13 @@ def _ledgers(ids: tuple[int, ...]) -> str:
 def _totals(report: ChangeReport) -> Iterator[str]:
     amounts: dict[str, Extent] = {}
     for part in report.parts:
-        forward = "skips" if part.expiry is None else "expires"
         if part.replayed is None and part.extent is not None and part.event is None:
             amounts.setdefault(_verb(report.command, part), Extent())
             amounts[_verb(report.command, part)] += part.extent
-        for verb, extent in (("redelivers", part.replayed), (forward, part.skipped)):
+        for verb, extent in ((_AGAIN, part.replayed), (f"consumers {_never(part)}", part.skipped)):
             if extent is not None:
                 amounts[verb] = amounts.get(verb, Extent()) + extent
-    said = [f"{verb} {_extent(extent)}" for verb, extent in amounts.items() if extent.entries]
+    said = [_amount(verb, extent) for verb, extent in amounts.items() if extent.entries]
     if said:
         yield f"total: {', '.join(said)}"
 

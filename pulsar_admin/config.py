@@ -82,6 +82,8 @@ class Settings:
     """Whether anything says where the store is; else it is the default's place."""
     query: Query | None = None
     """What is asked of the rows of a list; never from the environment or the file: rows would be missing unasked."""
+    now_given: bool = False
+    """Whether ``--now`` says what time it is, not the clock."""
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
@@ -120,6 +122,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         wait_ms=wait_ms,
         store_given="store" in values,
         query=_query(given, now_ms, tz),
+        now_given=bool(values.get("now")),
     )
 
 

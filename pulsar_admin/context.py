@@ -48,6 +48,7 @@ class App(Results):
         self._failed_slices: list[FailedSlice] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
+        self._from_now: str | None = None
         self.intent: Intent | None = None
         """The plan file that is being applied by asking for the same again."""
 
@@ -68,6 +69,7 @@ class App(Results):
             if self.settings.wait_ms and self._is_changing():
                 self._hold_lock()
             self._store = open_store(self.settings.store)
+            self._tell_now()
         return self._store
 
     def close(self) -> None:
@@ -104,6 +106,24 @@ class App(Results):
         """Whether the running command is one that changes the store, and is to do so now."""
         command = click.get_current_context().command
         return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
+
+    def parse_time(self, parse: Callable[..., object], text: str) -> object:
+        """Return what PARSE, of ``store.timespec``, makes of TEXT; of a time counted from the clock's now that is said, once."""
+        from store.timespec import FromNow
+
+        found = parse(text, now_ms=self.settings.now_ms, tz=self.settings.tz)
+        if not isinstance(found, FromNow) or self.settings.now_given:
+            return int(found) if isinstance(found, FromNow) else found
+        self._from_now = text if self._from_now is None else self._from_now
+        self._tell_now()
+        return found
+
+    def _tell_now(self) -> None:
+        if self._from_now and self._store is not None:
+            from pulsar_admin.now import now_text
+
+            self.tell(now_text(self._store, self._from_now, self.now_ms))
+            self._from_now = ""
 
     # -- everything but the result ---------------------------------------------------------------------------------
 

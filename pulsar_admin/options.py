@@ -87,8 +87,7 @@ def _time_parser(function: str, module: str = "store.timespec") -> Callable[[str
     """Return a parser of MODULE that takes now and the zone from the running command's settings."""
 
     def parse(text: str) -> object:
-        settings = current_app().settings
-        return getattr(import_module(module), function)(text, now_ms=settings.now_ms, tz=settings.tz)
+        return current_app().parse_time(getattr(import_module(module), function), text)
 
     return parse
 

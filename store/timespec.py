@@ -129,6 +129,10 @@ def parse_size_bytes(text: str, *, allow_negative: bool = False) -> int:
 # -- points in time ---------------------------------------------------------------------------------------------------
 
 
+class FromNow(int):
+    """Epoch ms that were counted from "now" (``3h``, ``-2h``, ``now``): at another time the same words mean another moment."""
+
+
 _NAMED_OFFSET = re.compile(r"(?:UTC|GMT|Z)?([+-])(\d{1,2}):?(\d\d)?", re.IGNORECASE | re.ASCII)
 
 
@@ -160,7 +164,7 @@ def parse_time(text: str, *, now_ms: int, tz: tzinfo | None = None) -> int:
     if not word:
         raise InvalidValue("time cannot be empty", hint=_TIME_HINT, value=text)
     if word.lower() == "now":
-        return now_ms
+        return FromNow(now_ms)
     match = _EPOCH.fullmatch(word)
     if match:
         # Twelve digits or more are milliseconds: as seconds they would lie beyond the year 5000.
@@ -208,13 +212,13 @@ def parse_time_or_ago(text: str, *, now_ms: int, tz: tzinfo | None = None) -> in
             hint=f"write @{word} for a point in time in epoch milliseconds",
             value=text,
         )
-    return _in_range(time_ms, text)
+    return FromNow(_in_range(time_ms, text))
 
 
 def _relative(match: re.Match[str], text: str, now_ms: int) -> int:
     sign, amount, ago = match.groups()
     duration_ms = parse_duration_ms(ago or amount)
-    return _in_range(now_ms + duration_ms if sign == "+" else now_ms - duration_ms, text)
+    return FromNow(_in_range(now_ms + duration_ms if sign == "+" else now_ms - duration_ms, text))
 
 
 def _date_time(match: re.Match[str], text: str, tz: tzinfo | None) -> int:

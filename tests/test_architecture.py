@@ -30,6 +30,7 @@ PARAMETERS = 7
 _KERNEL = "compiled by numba: takes arrays, not objects, and calls cost what blocks do not"
 _FILTERS = "of the public interface: one keyword for each thing that callers choose by"
 LARGER: dict[str, str] = {
+    "pulsar_admin/api/cursor.py:expire": _FILTERS,
     "pulsar_admin/api/cursor.py:reset": _FILTERS,
     "pulsar_admin/api/imports.py:import_cluster": _FILTERS,
     "pulsar_admin/api/store.py:dump": _FILTERS,

@@ -373,7 +373,7 @@ def test_change_says_what_it_did(cli: Cli) -> None:
         "change 17: skip messages of workers on persistent://public/default/a\n"
         "  markDeletePosition: 10:3 -> 12:5\n"
         "  new: none -> 1:2\n"
-        "  skips 1 message in 1,203 entries (1,234,567 bytes)\n"
+        "  consumers skip 1 message in 1,203 entries (1,234,567 bytes)\n"
         "  undo: pulsar-admin store undo 17\n"
     )
 

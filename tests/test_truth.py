@@ -107,7 +107,7 @@ def with_rubbish(tmp_path: Path) -> Path:
     [
         "delayed histogram --all-topics",
         "topics dump --all-topics",
-        "topics expire-all-subscriptions --all-topics -t 1s --dry-run",
+        "topics expire-all-subscriptions --all-topics -t 1s --force --dry-run",
     ],
 )
 def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli, damages_stores: None) -> None:
@@ -121,8 +121,8 @@ def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli
 @pytest.mark.parametrize(
     ("words", "goes_on_with"),
     [
-        ("topics expire-all-subscriptions --all-topics -t 1s --dry-run", "persistent://acme/delayed/reminders"),
-        ("topics expire --all-topics -s expire-me -t 1s --dry-run", "persistent://acme/iot/skewed"),
+        ("topics expire-all-subscriptions --all-topics -t 1s --force --dry-run", "persistent://acme/delayed/reminders"),
+        ("topics expire --all-topics -s expire-me -t 1s --force --dry-run", "persistent://acme/iot/skewed"),
         ("topics unsubscribe --all-topics -s expire-me --dry-run", "persistent://acme/iot/skewed"),
         ("delayed histogram --all-topics", "persistent://acme/delayed/reminders"),
         ("namespaces clear-backlog public/default --dry-run", "persistent://public/default/steady"),

@@ -66,6 +66,13 @@ _INTERVAL = click.option(
 )
 
 
+_FORCE = click.option(
+    "--force",
+    is_flag=True,
+    help="Also where nothing is older, or the copy ends before the age begins: everything goes.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpireOptions:
     """What to expire, as typed."""
@@ -79,6 +86,7 @@ class ExpireOptions:
     interval_ms: int | None
     position: Position | None = None
     exclude: bool = False
+    force: bool = False
 
     def check(self) -> None:
         """Raise InvalidValue unless it says one thing."""
@@ -123,7 +131,7 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
     mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
-        "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-20T00:00:00Z --dry-run",
+        "pulsar-admin topics expire public/default/plain -s expire-me -t 2026-11-21T09:23:14Z --dry-run",
         "pulsar-admin topics expire public/default/plain -s expire-me -p 18:4",
         "pulsar-admin topics expire acme/iot/skewed -s expire-me -t 2026-11-21T09:30:00Z --rule broker",
         "pulsar-admin topics expire public/default/plain -s half -t 1h --forecast 24h --now 2026-11-21T10:00:00Z",
@@ -143,13 +151,14 @@ _ERRORS = [TopicNotFound, SubscriptionNotFound, LedgerNotFound, EntryNotFound, N
 @MAX_CLOCK_SKEW
 @_FORECAST
 @_INTERVAL
+@_FORCE
 @gather(ExpireOptions)
 @pass_app
 def expire(app: App, selection: TopicSelection, subscription: str, options: ExpireOptions) -> None:
     """Expire the messages of a subscription that are older than a limit, or up to a position.
 
     Drops what stands before the first entry at or after the limit: nothing that is younger, however the clocks run. Several
-    topics or partitions are one change: all or nothing.
+    topics or partitions are one change: all or nothing. An age or time that drops nothing is refused.
     """
     options.check()
     with app.bulk() as engine, open_reader(app.store, engine) as reader:
@@ -166,7 +175,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
     mirrors=True,
     uses=["clock", "now", "spark"],
     examples=[
-        "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-20T00:00:00Z --dry-run",
+        "pulsar-admin topics expire-all-subscriptions public/default/plain -t 2026-11-21T09:23:14Z --dry-run",
         "pulsar-admin topics expire-all-subscriptions --pattern 'public/default/steady*' -t 2026-11-21T09:23:13Z",
     ],
     elsewhere=["pulsar-admin topics expire-all-subscriptions --all-topics --ttl"],
@@ -181,6 +190,7 @@ def expire(app: App, selection: TopicSelection, subscription: str, options: Expi
 @MAX_CLOCK_SKEW
 @_FORECAST
 @_INTERVAL
+@_FORCE
 @gather(ExpireOptions)
 @pass_app
 def expire_all_subscriptions(app: App, selection: TopicSelection, options: ExpireOptions) -> None:
@@ -223,6 +233,7 @@ def _answer(
         options.rule,
         check_clock(app.settings.clock),
         broker=BrokerSetup(options.broker_version, options.max_clock_skew_ms, app.now_ms),
+        force=options.force,
     )
     if options.forecast_ms is None:
         return plan_expiries(reader, name, cursors, request)

@@ -134,14 +134,17 @@ class ResetOptions:
 )
 @BROKER_VERSION
 @MAX_CLOCK_SKEW
-@click.option("--force", is_flag=True, help="Also the cursors of compaction and deduplication, and into what is lost.")
+@click.option(
+    "--force", is_flag=True, help="Also what is refused: to the end, into what is lost, the broker's own cursors."
+)
 @gather(ResetOptions)
 @pass_app
 def reset_cursor(app: App, selection: TopicSelection, subscription: str | None, options: ResetOptions) -> None:
     """Move a subscription so that the first entry given again is at a time or a position.
 
-    By time this is the first entry at or after it, exactly (--clock chooses the clock). Individual acknowledgements are
-    cleared. Several topics, all partitions, or the rows of a file are one change: all or nothing.
+    By time this is the first entry at or after it, exactly (--clock chooses the clock); where there is none, the reset would skip
+    everything and is refused. Individual acknowledgements are cleared. Several topics, all partitions, or the rows of a file are one
+    change: all or nothing.
     """
     if options.as_of is not None:
         app.change(_plan_as_of(app, selection, subscription, options))

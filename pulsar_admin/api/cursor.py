@@ -229,7 +229,8 @@ class Cursor:
         That brings acknowledgements back; of several states that a time may mean, IF_UNSURE refuses or takes the oldest or newest. Else
         individual acknowledgements are cleared. EXCLUDE: start behind the position. RULE ``broker``: what a live broker does; ``exact``
         takes the first entry at or after the time on CLOCK, and only positions that exist. Raises InvalidValue unless exactly one
-        of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (nothing is known of that time), Refused (unsure).
+        of the five is given, LedgerNotFound, EntryNotFound, NothingMatches (nothing is at or after TIME, so that it would skip everything:
+        FORCE does; or nothing is known of AS_OF), Refused (unsure).
         """
         if sum(given is not None for given in (to, time, shift_by, like, as_of)) != 1:
             raise InvalidValue("give exactly one of to, time, shift_by, like and as_of")
@@ -283,11 +284,13 @@ class Cursor:
         rule: ExpiryRule = ALL_BEFORE,
         clock: Clock = "auto",
         broker_version: BrokerVersion = "4.0",
+        force: bool = False,
     ) -> Plan:
         """Plan dropping what is older than BEFORE, everything up to a position (TO; EXCLUDE: it stays), or what the TTL in force drops.
 
         RULE ``all-before`` drops nothing that is younger than the limit; ``broker`` does as a live broker. The preview warns of delayed
-        messages that go before they are due. Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound.
+        messages that go before they are due. Raises InvalidValue, LedgerNotFound, EntryNotFound, and NothingMatches: there is no TTL, or
+        nothing is older than BEFORE, or BEFORE is counted from now and the whole copy is older; the latter two not with FORCE.
         """
         from store.changes.expiry import ExpiryRequest
         from store.delayed.expiries import plan_expiries
@@ -305,6 +308,7 @@ class Cursor:
             rule,
             check_clock(clock),
             broker=BrokerSetup(broker_version, MAX_CLOCK_SKEW_MS, now_ms),
+            force=force,
         )
 
         with self._session.reader() as reader:

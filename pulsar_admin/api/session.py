@@ -16,7 +16,7 @@ from store.db.environment import Txn
 from store.errors import InvalidValue, NotWritable, Refused, StoreError
 from store.model.ledgers import EntryReader, open_reader
 from store.names import Position, parse_position
-from store.timespec import MAX_TIME_MS, parse_duration_ms, parse_time_or_ago
+from store.timespec import MAX_TIME_MS, FromNow, parse_duration_ms, parse_time_or_ago
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,7 +173,8 @@ class Session:
 
     def time_ms(self, value: Time) -> int:
         """Return VALUE in epoch milliseconds; raises InvalidValue."""
-        return time_ms_of(value, self.now_ms)
+        found = time_ms_of(value, self.now_ms)
+        return found if self._now_ms is None else int(found)
 
 
 def time_ms_of(value: Time, now_ms: int) -> int:
@@ -181,7 +182,7 @@ def time_ms_of(value: Time, now_ms: int) -> int:
     if isinstance(value, str):
         return parse_time_or_ago(value, now_ms=now_ms)
     if isinstance(value, timedelta):
-        found = now_ms - value // _MS
+        found: int = FromNow(now_ms - value // _MS)
     elif isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidValue(

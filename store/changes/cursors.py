@@ -34,6 +34,8 @@ class CursorMove:
     basis: MoveBasis | None = None
     expiry: ExpiryDetails | None = None
     warnings: tuple[str, ...] = ()
+    misses: bool = False
+    """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
 
 
 def plan_moves(reader: EntryReader, command: str, moves: Iterable[CursorMove], now_ms: int) -> Plan:

@@ -29,7 +29,8 @@ _OR_BROKER = ", or add --rule broker: it goes by the next entry there is"
 class ExpiryRequest:
     """What to expire: everything older than LIMIT_MS, or up to POSITION (EXCLUDE: it stays). TTL: the policy LIMIT_MS comes from.
 
-    BROKER: whom rule ``broker`` asks, and the comparison of the other one.
+    BROKER: whom rule ``broker`` asks, and the comparison of the other one. FORCE: also what drops nothing, and what drops all that
+    a copy knows, because it is older than the limit itself.
     """
 
     now_ms: int
@@ -40,6 +41,7 @@ class ExpiryRequest:
     clock: Clock = "auto"
     ttl: MessageTtl | None = None
     broker: BrokerSetup = DEFAULT_BROKER
+    force: bool = False
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:

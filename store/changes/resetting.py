@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from store.changes.cursors import CursorMove, check_movable, plan_moves
+from store.changes.out_of_time import check_resets_meet
 from store.changes.plan import Plan
 from store.changes.report import BrokerMove, MoveBasis
 from store.changes.resets import check_position, reset_state, reset_to_time, shifted_state, state_of_other, ttl_warnings
@@ -45,8 +46,8 @@ class ResetTarget:
 class ResetRequest:
     """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
 
-    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, and also
-    into what is lost.
+    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, into what
+    is lost, and to the end where nothing is at or after the time.
     """
 
     now_ms: int
@@ -115,12 +116,15 @@ def plan_resets(reader: EntryReader, command: str, resets: Iterable[Reset], requ
     """Return one plan for RESETS, all of them or none.
 
     Raises LedgerNotFound, EntryNotFound (a position that is not there), SubscriptionNotFound, InvalidValue, and Refused for a
-    cursor of the broker's own; each names the line that asks.
+    cursor of the broker's own; each names the line that asks. NothingMatches: see ``check_resets_meet``.
     """
     moves = []
     for reset in resets:
         with _errors_name(reset.where):
             moves.append(_move(reader, reset.topic, reset.cursor, reset.target, request))
+    if not request.force:
+        clock = "auto" if request.rule == BROKER else check_clock(request.clock)
+        check_resets_meet(reader, moves, [move for move in moves if move.misses], clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
 
 
@@ -143,7 +147,7 @@ def _move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ResetTarget
         raise InvalidValue("--exclude-reset-position goes with a time or a position")
     ttl = ttl_warnings(reader, topic, cursor, move.state, request.now_ms)
     basis = move.basis or MoveBasis(request.rule)
-    return CursorMove(topic, cursor, move.state, basis, warnings=(*move.warnings, *ttl))
+    return CursorMove(topic, cursor, move.state, basis, warnings=(*move.warnings, *ttl), misses=move.misses)
 
 
 def _check_not_lost(reader: EntryReader, topic: Topic, mark_delete: Position) -> None:
@@ -197,13 +201,15 @@ def _time_move(
         move = None if theirs is None else _broker_move(topic, cursor, first, theirs)
         basis = replace(basis, asked_broker=True, broker=move)
         warnings = () if failure is None else (failure,)
-        if first is None:
-            warnings += (f"nothing is at or after that time: {cursor.name} moves to the end",)
+    misses = first is None or first > topic.last_confirmed
+    if misses:
+        who = "a broker finds nothing" if request.rule == BROKER else "nothing is"
+        warnings += (f"{who} at or after that time: {cursor.name} moves to the end",)
     if target.exclude and first is not None:
         state = reset_state(reader, topic, cursor, first, exclude=True)
     else:
         state = reset_to_time(topic, cursor, first)
-    return CursorMove(topic, cursor, state, basis, warnings=warnings)
+    return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=misses)
 
 
 def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:

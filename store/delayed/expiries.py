@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from store.changes.cursors import CursorMove, plan_moves
 from store.changes.expiry import ExpiryRequest, expiry_move, unchanged_move
+from store.changes.out_of_time import check_expiries_meet
 from store.changes.plan import Plan
 from store.delayed.not_due import forecast_warnings, with_not_due
 from store.errors import InvalidValue, NothingMatches, Refused
@@ -28,7 +29,8 @@ def is_expirable(name: str) -> bool:
 def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: ExpiryRequest) -> Plan:
     """Return one plan, all or none, that expires what REQUEST says; without a limit and a position, what the TTL in force says.
 
-    Raises InvalidValue, NothingMatches (no TTL), LedgerNotFound, EntryNotFound, and Refused for a cursor of the broker's own.
+    Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and Refused for a
+    cursor of the broker's own.
     """
     for _, cursor in cursors:
         _check_expirable(cursor.name)
@@ -47,6 +49,8 @@ def plan_expiries(reader: EntryReader, command: str, cursors: Cursors, request: 
             with_not_due(reader, expiry_move(reader, topic, cursor, request), request.now_ms, None)
             for topic, cursor in cursors
         ]
+    if request.limit_ms is not None and not request.force:
+        check_expiries_meet(reader, moves, request.limit_ms, request.clock, request.now_ms)
     return plan_moves(reader, command, moves, request.now_ms)
 
 

@@ -36,6 +36,7 @@ from store.db.tree import iter_nodes
 from store.index.build import Advance, Scanning, index_files, ledger_digests
 from store.index.rebuild import build_index, open_scratch, read_catalogue, rebuild_index
 from store.model.absent_bookies import find_absent_bookies, index_absent_bookies
+from store.model.copy_age import put_refreshed
 from store.model.references import index_owners
 from store.reports.log_files import read_ledger_sizes
 from store.reports.replicas import find_underreplicated
@@ -299,6 +300,7 @@ def _begin(txn: Txn) -> None:
 def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResult, tree: NewTree) -> None:
     _take_tree(store, txn, tree)
     txn.delete("state", _UNFINISHED)
+    put_refreshed(txn, options.now_ms)
     is_adding = any(UNFINISHED in source for source in store.info.sources)
     append_change(txn, options.now_ms, "store add" if is_adding else "store refresh", (_report(result),))
 

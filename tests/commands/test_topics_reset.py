@@ -77,7 +77,7 @@ def reset(cli: Cli, store: Path, *arguments: object) -> Any:  # Any: JSON
         (("-t", f"@{T + 2_000}"), "10:0", 4),  # 10:1 of 9 s is the first at or after 2 s
         (("-t", f"@{T + 2_000}", "-e"), "10:1", 3),
         (("-t", f"@{T + 12_000}"), "10:2", 2),
-        (("-t", f"@{T + 20_000}"), "11:1", 0),
+        (("-t", f"@{T + 20_000}", "--force"), "11:1", 0),
         (("-m", "earliest"), "10:-1", 5),
         (("-m", "latest"), "11:1", 0),
         (("-m", "10:1"), "10:0", 4),
@@ -197,7 +197,8 @@ def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
     exact = reset(cli, path, *ask)
     assert exact["after"]["markDeletePosition"] == "10:0"
     assert exact["broker"] == {"markDeletePosition": "10:3", "agrees": False, "entries": -3}
-    assert reset(cli, path, *ask, "--rule", "broker")["after"]["markDeletePosition"] == "10:3"
+    assert cli("--store", path, "topics", "reset-cursor", *ask, "--rule", "broker").exit_code == 5
+    assert reset(cli, path, *ask, "--rule", "broker", "--force")["after"]["markDeletePosition"] == "10:3"
     text = cli("--store", path, "topics", "reset-cursor", *ask).stdout
     assert "  a broker would move it to 10:3 and redeliver 3 fewer entries than this change\n" in text
 
@@ -260,7 +261,18 @@ def test_topics_that_stay_as_they_are_are_no_part_of_the_change(cli: Cli, store:
 
 def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> None:
     """As in CmdTopics (4.0.8), which does not look at --time then."""
-    arguments = ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3", "-t", "3h", "--dry-run")
+    arguments = (
+        "topics",
+        "reset-cursor",
+        "public/default/plain",
+        "-s",
+        "half",
+        "-m",
+        "9:3",
+        "-t",
+        f"@{T}",
+        "--dry-run",
+    )
     told = cli("--store", store, *arguments)
     assert (told.exit_code, told.stderr) == (
         0,

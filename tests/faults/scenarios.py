@@ -69,8 +69,8 @@ SCENARIOS = (
         "reset-cursor as of", "topics reset-cursor public/default/fresh -s crash-holes --as-of 253:4", state="crashed"
     ),
     Scenario("reset all", f"topics reset-cursor --all-topics -s reset-me -t {BEFORE}"),
-    Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s"),
-    Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s"),
+    Scenario("expire", f"topics expire {PLAIN} -s expire-me -t 1s --force"),
+    Scenario("expire all", f"topics expire-all-subscriptions {PLAIN} -t 1s --force"),
     Scenario("create-subscription", f"topics create-subscription {PLAIN} -s made -m earliest", repeats=True),
     Scenario("unsubscribe", f"topics unsubscribe {PLAIN} -s half", repeats=True),
     Scenario("create topic", "topics create public/default/made -m owner=me", repeats=True),
