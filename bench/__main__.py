@@ -30,6 +30,7 @@ MEASURES = {
     "topics": "bench.topics:measure",
     "spark": "bench.spark:measure",
     "memory": "bench.memory:measure",
+    "search": "bench.search:measure",
     "dump": "bench.hooks:measure_dump",
     "delayed": "bench.hooks:measure_delayed",
     "compaction": "bench.hooks:measure_compaction",

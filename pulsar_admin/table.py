@@ -608,6 +608,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.compaction.changing:run",
             "Compact topics: keep the latest message of every key in a new compacted ledger.",
         ),
+        "explain": Row(
+            "commands.compaction.explaining:explain",
+            "Show every message of a key, which of them compaction keeps, and why.",
+        ),
         "verify": Row(
             "commands.compaction.checking:verify", "Check compacted ledgers against the log they were made from."
         ),

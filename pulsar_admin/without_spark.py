@@ -88,6 +88,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "bookkeeper *",
     ),
     "it reads the entries of one topic, one after the other": (
+        "compaction explain",
         "transactions transaction-buffer-stats",
         "transactions transaction-in-buffer-stats",
     ),

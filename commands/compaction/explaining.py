@@ -1,0 +1,111 @@
+"""``compaction explain``: what compaction made of the messages of one key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.topics.answers import report, selected
+from pulsar_admin.columns import Column
+from pulsar_admin.context import App
+from pulsar_admin.jsonify import position_json, to_json
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
+from store.compaction.forms import RULE_4_0, RULE_4_2
+from store.compaction.view import open_view
+from store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, StoreError, TopicNotFound
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
+from store.names import TopicName, shell_word
+from store.wording import counted
+
+if TYPE_CHECKING:
+    from store.compaction.occurrences import KeyHistory, Occurrence
+
+_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("POSITION", "position"),
+    Column("PUBLISHED", "publishTime", "time"),
+    Column("BYTES", "size", "number", drop=1),
+    Column("COMPACTED", lambda row: "yes" if row["compacted"] else "no"),
+    Column("WHY", "why"),
+)
+
+
+@command(
+    "explain",
+    examples=[
+        "pulsar-admin compaction explain acme/orders/compacted --key k0003",
+        "pulsar-admin compaction explain acme/orders/compacted-last-null --key k0000 -o json",
+    ],
+    output="One row per message of the key, in order: COMPACTED says whether the compacted ledger holds it, WHY by which rule. "
+    "`fate` is that of compaction so far, `next` what compacting now would make of it. Exit code 1 where the ledger does not "
+    "hold what it should.",
+    errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],
+)
+@topics_argument
+@click.option("--key", required=True, help="The key.")
+@click.option(
+    "--rule",
+    type=click.Choice([RULE_4_2, RULE_4_0]),
+    default=RULE_4_2,
+    show_default=True,
+    help="What is a null value outside batches; `compaction run` has the same.",
+)
+@pass_app
+def explain(app: App, selection: TopicSelection, key: str, rule: str) -> None:
+    """Show every message of a key, which of them compaction keeps, and why.
+
+    Reasons are those of the rules of compaction: a later value, a null value, the horizon, an aborted transaction.
+    """
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        names = selected(app, reader.txn, selection)
+        found = list(app.each(names, lambda name: (name, _explained(app, reader, name, key, rule))))
+    app.emit_rows([row for name, history in found for row in _rows(name, history)], _COLUMNS[len(names) == 1 :])
+    for name, history in found:
+        _tell(app, name, history, problems)
+    report(app, problems)
+    if found and not any(history.occurrences for _, history in found):
+        raise NothingMatches(f"no message has the key {key!r}", hint=_hint(names[0]))
+
+
+def _hint(name: TopicName) -> str:
+    return f"look for keys that begin alike: pulsar-admin topics search {shell_word(name)} --key-prefix PREFIX"
+
+
+def _explained(app: App, reader: EntryReader, name: TopicName, key: str, rule: str) -> KeyHistory:
+    from store.compaction.occurrences import explain_key
+
+    topic = read_topic(reader.txn, name)
+    with app.progress(topic.number_of_entries, "entries", f"{name}: explain") as bar:
+        return explain_key(reader, topic, open_view(reader, topic), key, rule=rule, advance=bar.advance)
+
+
+def _rows(name: TopicName, history: KeyHistory) -> list[dict[str, Any]]:  # Any: JSON
+    return [{"topic": str(name), "key": history.key, **_members(name, one)} for one in history.occurrences]
+
+
+def _members(name: TopicName, one: Occurrence) -> dict[str, Any]:  # Any: JSON
+    plain = to_json(one)
+    assert isinstance(plain, dict)
+    compacted = plain.pop("inView")
+    return {**plain, "position": position_json(one.position, name.partition_index), "compacted": compacted}
+
+
+def _tell(app: App, name: TopicName, history: KeyHistory, problems: list[StoreError]) -> None:
+    """Say on stderr what the rows do not: how far compaction came, and what may hide more of the key."""
+    if history.horizon is None:
+        app.tell(f"{name} was never compacted")
+    else:
+        app.tell(f"{name} is compacted through {history.horizon}, into ledger {history.compacted_ledger}")
+    if history.sealed:
+        app.tell(
+            f"{counted(history.sealed, 'encrypted batch', 'encrypted batches')} may hold the key, too: they stay whole"
+        )
+    if history.undecodable:
+        app.tell(f"{counted(history.undecodable, 'entry')} cannot be decoded, and stay whole")
+    app.problems(sum(one.is_wrong for one in history.occurrences) + history.lost)
+    problems += history.damaged
+    if history.lost:
+        app.warn(f"{name}: {counted(history.lost, 'entry is', 'entries are')} lost and may have held the key")

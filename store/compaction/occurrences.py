@@ -1,0 +1,239 @@
+"""Every message of one key, and what compaction makes of it: by the kernels that compact, with the reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from store.codec.message import decode_message_entry
+from store.compaction.batches import MessageBatch, MessageSource
+from store.compaction.floor import compacted_floor
+from store.compaction.forms import RULE_4_2
+from store.compaction.tail import has_transactions, read_transactions
+from store.compaction.view import CompactedView
+from store.errors import EntryCorrupt, StoreError
+from store.frozen import frozen
+from store.kernels import compaction as kernel
+from store.kernels import slots as slot_kernel
+from store.model.extent import iter_ledger_parts
+from store.model.ledgers import EntryReader
+from store.model.messages import explode
+from store.model.topics import Topic
+from store.names import Position
+from store.proto.pulsar_api_pb2 import MessageMetadata
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
+"""Fates of messages: up to the horizon, by compaction; behind it nothing is decided."""
+
+
+@frozen
+class Occurrence:
+    """A message of the key. ``in_view``: the compacted ledger holds it; ``size``: of the value; ``next``: what compacting now does."""
+
+    position: Position
+    publish_time: int
+    size: int
+    tombstone: bool
+    in_view: bool
+    fate: str
+    next: str
+    why: str
+    is_wrong: bool = field(default=False, metadata={"json_optional": True})
+
+
+@dataclass(slots=True)
+class KeyHistory:
+    """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay whole and may
+    hold it; ``undecodable``: entries that stay whole; ``damaged``: what could not be read."""
+
+    key: str
+    horizon: Position | None
+    compacted_ledger: int | None
+    occurrences: list[Occurrence] = field(default_factory=list)
+    sealed: int = 0
+    undecodable: int = 0
+    damaged: list[StoreError] = field(default_factory=list)
+    lost: int = 0
+
+
+@dataclass(slots=True)
+class _Found:
+    """A message of the key, and what the kernels know of it."""
+
+    position: Position
+    publish_ms: int
+    slot: Array | None  # None: of a transaction that was not committed
+    size: int
+    null: bool
+    in_view: bool = False
+
+
+def explain_key(
+    reader: EntryReader,
+    topic: Topic,
+    view: CompactedView | None,
+    key: str,
+    *,
+    rule: str = RULE_4_2,
+    advance: Callable[[int], None] = lambda entries: None,
+) -> KeyHistory:
+    """Return what compaction made of the messages with KEY, and what it would make of them now."""
+    floor = None if view is None else _floor(reader, topic, view)
+    history = KeyHistory(key, floor, None if view is None else view.ledger_id)
+    transactions = cache(lambda: read_transactions(reader, topic, None))
+    known = has_transactions(reader, topic.name)
+    parts = tuple(iter_ledger_parts(topic, 0, topic.number_of_entries))
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=rule)
+    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=rule)
+    in_view = {found.position: found for batch in kept.batches() for found in _messages(batch, key.encode())}
+    first = topic.first_position
+    trimmed = [found for found in in_view.values() if found.position.entry < first]
+    found = [*trimmed, *_of_log(log, history, advance)]
+    for one in found:
+        one.in_view = one.position in in_view
+    history.damaged = [*kept.damaged, *log.damaged]
+    history.lost = kept.lost + log.lost
+    history.occurrences = list(_judged(found, floor))
+    return history
+
+
+def _floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
+    try:
+        return compacted_floor(reader, topic, view)
+    except EntryCorrupt:
+        return view.horizon
+
+
+def _of_log(log: MessageSource, history: KeyHistory, advance: Callable[[int], None]) -> Iterator[_Found]:
+    for batch in log.batches():
+        history.sealed += int((batch.rows["kind"] == kernel.ENCRYPTED_BATCH).sum())
+        history.undecodable += int((batch.rows["kind"] == kernel.STRANGE).sum())
+        yield from sorted(
+            [*_messages(batch, history.key.encode()), *_uncommitted(batch, history.key)],
+            key=lambda one: one.position,
+        )
+        advance(len(batch.rows))
+
+
+def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:
+    """Yield the messages of BATCH with KEY, without those that were taken out of it."""
+    owners = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
+    slots = batch.slots
+    wanted = (slots["key_length"] == len(key)) & (slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
+    for number in np.flatnonzero(wanted).tolist():
+        slot, index = slots[number], int(owners[number])
+        start = int(slot["key_start"])
+        if batch.plain(index).data[start : start + len(key)] != key:
+            continue
+        place = batch.position(index)
+        if batch.rows[index]["kind"] == kernel.BATCH:
+            place = Position(place.ledger_id, place.entry_id, _batch_index(batch, index, number))
+        is_null = bool(slot["value_bytes"] <= 0)
+        size = int(slot["value_bytes"]) if place.batch_index >= 0 else _size_alone(batch.rows[index])
+        yield _Found(place, int(batch.rows[index]["publish_ms"]), slots[number : number + 1].copy(), size, is_null)
+
+
+def _size_alone(row: Any) -> int:  # Any: a numpy row
+    """Return the bytes of the value of a message alone, which the rule of 4.0 takes the entry for."""
+    stored = int(row["end"] - row["meta_end"])
+    return int(row["plain_bytes"]) if row["flags"] & kernel.HAS_PLAIN_SIZE else stored
+
+
+def _batch_index(batch: MessageBatch, index: int, number: int) -> int:
+    """Return the index in its batch of slot NUMBER; a batch of fewer messages than it had lists theirs."""
+    row, first = batch.rows[index], int(batch.firsts[index])
+    if int(batch.firsts[index + 1]) - first == row["messages"]:
+        return number - first
+    raw = bytes(batch.data.data[row["meta_start"] : row["meta_end"]])
+    return int(MessageMetadata.FromString(raw).compacted_batch_indexes[number - first])
+
+
+def _uncommitted(batch: MessageBatch, key: str) -> Iterator[_Found]:
+    for index in np.flatnonzero(batch.rows["kind"] == kernel.UNCOMMITTED).tolist():
+        place = batch.position(index)
+        for message in explode(decode_message_entry(batch.stored(index), f"entry {place}"), place):
+            if message.key == key:
+                size = len(message.payload)
+                yield _Found(message.position, message.publish_ms, None, size, message.null_value or not size)
+
+
+def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]:
+    """Yield FOUND with their fates: as far as the horizon, and if all of it were compacted now."""
+    told = [one for one in found if one.slot is not None]
+    before = [one for one in told if floor is not None and one.position.entry <= floor]
+    so_far = dict(zip((one.position for one in before), _fates(before), strict=True))
+    now = dict(zip((one.position for one in told), _fates(told), strict=True))
+    latest_before, latest = (some[-1] if some else None for some in (before, told))
+    for one in found:
+        if one.slot is None:
+            why = "of a transaction that was aborted or is open: no reader gets it, nor does compaction"
+            yield _occurrence(one, UNCOMMITTED, UNCOMMITTED, why)
+        elif one.position not in so_far:
+            yield _occurrence(one, BEHIND, now[one.position], _why_behind(one, now[one.position], latest, floor))
+        else:
+            fate = so_far[one.position]
+            yield _occurrence(one, fate, now[one.position], _why(one, fate, latest_before, latest))
+
+
+def _fates(found: list[_Found]) -> list[str]:
+    """Return what the kernels of compaction make of the messages FOUND, in order."""
+    if not found:
+        return []
+    slots = np.concatenate([one.slot for one in found if one.slot is not None])
+    firsts, ordinals = np.array([0, len(slots)], np.int64), np.zeros(1, np.int64)
+    fates = np.empty(len(slots), np.uint8)
+    bits = np.zeros(len(slots) // 8 + 1, np.uint8)
+    slot_kernel.mark_last(np.array([(len(slots) - 1) << 1 | (slots[-1]["value_bytes"] <= 0)], np.uint64), bits)
+    slot_kernel.judge(slots, firsts, ordinals, bits, False, fates)
+    names = {
+        slot_kernel.RETAINED: KEPT,
+        slot_kernel.SUPERSEDED: SUPERSEDED,
+        slot_kernel.NULLED: TOMBSTONE,
+    }
+    return [names[fate] for fate in fates.tolist()]
+
+
+def _occurrence(one: _Found, fate: str, later: str, why: str) -> Occurrence:
+    is_wrong = fate != BEHIND and one.in_view != (fate == KEPT) and not _is_disputed(one)
+    return Occurrence(one.position, one.publish_ms, max(one.size, 0), one.null, one.in_view, fate, later, why, is_wrong)
+
+
+def _is_disputed(one: _Found) -> bool:
+    """Whether it is a null value by one rule and not by the other; which one made the ledger, nobody told."""
+    return one.slot is not None and bool(one.slot[0]["flags"] & slot_kernel.RULE_MATTERS)
+
+
+def _why_behind(one: _Found, fate: str, latest: _Found | None, floor: Position | None) -> str:
+    behind = "never compacted" if floor is None else f"behind the horizon {floor}"
+    if fate == KEPT:
+        return f"{behind}; the next compaction keeps it, the latest value"
+    if fate == TOMBSTONE:
+        return f"{behind}; the next compaction drops it, a null value" + (
+            " that deletes the key" if one is latest else ""
+        )
+    return f"{behind}; the next compaction drops it: {_later(latest)}"
+
+
+def _why(one: _Found, fate: str, latest_before: _Found | None, latest: _Found | None) -> str:
+    if one.in_view != (fate == KEPT):
+        if _is_disputed(one):
+            return "empty and without a stated size: null by the rule of 4.2, a value by that of 4.0"
+        there = "the compacted ledger has it, and should not" if one.in_view else "the compacted ledger lacks it"
+        return f"{there}: see compaction verify"
+    if fate == KEPT:
+        why = "the latest value up to the horizon"
+        return why if one is latest else f"{why}; the next compaction drops it: {_later(latest)}"
+    if fate == TOMBSTONE:
+        return "a null value" + (": it deletes the key" if one is latest_before else f"; {_later(latest_before)}")
+    return _later(latest_before)
+
+
+def _later(latest: _Found | None) -> str:
+    assert latest is not None
+    return f"a later null value, {latest.position}, deletes the key" if latest.null else f"{latest.position} is later"

@@ -1,0 +1,136 @@
+"""``compaction explain``: beside the real reader of the compacted view, beside what a compaction keeps, and where it is torn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.message import encode_message_entry
+from store.compaction.occurrences import BEHIND, KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, KeyHistory, explain_key
+from store.compaction.view import open_view
+from store.db.environment import open_store
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import read_topic
+from store.names import Position, parse_topic
+from store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.conftest import Cli
+from tests.stores import copied, imported
+from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
+from tests.worlds import asked_topics, oracle
+
+WORLDS = ("small", "nometa")
+COMPACTED = [
+    (world, topic)
+    for world in WORLDS
+    for topic, said in oracle(world)["topics"].items()
+    if "compacted_messages" in said and not topic.endswith("-secret")
+]
+KEYS = 12  # of a topic, a pass over it each
+
+
+@pytest.fixture(scope="module")
+def readers() -> Iterator[dict[str, EntryReader]]:
+    stores = {world: open_store(imported(world, "clean")) for world in WORLDS}
+    with open_reader(stores["small"]) as small, open_reader(stores["nometa"]) as nometa:
+        yield {"small": small, "nometa": nometa}
+    for store in stores.values():
+        store.close()
+
+
+def explained(reader: EntryReader, name: str, key: str, rule: str = "4.0") -> KeyHistory:
+    topic = read_topic(reader.txn, parse_topic(name))
+    return explain_key(reader, topic, open_view(reader, topic), key, rule=rule)
+
+
+def keys_of(world: str, topic: str) -> list[str]:
+    return sorted({row[5] for row in oracle(world)["topics"][topic]["messages"] if row[5]})[:KEYS]
+
+
+def place(row: Any) -> Position:
+    return Position(*row[:3])
+
+
+@pytest.mark.parametrize(("world", "topic"), COMPACTED)
+def test_the_ledger_of_the_real_broker(world: str, topic: str, readers: dict[str, EntryReader]) -> None:
+    said = oracle(world)["topics"][topic]
+    found = 0
+    for key in keys_of(world, topic):
+        history = explained(readers[world], topic, key)
+        rows = history.occurrences
+        # Every message of the key that a client read is one row, and nothing else is.
+        assert [row.position for row in rows] == [place(row) for row in said["messages"] if row[5] == key]
+        # A reader of the compacted view got what the ledger holds, then what lies behind the horizon.
+        got = [place(row) for row in said["compacted_messages"] if row[4] == key]
+        assert [row.position for row in rows if row.in_view or row.fate == BEHIND] == got, key
+        assert [row.in_view for row in rows if row.fate != BEHIND] == [
+            row.fate == KEPT for row in rows if row.fate != BEHIND
+        ]
+        assert not any(row.is_wrong for row in rows)
+        found += len(rows)
+    assert found or topic.endswith("nokey")
+
+
+@pytest.mark.parametrize("topic", ["acme/orders/compacted", "acme/orders/compacted-single", "public/default/batched"])
+def test_what_a_compaction_keeps_is_what_was_said(
+    topic: str, cli: Cli, tmp_path: Path, readers: dict[str, EntryReader]
+) -> None:
+    wanted = {
+        row.position
+        for key in {row[5] for row in asked_topics("small")[topic]["messages"] if row[5]}
+        for row in explained(readers["small"], topic, key, rule="4.2").occurrences
+        if row.next == KEPT
+    }
+    store = copied("small", "clean", tmp_path)
+    assert cli("--store", store, "compaction", "run", topic, "--yes").exit_code == 0
+    rows = cli("--store", store, "compaction", "read", topic, "-o", "jsonl").json_lines
+    kept = {Position(row["ledgerId"], row["entryId"], row["batchIndex"]) for row in rows if row["key"] is not None}
+    assert kept == wanted != set()
+
+
+def test_reasons(readers: dict[str, EntryReader]) -> None:
+    rows = explained(readers["small"], "acme/orders/compacted-single", "k0023", rule="4.2").occurrences
+    assert [(row.fate, row.next) for row in rows] == [
+        (SUPERSEDED, SUPERSEDED),
+        (TOMBSTONE, TOMBSTONE),
+        (KEPT, SUPERSEDED),
+        (BEHIND, KEPT),
+    ]
+    assert [row.why for row in rows] == [
+        "83:20 is later",
+        "a null value; 83:20 is later",
+        "the latest value up to the horizon; the next compaction drops it: 84:14 is later",
+        "behind the horizon 84:9; the next compaction keeps it, the latest value",
+    ]
+    assert UNCOMMITTED not in {row.fate for row in rows}
+
+
+def test_what_is_encrypted_is_told(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    result = cli("--store", store, "compaction", "explain", "acme/secure/compacted-secret", "--key", "k0000")
+    assert result.exit_code == 5
+    assert "4 encrypted batches may hold the key, too" in result.stderr
+
+
+def test_a_ledger_that_lacks_the_value_is_wrong(cli: Cli, tmp_path: Path) -> None:
+    topic = "persistent://public/default/t"
+    made = [Made(1_700_000_000_000 + number, raw=keyed(b"a", b"v%d" % number, number)) for number in range(3)]
+    compacted = MadeCompacted(9, [], Position(10, 2))
+    store = make_store(tmp_path / "store", {topic: MadeTopic([made], compacted=compacted)})
+    result = cli("--store", store, "compaction", "explain", topic, "--key", "a", "-o", "jsonl")
+    assert result.exit_code == 1
+    assert [(row["fate"], row["compacted"], row.get("isWrong", False)) for row in result.json_lines] == [
+        (SUPERSEDED, False, False),
+        (SUPERSEDED, False, False),
+        (KEPT, False, True),
+    ]
+    assert result.json_lines[-1]["why"] == "the compacted ledger lacks it: see compaction verify"
+
+
+def keyed(key: bytes, value: bytes, number: int) -> bytes:
+    metadata = MessageMetadata(
+        producer_name="p", sequence_id=number, publish_time=1_700_000_000_000 + number, partition_key=key.decode()
+    )
+    return encode_message_entry(metadata, value)
