@@ -22,6 +22,7 @@ PAGES = (
     "delayed-messages.md",
     "dump-and-load.md",
     "expire.md",
+    "find-a-message.md",
     "lost-ledgers.md",
     "monitor.md",
     "negative-acks.md",

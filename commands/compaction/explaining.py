@@ -96,9 +96,9 @@ def _members(name: TopicName, one: Occurrence) -> dict[str, Any]:  # Any: JSON
 def _tell(app: App, name: TopicName, history: KeyHistory, problems: list[StoreError]) -> None:
     """Say on stderr what the rows do not: how far compaction came, and what may hide more of the key."""
     if history.horizon is None:
-        app.tell(f"{name} was never compacted")
+        app.note(f"{name} was never compacted")
     else:
-        app.tell(f"{name} is compacted through {history.horizon}, into ledger {history.compacted_ledger}")
+        app.note(f"{name} is compacted through {history.horizon}, into ledger {history.compacted_ledger}")
     if history.sealed:
         app.tell(
             f"{counted(history.sealed, 'encrypted batch', 'encrypted batches')} may hold the key, too: they stay whole"

@@ -18,6 +18,7 @@ from store.names import TopicName
 if TYPE_CHECKING:
     from pulsar_admin.api.messages import Messages
     from store.changes.report import ChangeReport
+    from store.compaction.occurrences import KeyHistory
     from store.compaction.reading import FoundInView
     from store.compaction.status import CompactionStatus
     from store.compaction.verification import Verification
@@ -84,6 +85,21 @@ class Compaction:
             topic = read_topic(reader.txn, self._name)
             view = open_view(reader, topic)
             return None if view is None else verify_view(reader, topic, view)
+
+    def explain(self, key: str, *, rule: Rule = "4.2") -> KeyHistory:
+        """Return the messages with KEY (``occurrences``): where they are, whether the compacted ledger holds them, and why or why not.
+
+        Raises TopicNotFound, MetadataCorrupt.
+        """
+        from store.compaction.occurrences import explain_key
+        from store.compaction.view import open_view
+
+        check_choice("rule", rule, Rule)
+        with self._session.reader() as reader:
+            topic = read_topic(reader.txn, self._name)
+            found = explain_key(reader, topic, open_view(reader, topic), key, rule=rule)
+        warn_partial(found.damaged)
+        return found
 
     def run(
         self,

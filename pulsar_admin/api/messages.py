@@ -14,17 +14,19 @@ from pulsar_admin.jsonify import camel_case
 from store.compaction.view import open_view
 from store.db.clocks import check_clock
 from store.db.delayed_entries import DelayedRows
+from store.db.environment import Txn
 from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
-from store.dump.reading import iter_columns, iter_view_columns
+from store.dump.reading import iter_columns, iter_matches, iter_view_columns
 from store.errors import InvalidValue, StoreError
 from store.extras import require
 from store.model.cursors import read_cursor
 from store.model.extent import Intervals, pending_intervals
 from store.model.ledgers import EntryReader
-from store.model.topics import Topic, expand_topic, read_topic
+from store.model.topics import Topic, read_topic
 from store.model.window import EVENT, Window
 from store.names import EARLIEST, TopicName
+from store.scan.matching import Match
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
 from store.scan.operations import TIME
@@ -40,7 +42,7 @@ COLUMNS = (
     *("null_value", "chunks", "transaction"),
 )
 """The columns of messages where none are named."""
-ON_DEMAND = ("payload", "marker_type", "schema_version", "value", "value_error")
+ON_DEMAND = ("topic", "payload", "marker_type", "schema_version", "value", "value_error")
 """Further columns, which only callers that name them pay for."""
 SCHEMA = pa.schema(
     [
@@ -49,7 +51,7 @@ SCHEMA = pa.schema(
             TIME
             if name in _TIMES
             else pa.string()
-            if name in (*_VALUES, "producer")
+            if name in (*_VALUES, "producer", "topic")
             else schema_of((camel_case(name),)).types[0],
         )
         for name in (*COLUMNS, *ON_DEMAND)
@@ -67,6 +69,7 @@ class MessageQuery:
     limit: int | None = None
     uncommitted: bool = False
     markers: bool = False
+    match: Match | None = None
 
     def check(self) -> None:
         """Raise InvalidValue for a column or a clock that there is not, and for a limit that is no number of messages."""
@@ -82,7 +85,9 @@ class MessageQuery:
     def options(self) -> DumpOptions:
         """What is read of the entries."""
         value = not _VALUES.isdisjoint(self.columns)
-        needed = {camel_case(name) for name in self.columns} | ({"key"} if self.window.key is not None else set())
+        needed = {camel_case(name) for name in self.columns if name != "topic"}
+        needed |= {"key"} if self.window.key is not None or not needed else set()
+        needed |= {"encrypted"} if self.match is not None else set()
         if self.window.clock == EVENT:
             needed.add("eventTime")
         if self.subscription is not None or max(self.window.first.batch_index, self.window.last.batch_index) >= 0:
@@ -90,13 +95,16 @@ class MessageQuery:
         return DumpOptions(
             window=self.window,
             payload="payload" in self.columns,
-            value=value,
+            value=value or (self.match is not None and self.match.needs_value),
             committed=not self.uncommitted,
             markers=self.markers or "marker_type" in self.columns,
             only=() if value else tuple(sorted(needed)),
+            match=self.match,
         )
 
 
+Choose = Callable[[Txn], Iterable[TopicName]]
+"""Names topics of a snapshot."""
 Source = Callable[[EntryReader, list[StoreError]], Generator[pa.RecordBatch, None, None]]
 """What reads batches with the columns asked for, in the spelling of dumps, and notes what it could not read."""
 
@@ -152,15 +160,20 @@ class Messages:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def messages_of(session: Session, name: TopicName, query: MessageQuery) -> Messages:
-    """Return the messages of a topic, of a partitioned one those of its partitions one after the other; raises InvalidValue."""
+def messages_of(session: Session, names: Choose, query: MessageQuery) -> Messages:
+    """Return the messages of topics, one topic after the other; raises InvalidValue."""
     query.check()
 
     def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-        for part in expand_topic(reader.txn, name):
-            yield from _batches(reader, read_topic(reader.txn, part), query, problems)
+        for part in names(reader.txn):
+            for batch in _batches(reader, read_topic(reader.txn, part), query, problems):
+                yield _with_topic(batch, part) if "topic" in query.columns else batch
 
     return Messages(session, query.columns, source, query.limit)
+
+
+def _with_topic(batch: pa.RecordBatch, name: TopicName) -> pa.RecordBatch:
+    return batch.append_column("topic", pa.repeat(pa.scalar(str(name), pa.string()), len(batch)))
 
 
 def _batches(
@@ -172,7 +185,8 @@ def _batches(
         waiting = pending_intervals(topic, state)
         if options.window.first == EARLIEST:
             options = replace(options, window=replace(options.window, first=topic.next_valid(state.mark_delete)))
-    with closing(iter_columns(reader, topic, options, None, problems)) as batches:
+    iter_them = iter_columns if query.match is None else iter_matches
+    with closing(iter_them(reader, topic, options, None, problems)) as batches:
         for batch in batches:
             yield batch if waiting is None else _waiting(batch, topic, waiting)
 

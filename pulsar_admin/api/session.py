@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from store.engine.operation import Engine
+    from store.model.private_keys import PrivateKeys
 
 Time = datetime | timedelta | str | int
 """A point in time: a datetime with a zone; ``2024-05-01T09:00:00Z`` and whatever else the command line takes; so long ago as
@@ -87,6 +88,8 @@ class Session:
         self._lock = Lock()
         self._users = 0
         self._closed = False
+        self.keys: PrivateKeys | None = None
+        """What opens encrypted payloads."""
         self._now_ms = None if now is None else time_ms_of(now, int(time.time() * 1000))
 
     @property
@@ -133,6 +136,7 @@ class Session:
     def reader(self) -> Iterator[EntryReader]:
         """Open one snapshot, entries too."""
         with self.opened() as store, open_reader(store) as reader:
+            reader.keys = self.keys
             yield reader
 
     def engine(self, problems: list[StoreError]) -> AbstractContextManager[Engine | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from pulsar_admin.api.plan import Change, ChangeReport, Plan, changes_of, plan_of, report_of, steps_of
 from pulsar_admin.api.recovering import Recoveries
@@ -39,12 +39,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.ledger import Ledger
+    from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.namespace import Namespace
+    from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.spark import SparkTables
     from store.check import Finding
     from store.dump.job import DumpReport
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
+    from store.model.private_keys import PrivateKeys
     from store.reports.ledgers import LedgerRow, Orphan
     from store.reports.metrics import Metric
     from store.reports.overview import Overview
@@ -63,16 +66,25 @@ def open_store(
     now: Time | None = None,
     jobs: int = 1,
     spark: SparkSession | None = None,
+    private_keys: Sequence[Path | str] = (),
 ) -> Store:
     """Open the store at PATH, to read it, or WRITABLE to apply changes too, which keeps other writers out until it is closed.
 
     NOW fixes "now" for relative times and ages (else the clock of each call). Scans of many entries run in this process, in
-    JOBS processes (0: one a core), or on the executors of SPARK, which must see the same paths. Close it, or use it in ``with``.
+    JOBS processes (0: one a core), or on the executors of SPARK, which must see the same paths. Encrypted
+    payloads are opened with PRIVATE_KEYS, PEM files or directories of them, in this process alone. Close it, or use it in ``with``.
     Raises StoreNotFound, Refused (an import that did not end), StoreBusy (writable, and another process writes), IndexCorrupt.
     """
+    keys: PrivateKeys | None = None
+    if private_keys:
+        from store.model.private_keys import read_private_keys
+
+        keys = read_private_keys(map(Path, private_keys))
     opened = open_store_file(Path(path), writable=writable)
     try:
-        return Store(Session(opened, now, jobs=jobs, spark=spark))
+        session = Session(opened, now, jobs=jobs, spark=spark)
+        session.keys = keys
+        return Store(session)
     except BaseException:
         opened.close()
         raise
@@ -289,6 +301,17 @@ class Store(Transfers, Recoveries):
 
         with self._session.writing() as store, self._session.engine([]) as engine:
             return rebuild_index(store, verify=verify, advance=lambda size_bytes: None, engine=engine)
+
+    def search(self, *topics: str, **wanted: Unpack[Wanted]) -> Messages:
+        """Return the messages of TOPICS (default: all) that are all of what is WANTED, as ``Topic.search``.
+
+        The column ``topic`` says whose each is, where no columns are named. Raises InvalidValue, and read TopicNotFound.
+        """
+        from pulsar_admin.api.messages import COLUMNS
+        from pulsar_admin.api.searching import search_of
+
+        wanted.setdefault("columns", ("topic", *COLUMNS))
+        return search_of(self._session, lambda txn: self._selected(txn, topics), wanted)
 
     def dump(
         self,

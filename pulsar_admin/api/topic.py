@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pulsar_admin.api.finding import Clock, FoundEntry, found_by_broker, found_by_time
 from pulsar_admin.api.plan import Plan, plan_of
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursor import Cursor
     from pulsar_admin.api.delayed import Delayed
     from pulsar_admin.api.messages import Messages
+    from pulsar_admin.api.searching import Wanted
     from store.codec.policies import PartitionedTopic, Policies
     from store.policies.in_force import PoliciesInForce
     from store.reports.describe import TopicDescription
@@ -209,7 +210,16 @@ class Topic(PolicyPlans):
         times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
         window = Window(position_of(start), position_of(end), times[0], times[1], clock, key).checked()
         query = MessageQuery(window, chosen_columns(columns), subscription, limit, uncommitted, markers)
-        return messages_of(self._session, self._name, query)
+        return messages_of(self._session, lambda txn: expand_topic(txn, self._name), query)
+
+    def search(self, **wanted: Unpack[Wanted]) -> Messages:
+        """Return the messages that are all of what is WANTED, as ``messages`` does; ``Wanted`` has what can be asked for.
+
+        What is encrypted, or cannot be decoded, and may be wanted is in ``problems``. Raises InvalidValue.
+        """
+        from pulsar_admin.api.searching import search_of
+
+        return search_of(self._session, lambda txn: expand_topic(txn, self._name), wanted)
 
     def stats(self, *, earliest_time: bool = False) -> TopicStats:
         """Return sizes, backlogs and subscriptions with upstream's names (``backlog_size``, ``subscriptions[name].msg_backlog`` …).

@@ -178,7 +178,7 @@ def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]
             yield _occurrence(one, BEHIND, now[one.position], _why_behind(one, now[one.position], latest, floor))
         else:
             fate = so_far[one.position]
-            yield _occurrence(one, fate, now[one.position], _why(one, fate, latest_before, latest))
+            yield _occurrence(one, fate, now[one.position], _why(one, fate, (latest_before, latest), floor))
 
 
 def _fates(found: list[_Found]) -> list[str]:
@@ -220,14 +220,16 @@ def _why_behind(one: _Found, fate: str, latest: _Found | None, floor: Position |
     return f"{behind}; the next compaction drops it: {_later(latest)}"
 
 
-def _why(one: _Found, fate: str, latest_before: _Found | None, latest: _Found | None) -> str:
+def _why(one: _Found, fate: str, latests: tuple[_Found | None, _Found | None], floor: Position | None) -> str:
+    """Return why ONE, in front of the horizon FLOOR, has its FATE; LATESTS: the last of the key there, and of all."""
+    latest_before, latest = latests
     if one.in_view != (fate == KEPT):
         if _is_disputed(one):
             return "empty and without a stated size: null by the rule of 4.2, a value by that of 4.0"
         there = "the compacted ledger has it, and should not" if one.in_view else "the compacted ledger lacks it"
         return f"{there}: see compaction verify"
     if fate == KEPT:
-        why = "the latest value up to the horizon"
+        why = f"the latest value up to the horizon {floor}"
         return why if one is latest else f"{why}; the next compaction drops it: {_later(latest)}"
     if fate == TOMBSTONE:
         return "a null value" + (": it deletes the key" if one is latest_before else f"; {_later(latest_before)}")

@@ -1,0 +1,85 @@
+"""What messages can be searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypedDict
+
+from pulsar_admin.api.finding import Clock
+from pulsar_admin.api.messages import Choose, MessageQuery, Messages, chosen_columns, messages_of
+from pulsar_admin.api.session import Place, Session, Time, position_of
+from store.errors import InvalidValue
+from store.model.jsonpath import parse_path_test
+from store.model.window import Window
+from store.names import EARLIEST, LATEST
+from store.scan.matching import Match
+
+
+class Wanted(TypedDict, total=False):
+    """Keywords of ``search``; everything given must hold.
+
+    KEYS: one of them; PROPERTIES: name → value, None for any. TEXTS (one of them) and REGEX (RE2) are looked for in the payload, with
+    IN_VALUE in the decoded value, too, with IGNORE_CASE in any case. JSON_PATHS: each holds in the decoded value, as
+    ``$.order.id=42``. Times, positions, LIMIT, COLUMNS and UNCOMMITTED are those of ``Topic.messages``.
+    """
+
+    keys: Collection[str]
+    key_prefix: str | None
+    properties: Mapping[str, str | None]
+    producer: str | None
+    sequence_id: int | None
+    texts: Collection[str]
+    regex: str | None
+    ignore_case: bool
+    in_value: bool
+    json_paths: Collection[str]
+    since: Time | None
+    until: Time | None
+    start: Place
+    end: Place
+    clock: Clock
+    limit: int | None
+    columns: Sequence[str] | None
+    uncommitted: bool
+
+
+def search_of(session: Session, names: Choose, wanted: Wanted) -> Messages:
+    """Return the messages of the topics NAMES that are WANTED; raises InvalidValue, also for a keyword that there is not."""
+    unknown = sorted(set(wanted) - set(Wanted.__annotations__))
+    if unknown:
+        raise InvalidValue(
+            f"nothing is called {', '.join(unknown)}", hint=f"there are {', '.join(Wanted.__annotations__)}"
+        )
+    since, until = (
+        None if time is None else session.time_ms(time) for time in (wanted.get("since"), wanted.get("until"))
+    )
+    first, last = position_of(wanted.get("start", EARLIEST)), position_of(wanted.get("end", LATEST))
+    window = Window(first, last, since, until, wanted.get("clock", "auto")).checked()
+    query = MessageQuery(
+        window,
+        chosen_columns(wanted.get("columns")),
+        limit=wanted.get("limit"),
+        uncommitted=wanted.get("uncommitted", False),
+        match=_match(wanted),
+    )
+    return messages_of(session, names, query)
+
+
+def _match(wanted: Wanted) -> Match:
+    for name in ("keys", "texts", "json_paths"):
+        if isinstance(wanted.get(name), str):
+            raise InvalidValue(
+                f"{name} {wanted.get(name)!r} is a text", hint=f"write a list: {name}=[{wanted.get(name)!r}]"
+            )
+    return Match(
+        keys=tuple(wanted.get("keys", ())),
+        key_prefix=wanted.get("key_prefix"),
+        properties=tuple(wanted.get("properties", {}).items()),
+        producer=wanted.get("producer"),
+        sequence_id=wanted.get("sequence_id"),
+        texts=tuple(wanted.get("texts", ())),
+        regex=wanted.get("regex"),
+        ignore_case=wanted.get("ignore_case", False),
+        in_value=wanted.get("in_value", False),
+        paths=tuple(map(parse_path_test, wanted.get("json_paths", ()))),
+    ).check()
