@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pulsar_admin.numbers import whole
+from pulsar_admin.schemas import schema_option
 
 GIVEN = "pulsar_admin.given"
 """Where the context keeps the global options of the command line."""
@@ -42,7 +43,13 @@ _FORMATS = click.Choice(["table", "json", "jsonl", "csv", "plain"])
 _CLOCKS = click.Choice(["auto", "publish", "broker", "event"])
 _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: click.Option's keywords
     (("--store",), {"metavar": "DIR", "help": "The store [PULSAR_ADMIN_STORE; default ./pulsar-store]."}),
-    (("-o", "--output"), {"type": _FORMATS, "help": "Output format; the default is the command's own."}),
+    (
+        ("-o", "--output"),
+        {
+            "type": _FORMATS,
+            "help": "Output format; the default is the command's own. COMMAND --schema shows its schema.",
+        },
+    ),
     (
         ("--where",),
         {
@@ -107,6 +114,8 @@ def global_options(shown: Sequence[str] | None = None) -> Iterator[click.Option]
         )
     version: dict[str, Any] = {"is_flag": True, "callback": _show_version, "expose_value": False, "is_eager": True}
     yield click.Option(("-v", "--version"), hidden=shown is not None, help="Show the version and exit.", **version)
+    if shown is not None:  # of a command
+        yield schema_option()
 
 
 _UPSTREAMS = (

@@ -1,0 +1,88 @@
+"""``--schema`` says what ``-o json`` writes: on worlds from which no schema was recorded nothing is there that it does not have."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped,unused-ignore]
+import pytest
+
+from pulsar_admin.schemas import schema_of
+from tests.conftest import Cli
+from tests.schemas.recording import LEARNED, LINES
+from tests.stores import imported
+from tests.test_docs import COMMANDS
+
+Json = Any
+WORLDS = (("nometa", "mutated"), ("nometa", "clean"), ("cluster", "mutated"))
+assert not {*WORLDS} & {*LEARNED}
+
+
+def strict(schema: Json) -> Json:
+    """Return SCHEMA without leave for keys that it does not name."""
+    if isinstance(schema, list):
+        return [strict(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: strict(one) for key, one in schema.items()}
+    is_record = isinstance(schema.get("properties"), dict) and ("type" in schema or "required" in schema)
+    return {"additionalProperties": False, **found} if is_record else found
+
+
+@cache
+def validator(path: str) -> Any:  # Any: jsonschema's validators
+    return jsonschema.Draft202012Validator(strict(schema_of(path)))
+
+
+def faults(path: str, value: Json) -> list[str]:
+    """Return where VALUE is not what the schema of command PATH says."""
+    found = {re.sub(r"\d+", "N", error.json_path): error for error in validator(path).iter_errors(value)}
+    return [f"{path}: {where}: {error.message[-300:]}" for where, error in found.items()]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_schema(name: str) -> None:
+    schema = schema_of(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema.keys() & {"type", "anyOf"}
+
+
+def test_schemas_are_refused_what_they_do_not_say() -> None:
+    """The comparison below can fail: a key too much, one too few, another type."""
+    good = {"ledgerId": 5, "entryId": 1, "partitionIndex": -1}
+    shape = {"type": "object", "properties": {key: {"type": "integer"} for key in good}, "required": list(good)}
+    check = jsonschema.Draft202012Validator(strict(shape))
+    assert check.is_valid(good)
+    assert not check.is_valid(good | {"more": 1})
+    assert not check.is_valid({"ledgerId": 5})
+    assert not check.is_valid(good | {"entryId": "1"})
+
+
+@pytest.mark.parametrize(("name", "state"), WORLDS)
+def test_other_worlds_are_as_it_says(name: str, state: str, cli: Cli) -> None:
+    found = []
+    for line in LINES:
+        path = next(path for path in sorted(COMMANDS, key=len, reverse=True) if f"{line} ".startswith(f"{path} "))
+        result = cli("--store", imported(name, state), *line.split(), "-o", "json")
+        if result.exit_code not in (0, 1):  # 1: something is wrong there, which the rows say
+            found.append(f"{line}: exit code {result.exit_code}: {result.stderr}")
+        elif result.stdout.strip():
+            found += faults(path, json.loads(result.stdout))
+    assert not found, "\n".join(found)
+
+
+def test_it_is_shown_without_a_store_and_without_arguments(cli: Cli) -> None:
+    result = cli("--store", "/nonexistent", "topics", "find-by-time", "--schema")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == schema_of("topics find-by-time", COMMANDS["topics find-by-time"].details.output)
+    assert result.stderr == ""
+    assert "position" in result.stdout
+
+
+def test_an_alias_has_the_schema_of_its_command(cli: Cli) -> None:
+    path, alias = next((path, command.aliases[0]) for path, command in COMMANDS.items() if command.aliases)
+    shown = cli(*path.split()[:-1], alias, "--schema").stdout
+    assert json.loads(shown) == schema_of(path, COMMANDS[path].details.output)
