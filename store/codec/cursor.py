@@ -268,8 +268,11 @@ def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCur
 
 
 def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str) -> CursorInfo:
+    head = _head(message, where)
+    if not message.individualDeletedMessages and not message.batchedEntryDeletionIndexInfo:
+        return head  # most have none, and there may be millions
     return replace(
-        _head(message, where),
+        head,
         ranges=_ranges(message.individualDeletedMessages, where, MetadataCorrupt),
         batch_deletes=_batch_deletes(message.batchedEntryDeletionIndexInfo),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from store.codec.cursor import CursorInfo, CursorState, Ranges, decode_cursor_info, decode_cursor_ledger
 from store.codec.rocksvalue import NodeStat
 from store.db.environment import Txn
-from store.db.tree import find_node, iter_children
+from store.db.tree import Node, find_node, iter_children, iter_nodes
 from store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, Refused, StoreError, SubscriptionNotFound
 from store.frozen import frozen
 from store.model.ledgers import EntryReader, find_metadata, read_ledger
@@ -65,7 +65,21 @@ def read_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Curso
             topic=str(topic.name),
             subscription=name,
         )
-    info = decode_cursor_info(node.value, path)
+    return cursor_of(txn, reader, topic, name, node)
+
+
+def iter_cursor_nodes(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Node]]:
+    """Yield the names of the topic's cursors, as ``iter_cursor_names``, with their nodes: for a pass over all there are."""
+    root = f"{topic.path}/"
+    for node in iter_nodes(txn, root):
+        component = node.path[len(root) :]
+        if "/" not in component:
+            yield decode_name(component), node
+
+
+def cursor_of(txn: Txn, reader: EntryReader, topic: Topic, name: str, node: Node) -> Cursor:
+    """Return the cursor NAME of TOPIC that NODE holds; raises MetadataCorrupt."""
+    info = decode_cursor_info(node.value, node.path)
     snapshot = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if info.cursors_ledger_id < 0:
         return Cursor(topic.name, name, node.stat, info, _recovered(topic, snapshot), "metadata")

@@ -20,8 +20,9 @@ from store.model.cursors import (
     Cursor,
     backlog_entries,
     backlog_size_bytes,
+    cursor_of,
     is_own,
-    iter_cursor_names,
+    iter_cursor_nodes,
     read_cursor,
 )
 from store.model.extent import pending_intervals
@@ -294,6 +295,8 @@ class _Totals:
         sums.subscriptions += len(subscriptions)
         sums.entries += topic.number_of_entries
         sums.bytes += size_bytes
+        if not topic.number_of_entries:
+            return
         self.largest.add(
             size_bytes, TopicTotal(name, len(topic.ledgers), topic.number_of_entries, size_bytes, len(subscriptions))
         )
@@ -301,11 +304,10 @@ class _Totals:
             entries = backlog_entries(topic, cursor.state)
             sums.backlog_entries += entries
             self.backlogs.add(entries, (name, cursor.name))
-        if size_bytes:
-            for blocker in iter_blockers(txn, topic, cursors, self._now_ms):
-                self.held[blocker.reason] += blocker.bytes
-                if blocker.reason != "trim":
-                    self.blockers.add(blocker.bytes, blocker)
+        for blocker in iter_blockers(txn, topic, cursors, self._now_ms):
+            self.held[blocker.reason] += blocker.bytes
+            if blocker.reason != "trim":
+                self.blockers.add(blocker.bytes, blocker)
 
     def namespace_totals(self) -> tuple[NamespaceTotal, ...]:
         """Return the namespaces, those with most bytes first."""
@@ -337,9 +339,9 @@ def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
 
 
 def _iter_cursors(reader: EntryReader, topic: Topic, totals: _Totals) -> Iterator[Cursor]:
-    for name in iter_cursor_names(reader.txn, topic.name):
+    for name, node in iter_cursor_nodes(reader.txn, topic.name):
         try:
-            yield read_cursor(reader.txn, reader, topic, name)
+            yield cursor_of(reader.txn, reader, topic, name, node)
         except StoreError:
             totals.unreadable += 1
 
