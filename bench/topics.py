@@ -81,6 +81,8 @@ def measure(bench: Bench) -> Iterator[Row]:
             "namespaces list": ["namespaces", "list", "public"],
             "ledgers orphans": ["ledgers", "orphans"],
             "store usage": ["store", "usage"],
+            "overview": ["overview", "--no-check"],
+            "metrics": ["metrics", "--no-check"],
         }
         cells = []
         for name, words in commands.items():

@@ -170,7 +170,8 @@ def _disks(found: Overview, screen: Screen) -> list[str]:
 
 def _blocker(row: Blocker) -> str:
     ledgers = counted(row.ledgers, "ledger")
-    by = {"cursor": f"subscription {row.subscription}", "open-ledger": "last ledger", "retention": "retention"}
+    more = f" and {row.others} more" if row.others else ""
+    by = {"cursor": f"subscription {row.subscription}{more}", "open-ledger": "last ledger", "retention": "retention"}
     return by[row.reason] + (f", {ledgers}" if row.reason != "open-ledger" else "")
 
 
@@ -201,9 +202,9 @@ def next_questions(found: Overview) -> Iterator[str]:
     if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
         yield "pulsar-admin store check"
     for row in found.backlogs[:1]:
-        yield f"pulsar-admin topics analyze-backlog {shell_word(_short(row.topic))} -s {shell_word(row.subscription)}"
+        yield f"pulsar-admin topics why {shell_word(_short(row.topic))} -s {shell_word(row.subscription)}"
     for blocker in found.blockers[:1]:
-        yield f"pulsar-admin topics stats-internal {shell_word(_short(blocker.topic))}"
+        yield f"pulsar-admin topics describe {shell_word(_short(blocker.topic))}"
     if found.disk.dead_bytes:
         yield "pulsar-admin store usage --by log"
     if found.copy_age_ms > _OLD_MS and found.copies:

@@ -105,6 +105,17 @@ def test_every_byte_of_a_topic_is_held_once(name: str) -> None:
     assert sum(found.held.values()) == found.bytes == sum(row.bytes for row in found.namespaces)
     for row in found.blockers:
         assert bool(row.subscription) == (row.reason == "cursor")
+    (plain,) = (row for row in found.blockers if row.topic.endswith("default/plain") and row.reason == "cursor")
+    stats = asked_topics(name)["public/default/plain"]["stats"]
+    stuck = [one for one, row in stats["subscriptions"].items() if row["msgBacklog"] == stats_entries(name)]
+    assert plain.subscription == min(stuck)
+    assert plain.others >= len(stuck) - 1 > 0
+
+
+def stats_entries(name: str) -> int:
+    """Return how many entries the broker says that the topic ``plain`` has."""
+    entries: int = asked_topics(name)["public/default/plain"]["internal_stats"]["numberOfEntries"]
+    return entries
 
 
 def test_a_list_is_the_beginning_of_the_whole_list() -> None:

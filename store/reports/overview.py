@@ -88,14 +88,18 @@ class Backlog:
 
 @frozen
 class Blocker:
-    """What keeps a topic's ledgers from being deleted: ``reason`` "cursor" (``subscription`` still needs them), "open-ledger" (the last
-    ledger always stays), "retention" (all cursors have left them) or "trim" (nothing: a broker deletes them when it next trims)."""
+    """What keeps a topic's ledgers from being deleted.
+
+    ``reason``: "cursor" (``subscription`` is the slowest that needs them, and ``others`` need the first of them, too), "open-ledger" (the
+    last ledger always stays), "retention" (all cursors have left them) or "trim" (nothing: a broker deletes them when it next trims).
+    """
 
     topic: str
     reason: str
     subscription: str
     ledgers: int
     bytes: int
+    others: int = 0
 
 
 @frozen
@@ -356,9 +360,11 @@ def iter_blockers(txn: Txn, topic: Topic, cursors: Iterable[Cursor], now_ms: int
                                ("cursor", consumed, last), ("open-ledger", last, last + 1)):  # fmt: skip
         ledgers = topic.ledgers[start:end]
         size_bytes = sum(ledger.size_bytes for ledger in ledgers if not ledger.info.bookkeeper_deleted)
-        if size_bytes:
-            subscription = slowest[0] if reason == "cursor" and slowest is not None else ""
-            yield Blocker(str(topic.name), reason, subscription, len(ledgers), size_bytes)
+        if size_bytes and reason == "cursor" and slowest is not None:
+            need = sum(topic.place(position) < topic.ranks[consumed + 1] for position in positions.values())
+            yield Blocker(str(topic.name), reason, slowest[0], len(ledgers), size_bytes, need - 1)
+        elif size_bytes:
+            yield Blocker(str(topic.name), reason, "", len(ledgers), size_bytes)
 
 
 # -- the age of a backlog ---------------------------------------------------------------------------------------------
