@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +14,7 @@ from pulsar_admin.visible import clean_text
 from store.check.overview import read_checked_metrics
 from store.errors import DiskFull, IndexCorrupt, NotWritable, StoreNotFound
 from store.files import replace_file
-from store.reports.metrics import TOP_ROWS, Chosen, Labels, Metric
+from store.reports.metrics import TOP_ROWS, Chosen, Metric
 
 _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 
@@ -69,8 +69,8 @@ def _lines(metric: Metric) -> Iterator[str]:
         yield f"{metric.name}{_labels(sample.labels)} {sample.value!r}"
 
 
-def _labels(labels: Labels) -> str:
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels)
+def _labels(labels: Mapping[str, str]) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
     return f"{{{','.join(pairs)}}}" if labels else ""
 
 

@@ -162,14 +162,14 @@ def test_the_file_is_replaced_whole_and_all_may_read_it(cli: Cli, tmp_path: Path
 
 
 HOSTILE = Metric(
-    "x_bytes", "Bytes.", tuple(Sample((("topic", text),), 1) for text in ('a"b', "a\\b", "a\\nb", "ä ☃,}", "{", ""))
+    "x_bytes", "Bytes.", tuple(Sample({"topic": text}, 1) for text in ('a"b', "a\\b", "a\\nb", "ä ☃,}", "{", ""))
 )
 
 
 def test_labels_are_escaped() -> None:
     found = parse(render_metrics([HOSTILE]))["x_bytes"]
-    assert set(found) == {sample.labels for sample in HOSTILE.samples}
-    (line,) = render_metrics([Metric("x", "X.", (Sample((("topic", "a\nb\r"),), 1),))]).splitlines()[2:]
+    assert set(found) == {tuple(sample.labels.items()) for sample in HOSTILE.samples}
+    (line,) = render_metrics([Metric("x", "X.", (Sample({"topic": "a\nb\r"}, 1),))]).splitlines()[2:]
     assert line == 'x{topic="a\\\\nb\\\\r"} 1'
 
 

@@ -218,7 +218,7 @@ def test_an_empty_store_has_an_overview(cli: Cli, tmp_path: Path) -> None:
     assert "nothing imported" in text
     assert "BACKLOGS: none" in text
     found = cli("--store", store, "overview", "--no-check", "-o", "json").json
-    assert (found["topics"], found["findings"], found["newestEntry"]) == (0, None, None)
+    assert (found["topics"], found["findings"], found["newestEntryTime"]) == (0, None, None)
 
 
 def test_topics_and_namespaces_list_without_arguments_list_all(cli: Cli) -> None:

@@ -6,7 +6,7 @@ those with most entries left; how many are left out is a metric, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
@@ -39,7 +39,7 @@ Labels = tuple[tuple[str, str], ...]
 class Sample:
     """One value and the labels that tell it from the others of its metric."""
 
-    labels: Labels
+    labels: Mapping[str, str]
     value: int | float
 
 
@@ -120,7 +120,7 @@ def read_metrics(
 
 
 def _metric(name: str, text: str, samples: Iterable[tuple[Labels, int | float]]) -> Metric:
-    return Metric(PREFIX + name, text, tuple(Sample(labels, value) for labels, value in samples))
+    return Metric(PREFIX + name, text, tuple(Sample(dict(labels), value) for labels, value in samples))
 
 
 def _single(name: str, text: str, value: int | float | None) -> Metric:

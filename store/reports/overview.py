@@ -122,10 +122,10 @@ class Overview:
     """
 
     store: str
-    now_ms: int
+    now_ms: int = field(metadata={"json": "askedAt"})
     copies: tuple[Copy, ...]
-    copied_ms: int
-    newest_entry_ms: int | None
+    copied_ms: int = field(metadata={"json": "copiedAt"})
+    newest_entry_ms: int | None = field(metadata={"json": "newestEntryTime"})
     tenants: int
     namespaces: tuple[NamespaceTotal, ...]
     topics: int
