@@ -1,4 +1,5 @@
-"""Pages whose commands run in order on the data that their first line names: ``<!-- data: small crashed -->``.
+"""Pages whose commands run in order on the data that their first line names: ``<!-- data: small crashed -->``;
+lines ``<!-- plant: pulsar-admin … -->`` plant the cause that the page is about.
 
 ``python -m tests.pages PAGE…`` writes what the
 commands print into the pages; read the difference.
@@ -22,6 +23,7 @@ PAGES = (
     *(f"runbooks/{path.name}" for path in sorted((DOCS / "runbooks").glob("*.md"))),
 )
 _DATA = re.compile(r"^<!-- data: (\w+) (\w+) -->$", re.MULTILINE)
+_PLANT = re.compile(r"^<!-- plant: pulsar-admin (.*) -->$", re.MULTILINE)
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"^\$ pulsar-admin (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _SECONDS = re.compile(r"^(seconds\s+).*$", re.MULTILINE)
@@ -72,7 +74,10 @@ def replayed(page: str, run: Run) -> str:
     def block(found: re.Match[str]) -> str:
         return f"```console\n{_COMMAND.sub(answer, found[1])}```"
 
-    return _BLOCK.sub(block, (DOCS / page).read_text())
+    text = (DOCS / page).read_text()
+    for line in _PLANT.findall(text):  # the cause that the page is about
+        run(shlex.split(line))
+    return _BLOCK.sub(block, text)
 
 
 def _record(pages: list[str]) -> None:
