@@ -35,18 +35,23 @@ NOW = "2026-11-22T03:00:00.000Z"
 Run = Callable[[list[str]], str]
 
 
-def data_of(page: str) -> tuple[str, str]:
-    """Return world and state that PAGE runs on."""
-    found = _DATA.search((DOCS / page).read_text())
-    assert found is not None, f"{page} does not name its data"
+def parts_of(page: str) -> list[str]:
+    """Return the text of PAGE, cut in front of each line that names data; what is in front of the first has no commands."""
+    return re.split(r"(?=^<!-- data:)", (DOCS / page).read_text(), flags=re.MULTILINE)
+
+
+def data_of(part: str) -> tuple[str, str]:
+    """Return world and state that PART of a page runs on."""
+    found = _DATA.match(part)
+    assert found is not None, "commands before the line that names the data"
     return found[1], found[2]
 
 
-def prepare(page: str, folder: Path) -> None:
-    """Lay down what PAGE runs on: ``standalone`` or ``cluster``, and, but for the tutorial, its store."""
-    name, state = data_of(page)
+def prepare(part: str, folder: Path) -> None:
+    """Lay down what PART runs on: ``standalone`` or ``cluster``, and its store, unless the part imports one."""
+    name, state = data_of(part)
     (folder / ("cluster" if name == "cluster" else "standalone")).symlink_to(world(name) / state)
-    if page != "tutorial.md":
+    if "$ pulsar-admin store import" not in part:
         copied(name, state, folder)
 
 
@@ -60,10 +65,10 @@ def _is_of_this_run(time: str) -> bool:
     return abs(datetime.fromisoformat(time) - _STARTED) < timedelta(hours=3)
 
 
-def replayed(page: str, run: Run) -> str:
-    """Return the text of PAGE with what RUN says to each of its commands; behind a pipe the page's own stays."""
+def replayed(part: str, run: Run) -> str:
+    """Return the text of PART with what RUN says to each of its commands; behind a pipe the page's own stays."""
 
-    name, state = data_of(page)
+    name, state = data_of(part)
     source = world(name) / state
 
     def answer(found: re.Match[str]) -> str:
@@ -74,10 +79,9 @@ def replayed(page: str, run: Run) -> str:
     def block(found: re.Match[str]) -> str:
         return f"```console\n{_COMMAND.sub(answer, found[1])}```"
 
-    text = (DOCS / page).read_text()
-    for line in _PLANT.findall(text):  # the cause that the page is about
+    for line in _PLANT.findall(part):  # the cause that the page is about
         run(shlex.split(line))
-    return _BLOCK.sub(block, text)
+    return _BLOCK.sub(block, part)
 
 
 def _record(pages: list[str]) -> None:
@@ -89,16 +93,20 @@ def _record(pages: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PULSAR_ADMIN_")}
     environment["PULSAR_ADMIN_NOW"] = NOW
     for page in pages or PAGES:
-        with tempfile.TemporaryDirectory() as folder:
-            prepare(page, Path(folder))
+        first, *parts = parts_of(page)
+        for part in parts:
+            with tempfile.TemporaryDirectory() as folder:
+                prepare(part, Path(folder))
 
-            def run(words: list[str], folder: str = folder) -> str:
-                command = [sys.executable, "-m", "pulsar_admin", *words]
-                done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-                return done.stdout + done.stderr
+                def run(words: list[str], folder: str = folder) -> str:
+                    command = [sys.executable, "-m", "pulsar_admin", *words]
+                    done = subprocess.run(
+                        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+                    )
+                    return done.stdout + done.stderr
 
-            text = replayed(page, run)
-        (DOCS / page).write_text(text)
+                first += replayed(part, run)
+        (DOCS / page).write_text(first)
 
 
 if __name__ == "__main__":

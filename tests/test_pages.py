@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
-from tests.pages import DOCS, NOW, PAGES, prepare, replayed
+from tests.pages import NOW, PAGES, parts_of, prepare, replayed
+
+PARTS = [(page, number) for page in PAGES for number in range(1, len(parts_of(page)))]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page(page: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(page, tmp_path)
+@pytest.mark.parametrize(("page", "number"), PARTS)
+def test_page(page: str, number: int, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = parts_of(page)[number]
+    prepare(part, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PULSAR_ADMIN_NOW", NOW)
     lines = []
@@ -23,5 +26,10 @@ def test_page(page: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert result.exit_code in (0, 1), (words, result.stderr)
         return result.stdout + result.stderr
 
-    assert replayed(page, run) == (DOCS / page).read_text()
-    assert len(lines) >= 3
+    assert replayed(part, run) == part
+    assert lines
+
+
+def test_every_page_runs() -> None:
+    assert {page for page, _ in PARTS} == set(PAGES)
+    assert not [page for page in PAGES if "$ pulsar-admin" in parts_of(page)[0]]
