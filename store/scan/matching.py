@@ -51,18 +51,37 @@ class Match:
 
     def check(self) -> Match:
         """Return it; raises InvalidValue for an expression that is none, and where nothing is looked for."""
+        self._check_texts()
         if self.regex is not None:
             try:
                 pc.match_substring_regex(b"", self._pattern(self.regex))
-                re.compile(self.regex)
+                if not self.regex.isascii():
+                    re.compile(self.regex)
             except (pa.ArrowInvalid, re.error) as error:
                 text = str(error).partition(": ")[2] or str(error)
                 hint = "look-around and back references are not known: the syntax is that of RE2"
                 raise InvalidValue(f"no regular expression: {self.regex!r}: {text}", hint=hint) from error
+        return self
+
+    def _check_texts(self) -> None:
+        """Raise InvalidValue for an empty text, and for one that no key, name or decoded value can have: it is not UTF-8."""
         for given in (*self.keys, *self.texts, self.key_prefix, self.regex):
             if given == "":
                 raise InvalidValue("an empty text is in every message", hint="leave the option out")
-        return self
+        said = [
+            *self.keys,
+            self.key_prefix,
+            self.producer,
+            self.regex,
+            *(text for pair in self.properties for text in pair),
+        ]
+        said += self.texts if self.in_value or self.ignore_case else ()
+        for text in said:
+            try:
+                (text or "").encode()
+            except UnicodeEncodeError as error:
+                hint = "--text alone, without --value and -i, takes any bytes"
+                raise InvalidValue(f"{text!r} is not text in UTF-8", hint=hint, value=text) from error
 
     @property
     def needs(self) -> frozenset[str]:
@@ -95,7 +114,7 @@ class Match:
         else:
             value = max((value or name for name, value in self.properties), key=len, default=None)
             found = tuple(text for text in (value or self.key_prefix or self.producer,) if text)
-        return tuple(text.encode() for text in found) if len(found) <= _NEEDLES else ()
+        return tuple(map(_bytes, found)) if len(found) <= _NEEDLES else ()
 
     def screened(self, entries: EntryBatch) -> EntryBatch:
         """Return ENTRIES without those whose bytes show that no match is in them."""
@@ -173,7 +192,7 @@ class Match:
             if self.ignore_case:
                 found |= self._matches(column, re.escape(text))
             else:
-                found |= _bools(pc.match_substring(column, text))
+                found |= _bools(pc.match_substring(column, _bytes(text)))
         if self.regex is not None:
             found &= self._matches(column, self.regex)
         return found
@@ -189,6 +208,11 @@ class Match:
 
     def _pattern(self, pattern: str) -> str:
         return f"(?i){pattern}" if self.ignore_case else pattern
+
+
+def _bytes(text: str) -> bytes:
+    """Return TEXT as it was typed: what is not UTF-8 on a command line is a surrogate in Python."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _places(data: Array, needle: bytes) -> Array:

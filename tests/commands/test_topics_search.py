@@ -114,6 +114,13 @@ def test_payloads(question: tuple[str, ...], pattern: bytes, cli: Cli) -> None:
     assert ids(searched(cli, imported("small", "clean"), *recorded("small"), *question)) == found
 
 
+def test_bytes_that_are_no_text(cli: Cli) -> None:
+    found = [place for place, payload in payloads("small", cli) if b"\xff\x00" in payload or b"\xfe\xfe" in payload]
+    assert found
+    question = ("--text", "\udcff\x00", "--text", "\udcfe\udcfe")
+    assert ids(searched(cli, imported("small", "clean"), *recorded("small"), *question)) == found
+
+
 AVRO, JSON = "persistent://public/default/avro", "persistent://public/default/json"
 
 
@@ -182,6 +189,9 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
         (("--json-path", "order.id=42"), "is no path into a value"),
         (("--json-path", "$..id"), "'..id' is not understood"),
         (("--property", "=5"), "names no property"),
+        (("--key", "\udcff"), "is not text in UTF-8"),
+        (("--property", "a=\udcff"), "is not text in UTF-8"),
+        (("--text", "\udcff", "-i"), "is not text in UTF-8"),
         (("--text", ""), "an empty text is in every message"),
         (("-n", "0"), "0 is not 1 or more"),
     ],
