@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 PAGE_ROWS = 1000
+_LIVE_SECONDS = 1.0
 """Rows of a streamed table that are laid out together; memory stays bounded by them."""
 _UNLIMITED = 1_000_000
 _LINES_AT_ONCE = 1 << 12
@@ -46,13 +48,17 @@ Plain = str | Callable[[Any], str]  # Any: the result's own type
 
 @frozen
 class Style:
-    """How a result is wanted: format (None: its default), color, and what the command knows of its text and columns."""
+    """How a result is wanted: format (None: its default), color, and what the command knows of its text and columns.
+
+    ``live``: what comes slowly is seen as it comes; of a table, whose columns are as wide as what is in them, a page at a time.
+    """
 
     format: str | None = None
     color: str = "auto"
     columns: tuple[Column, ...] = ()
     plain: Plain | None = None
     query: Query | None = None
+    live: bool = False
 
 
 @frozen
@@ -150,6 +156,7 @@ def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
 def emit_records(writer: Writer, records: Iterable[object], style: Style) -> None:
     """Write records as they come; default: a table."""
     form = style.format or "table"
+    records = _flushed(writer, records) if style.live else records
     if form == "json":
         _emit_json_array(writer, records)
     elif form == "jsonl":
@@ -162,6 +169,16 @@ def emit_records(writer: Writer, records: Iterable[object], style: Style) -> Non
             writer.write(_ended(_record_text(record, style)))
     else:
         _emit_table(writer, records, style)
+
+
+def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:
+    """Yield RECORDS; what was written of them is seen before one is waited for that takes a second."""
+    last = monotonic()
+    for record in records:
+        yield record
+        if monotonic() - last >= _LIVE_SECONDS:
+            writer.flush()
+            last = monotonic()
 
 
 # -- text formats -----------------------------------------------------------------------------------------------------

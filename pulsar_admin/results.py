@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -107,11 +108,13 @@ class Results:
         lines = None if self.settings.output else "".join(f"{key}    {text(one)}\n" for key, one in value.items())
         self.emit(value, plain=lines)
 
-    def emit_rows(self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None) -> None:
-        """Write records as they are produced, with bounded memory; default: a table of COLUMNS."""
+    def emit_rows(
+        self, rows: Iterable[object], columns: Sequence[Column] = (), plain: Plain | None = None, *, live: bool = False
+    ) -> None:
+        """Write records as they are produced, with bounded memory; default: a table of COLUMNS. LIVE: see ``output.Style``."""
         from pulsar_admin.output import emit_records
 
-        self._emit_asked(rows, self._style(columns, plain), emit_records)
+        self._emit_asked(rows, replace(self._style(columns, plain), live=live), emit_records)
 
     def emit_table(self, rows: Iterable[object], columns: Sequence[Column]) -> None:
         """Write a table that is a part of a text, whichever format that was asked for."""

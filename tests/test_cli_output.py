@@ -435,3 +435,28 @@ def test_numbers_of_ledgers_and_changes_have_no_separators() -> None:
     ids = [column for column in columns if column.header in {"LEDGER", "CHANGE"}]
     assert len(ids) > 4
     assert not [column for column in ids if column.kind == "number"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "json", "plain"])
+def test_what_comes_slowly_is_seen_as_it_comes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream(io.StringIO):
+        flushed = ""
+
+        def flush(self) -> None:
+            self.flushed = self.getvalue()
+
+    stream, seen = Stream(), list[str]()
+    seconds = iter(range(0, 100_000, 2))
+    monkeypatch.setattr(output, "monotonic", lambda: next(seconds))
+
+    def found() -> Iterator[dict[str, str]]:
+        for name in ("first", "second", "third"):
+            seen.append(stream.flushed)
+            yield {"name": name}
+
+    style = output.Style(form, "never", (Column("NAME", "name"),), live=True)
+    output.emit_records(output.Writer(stream), found(), style)
+    assert "first" not in seen[0]
+    assert "first" in seen[1]
+    assert "second" in seen[2]
+    assert "third" in stream.getvalue()

@@ -137,7 +137,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
             found = _Found(_iter_found(app, reader, chosen, options, wanted, problems))
-            app.emit_rows(found, _columns(app, chosen, options, wanted))
+            app.emit_rows(found, _columns(app, chosen, options, wanted), live=True)
     report(app, problems)
     if not found.count and not problems:
         raise NothingMatches("no message is what you look for", hint=_hint(options))
