@@ -135,7 +135,9 @@ def _backlogs(found: Overview, screen: Screen) -> list[str]:
 
 
 def _oldest(row: Backlog) -> str:
-    return "unreadable" if row.oldest_age_ms is None else age_text(row.oldest_age_ms)
+    if row.oldest_age_ms is None:
+        return "unreadable"
+    return ("≤ " if row.oldest_source == "block" else "") + age_text(row.oldest_age_ms)
 
 
 _REASONS = {

@@ -26,7 +26,7 @@ from store.reports.overview import Largest, Overview, Wanted, count_findings, re
 from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
-from tests.worlds import WORLD_NAMES, asked_topics, oracle, world
+from tests.worlds import WORLD_NAMES, asked_topics, oracle, scratch_copy, world
 
 ALL = 10_000
 OWN = ("__compaction", "pulsar.dedup")
@@ -75,6 +75,23 @@ def test_oldest_entries_are_as_old_as_their_bytes_say(name: str) -> None:
         assert isinstance(row.oldest_position, Position)
         assert row.oldest_publish_ms == times[row.oldest_position.ledger_id, row.oldest_position.entry_id]
         assert row.oldest_age_ms == LATER_MS - row.oldest_publish_ms
+
+
+def test_of_entries_whose_file_is_gone_the_index_knows_a_bound(tmp_path: Path, cli: Cli) -> None:
+    """A block is 1,024 entries of one ledger, and ledgers of this world have 25."""
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "pulsar-store"
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 0
+    with open_store(store) as opened, opened.read() as txn:
+        times = {key: ms for key, (_, ms) in reference_index(iter_logs(txn), store).items()}
+    for log in (source / "bookkeeper" / "current").glob("*.log"):
+        log.unlink()
+    found = overview_of(store)
+    (row,) = (one for one in found.backlogs if one.topic.endswith("/plain") and one.subscription == "expire-me")
+    assert row.oldest_position is not None
+    ledger = [ms for (ledger_id, _), ms in times.items() if ledger_id == row.oldest_position.ledger_id]
+    assert (row.oldest_source, row.oldest_publish_ms) == ("block", min(ledger))
+    assert "≤ " in cli("--store", store, "overview").stdout
+    assert found.disk.missing_files == 2
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)
@@ -154,7 +171,7 @@ def test_largest_keeps_the_first_of_those_alike() -> None:
 
 def in_terminal(store: Path, height: int, *words: str) -> list[str]:
     """Return the lines that the command shows on a screen of 80 columns and HEIGHT lines."""
-    code = f"import sys; from pulsar_admin.cli import run; sys.exit(run({['-q', '--store', str(store), *words]!r}))"
+    code = f"from pulsar_admin.cli import main; main({['-q', '--store', str(store), *words]!r})"
     size = struct.pack("HHHH", height, 80, 0, 0)
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, size)

@@ -198,7 +198,7 @@ def _of_subscriptions(
         found = read_backlog(reader, topic, subscription, wanted.now_ms)
         entries.append((labels, found.entries))
         sizes.append((labels, found.bytes))
-        if not found.entries or found.oldest_age_ms is not None:
+        if not found.entries or found.oldest_source in ("index", "entry"):
             ages.append((labels, _seconds(found.oldest_age_ms or 0)))
         if chosen.delayed:
             with suppress(StoreError):  # of files that are gone there is no count

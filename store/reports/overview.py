@@ -74,7 +74,8 @@ class TopicTotal:
 @frozen
 class Backlog:
     """A subscription's backlog. ``oldest_source`` says how the publish time of its first entry is known: "index" (all entries of its
-    block have that time), "entry" (its header was read), "" (it cannot be read, or nothing is left)."""
+    block have that time), "entry" (its header was read), "block" (it cannot be read: the earliest time of its block, so it is no older),
+    "" (nothing is known of it, or nothing is left)."""
 
     topic: str
     subscription: str
@@ -390,17 +391,19 @@ def read_backlog(reader: EntryReader, topic_name: str, subscription: str, now_ms
 
 
 def find_publish_ms(reader: EntryReader, position: Position) -> tuple[int | None, str]:
-    """Return the publish time of an entry and how it is known: "index", "entry", or "" with None where it cannot be read."""
+    """Return the publish time of an entry and how it is known (``Backlog.oldest_source``), None where it is not."""
     try:
         block = find_block(reader.txn, position.ledger_id, position.entry_id)
-        if block is None:
-            return None, ""
-        header = block.header
-        if header.publish_min_ms == header.publish_max_ms and not header.unframed:
-            index = block.index_of(position.entry_id)
-            here = index < len(block) and block.entry_id(index) == position.entry_id
-            return (header.publish_min_ms, "index") if here else (None, "")
+    except StoreError:
+        block = None  # `store check` tells
+    index = 0 if block is None else block.index_of(position.entry_id)
+    if block is None or index >= len(block) or block.entry_id(index) != position.entry_id:
+        return None, ""
+    header = block.header
+    if header.publish_min_ms == header.publish_max_ms and not header.unframed:
+        return header.publish_min_ms, "index"
+    try:
         found = read_entry_time(reader, position, "publish")
     except StoreError:
-        return None, ""
+        return (header.publish_min_ms, "block") if header.publish_min_ms <= header.publish_max_ms else (None, "")
     return (None, "") if found is None else (found, "entry")
