@@ -179,7 +179,7 @@ def _blocker(row: Blocker) -> str:
 
 def _findings(found: Overview, screen: Screen) -> list[str]:
     if found.findings is None:
-        return ["FINDINGS: not checked, as the store is large"]
+        return ["FINDINGS: not checked; --check does it, which takes minutes where there is much"]
     if not found.findings:
         return ["FINDINGS: none"]
     sums = ", ".join(
