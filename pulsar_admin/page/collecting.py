@@ -168,7 +168,7 @@ def collect_page(
 ) -> Page:
     """Return what the page shows of STORE; what cannot be read is listed in it. ADVANCE is told the topics looked at."""
     findings = tuple(findings)
-    found = _Collector(reader, now_ms, limits or Limits(), Counter(finding.topic for finding in findings))
+    found = _Collector(reader, now_ms, limits or Limits(), Counter(map(_topic_of, findings)))
     found.add_all(advance)
     standings, due = _standings(found)
     traffic = tuple(_traffic(found))
@@ -193,6 +193,15 @@ def collect_page(
         rest_by_namespace=left,
         unread=tuple(found.unread),
     )
+
+
+def _topic_of(finding: Finding) -> str:
+    """Return the topic in whose row of the table FINDING counts, empty for none."""
+    named = finding.evidence.get("topic")
+    if isinstance(named, str):
+        return named
+    _, scheme, name = finding.where.partition("persistent://")
+    return f"{scheme}{name.partition(' ')[0]}"
 
 
 def _other_standings(found: _Collector, standings: Sequence[Standing]) -> Rest:

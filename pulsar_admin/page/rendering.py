@@ -72,7 +72,7 @@ def _head(page: Page) -> Markup:
 
 
 def _header(page: Page) -> Markup:
-    counts = Counter(finding.severity for finding in page.findings)
+    counts = Counter(str(finding.severity) for finding in page.findings)
     chips = [
         element("li", sections.badge(severity), element("b", f" {counts[severity]:,}"))
         for severity in sections.SEVERITIES

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
-from pulsar_admin.columns import size_text, time_text
+from pulsar_admin.columns import kind_of, render_cell, size_text, time_text
 from pulsar_admin.page.ages import age_text
 from pulsar_admin.page.charts import STATE_NAMES, Bars, amount, bars, legend, share_bar, share_of_bar, strip
 from pulsar_admin.page.markup import Markup, clipped, element, joined
@@ -22,6 +24,12 @@ SEVERITIES = {"critical": "▲", "warning": "◆", "note": "●"}
 FINDINGS_SHOWN = 200
 _EVIDENCE_SHOWN = 12
 _TEXT_MAX = 1200
+Numbered = tuple[int, Finding]
+"""A finding and its number on the page."""
+Pair = tuple[str, str | None]
+"""A name and what it stands for; None is left out."""
+_WORD = re.compile("[A-Z]")
+_FIRST_TIME_MS = 10**12  # 2001
 _NAMESPACES_SHOWN = 12
 _BARS_MAX = 120
 
@@ -41,53 +49,102 @@ def badge(severity: str) -> Markup:
 
 
 def findings(page: Page) -> Markup:
-    """Return the findings, worst first as they are given, and the number of those beyond ``FINDINGS_SHOWN`` by code."""
+    """Return the findings, worst first as they are given, those of a code in one card; beyond ``FINDINGS_SHOWN`` their number by code."""
     if not page.findings:
         return element("p", "Nothing was found.", class_="none")
-    shown = page.findings[:FINDINGS_SHOWN]
-    items = (element("li", _finding(finding, number)) for number, finding in enumerate(shown, 1))
+    shown = enumerate(page.findings[:FINDINGS_SHOWN], 1)
+    groups = groupby(shown, key=lambda item: (item[1].severity, item[1].code))
+    items = [element("li", _card(list(group), page.titles)) for _, group in groups]
     rest = Counter((finding.severity, finding.code) for finding in page.findings[FINDINGS_SHOWN:])
     more = [element("li", badge(severity), f" {code}: {count:,}") for (severity, code), count in rest.items()]
-    total = len(page.findings) - len(shown)
-    tail = [element("p", f"{counted(total, 'more finding')}, by code:"), element("ul", joined(more), class_="codes")]
+    tail = [
+        element("p", f"{counted(sum(rest.values()), 'more finding')}, by code:"),
+        element("ul", joined(more), class_="codes"),
+    ]
     return joined([element("ol", joined(items), class_="findings"), *(tail if more else [])])
 
 
-def _finding(finding: Finding, number: int) -> Markup:
-    heading = element("h3", badge(finding.severity), " ", element("bdi", clipped(finding.message, _TEXT_MAX)))
-    where = element(
-        "p", element("bdi", clipped(finding.where, 400)), " ", element("code", finding.code), class_="where"
-    )
-    rows = (
-        ("Evidence", _evidence(finding.evidence)),
-        ("At stake", _at_stake(finding)),
-        ("A broker will", element("bdi", clipped(finding.broker, _TEXT_MAX)) if finding.broker else None),
-        ("What mends it", _command(finding, number)),
-        ("More", element("code", finding.docs) if finding.docs else None),
-    )
-    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in rows if value is not None)
-    return element("article", heading, where, element("dl", joined(pairs)), class_=f"finding {finding.severity}")
+def _card(group: Sequence[Numbered], titles: Mapping[str, str]) -> Markup:
+    """Return findings of one code: what is common to them once."""
+    number, first = group[0]
+    broker = ("A broker will", _prose(first.broker) if first.broker else None)
+    page = ("More", element("code", first.page))
+    name = f"finding {first.severity}"
+    if len(group) == 1:
+        mend = ("What mends it", _command(first, number))
+        rows = _pairs(("Evidence", _evidence(first)), ("At stake", _at_stake([first])), broker, mend, page)
+        return element("article", _heading(first, first.message), _where(first), rows, class_=name)
+    title = titles.get(first.code, first.code)
+    heading = _heading(first, f"{title}: {len(group):,} times", element("code", first.code))
+    rows = _pairs(("At stake", _at_stake([finding for _, finding in group])), broker, page)
+    cases = joined(element("li", _case(*item)) for item in group)
+    return element("article", heading, rows, element("ol", cases, class_="cases"), class_=name)
 
 
-def _evidence(lines: Sequence[str]) -> Markup | None:
-    if not lines:
+def _case(number: int, finding: Finding) -> Markup:
+    message = element("h4", element("bdi", clipped(finding.message, _TEXT_MAX)))
+    where = element("p", element("bdi", clipped(finding.where, 400)), class_="where")
+    return joined([message, where, _evidence(finding), _command(finding, number)])
+
+
+def _prose(text: str) -> Markup:
+    """Return TEXT with what stands between backticks as code."""
+    parts = clipped(text, _TEXT_MAX).split("`")
+    made = (element("code", part) if index % 2 and index < len(parts) - 1 else part for index, part in enumerate(parts))
+    return element("bdi", *made)
+
+
+def _heading(finding: Finding, text: str, code: Markup | None = None) -> Markup:
+    return element("h3", badge(finding.severity), " ", element("bdi", clipped(text, _TEXT_MAX)), code and " ", code)
+
+
+def _where(finding: Finding) -> Markup:
+    return element("p", element("bdi", clipped(finding.where, 400)), " ", element("code", finding.code), class_="where")
+
+
+def _pairs(*rows: Pair) -> Markup:
+    shown = (element("div", element("dt", name), element("dd", value)) for name, value in rows if value is not None)
+    return element("dl", joined(shown))
+
+
+def _evidence(finding: Finding) -> Markup | None:
+    """Return names and numbers, each with its key in words; nothing that stands beside them already."""
+    said: tuple[object, ...] = (None, "", [], (), finding.where)
+    found = {key: value for key, value in finding.evidence.items() if value not in said}
+    if not found:
         return None
-    items = [element("li", element("bdi", clipped(line, _TEXT_MAX))) for line in lines[:_EVIDENCE_SHOWN]]
-    if len(lines) > _EVIDENCE_SHOWN:
-        items.append(element("li", f"{len(lines) - _EVIDENCE_SHOWN:,} more"))
-    return element("ul", joined(items))
-
-
-def _at_stake(finding: Finding) -> str | None:
-    parts = [
-        counted(finding.at_stake_messages, "message") if finding.at_stake_messages else "",
-        size_text(finding.at_stake_bytes) if finding.at_stake_bytes else "",
+    items = [
+        element(
+            "li",
+            _WORD.sub(lambda word: f" {word[0].lower()}", key),
+            " ",
+            element("b", element("bdi", _value(key, value))),
+        )
+        for key, value in list(found.items())[:_EVIDENCE_SHOWN]
     ]
+    if len(found) > _EVIDENCE_SHOWN:
+        items.append(element("li", f"{len(found) - _EVIDENCE_SHOWN:,} more"))
+    return element("ul", joined(items), class_="evidence")
+
+
+def _value(key: str, value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return clipped(", ".join(_value(key, one) for one in value), _TEXT_MAX)
+    if isinstance(value, int) and value >= _FIRST_TIME_MS and "bytes" not in key.lower():
+        return time_text(value)
+    kind = "size" if key.lower().endswith("bytes") else kind_of(key, value)
+    return clipped(render_cell(value, kind), _TEXT_MAX)
+
+
+def _at_stake(group: Sequence[Finding]) -> str | None:
+    messages = sum(finding.at_stake_messages for finding in group)
+    size = sum(finding.at_stake_bytes for finding in group)
+    parts = [counted(messages, "message") if messages else "", size_text(size) if size else ""]
     return ", ".join(part for part in parts if part) or None
 
 
 def _command(finding: Finding, number: int) -> Markup | None:
-    if not finding.command:
+    if not finding.mend:
         return None
     identity = f"command-{number}"
     copy = element(
@@ -100,7 +157,7 @@ def _command(finding: Finding, number: int) -> Markup | None:
         aria_label=f"Copy the command of finding {number}",
     )
     return element(
-        "div", element("pre", element("code", finding.command, id=identity), tabindex=0), copy, class_="command"
+        "div", element("pre", element("code", finding.mend, id=identity), tabindex=0), copy, class_="command"
     )
 
 

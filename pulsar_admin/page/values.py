@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Protocol
 
 from store.frozen import frozen
 from store.reports.strips import Strip
@@ -19,22 +20,29 @@ class Fact:
     note: str = ""
 
 
-@frozen
-class Finding:
-    """One finding. ``severity``: critical, warning or note; ``topic``: in whose row of the table it counts; what is at stake is 0
-    where nobody can count it."""
+class Finding(Protocol):
+    """What the page asks of a finding; ``severity``: critical, warning or note, 0 at stake: nobody can count it."""
 
-    severity: str
-    code: str
-    where: str
-    message: str
-    topic: str = ""
-    evidence: tuple[str, ...] = ()
-    at_stake_bytes: int = 0
-    at_stake_messages: int = 0
-    broker: str = ""
-    command: str = ""
-    docs: str = ""
+    @property
+    def severity(self) -> str: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def evidence(self) -> Mapping[str, object]: ...
+    @property
+    def at_stake_bytes(self) -> int: ...
+    @property
+    def at_stake_messages(self) -> int: ...
+    @property
+    def broker(self) -> str: ...
+    @property
+    def mend(self) -> str: ...
+    @property
+    def page(self) -> str: ...
 
 
 @frozen
@@ -122,13 +130,17 @@ class Rest:
 
 @frozen
 class Page:
-    """All of it. ``*_rest``: what is not shown, in numbers; ``unread``: what could not be read, one line each."""
+    """All of it. ``titles``: of codes of findings.
+
+    ``*_rest``: what is not shown, in numbers; ``unread``: what could not be read, one line each.
+    """
 
     title: str
     source: str
     now_ms: int
     facts: tuple[Fact, ...] = ()
     findings: tuple[Finding, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
     disk: Disk = Disk()
     shares: tuple[Share, ...] = ()
     standings: tuple[Standing, ...] = ()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pulsar_admin.page.values import Disk, Due, Fact, Finding, Page, Rest, Share, Standing, TopicRow, Traffic
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
 from store.names import Position
 from store.reports.strips import Cell, Strip
 from store.reports.timeline import Timeline
@@ -55,19 +58,32 @@ def _row(name: str, number: int) -> TopicRow:
     )
 
 
-def _finding(name: str, number: int) -> Finding:
-    return Finding(
+@dataclass(frozen=True)
+class MadeFinding:
+    severity: str
+    code: str
+    where: str
+    message: str
+    evidence: Mapping[str, object]
+    at_stake_bytes: int
+    at_stake_messages: int
+    broker: str
+    mend: str
+    page: str
+
+
+def _finding(name: str, number: int) -> MadeFinding:
+    return MadeFinding(
         severity=("critical", "warning", "note")[number % 3],
         code=f"code-{number}",
         where=f"where {name}",
         message=f"message {name}",
-        topic=name,
-        evidence=(f"first {name}", f"second {name}"),
+        evidence={"topic": name, "ledgerIds": [7, 8], "lastWrite": NOW_MS, "keptBytes": 2048, "ledgerId": 1234},
         at_stake_bytes=4096 + number,
         at_stake_messages=1234 + number,
         broker=f"broker {name}",
-        command=f"pulsar-admin topics why {name}",
-        docs=f"docs/doctor.md#code-{number}",
+        mend=f"pulsar-admin topics why {name}",
+        page=f"docs/doctor.md#code-{number}",
     )
 
 

@@ -146,7 +146,7 @@ def test_copying_a_command(open_page: Open) -> None:
     watched = open_page(page, permissions=["clipboard-read", "clipboard-write"])
     watched.page.get_by_role("button", name="Copy the command of finding 1").click()
     watched.page.get_by_text("Copied").wait_for()
-    assert watched.page.evaluate("navigator.clipboard.readText()") == page.findings[0].command
+    assert watched.page.evaluate("navigator.clipboard.readText()") == page.findings[0].mend
 
 
 def _hex(rgb: str) -> str:

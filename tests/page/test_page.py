@@ -69,8 +69,15 @@ def test_every_finding_is_there_with_all_that_it_says() -> None:
     page = make_page(("orders", "payments", "audit"))
     said = Parsed(render_page(page)).texts
     for finding in page.findings:
-        for text in (finding.message, finding.where, *finding.evidence, finding.broker, finding.command, finding.docs):
+        for text in (finding.message, finding.where, finding.broker, finding.mend, finding.page):
             assert text in said
+        for key, value in (
+            ("ledger ids", "7, 8"),
+            ("last write", "2026-11-21T11:20:00.000Z"),
+            ("kept bytes", "2 KiB"),
+            ("ledger id", "1234"),
+        ):
+            assert said[said.index(f"{key} ") + 1] == value
         assert f"{finding.at_stake_messages:,} messages, 4 KiB" in said
 
 
@@ -78,9 +85,22 @@ def test_findings_beyond_those_shown_are_counted_by_code() -> None:
     one = replace(make_page().findings[0], code="ledger-missing")
     page = replace(make_page(), findings=(one,) * (FINDINGS_SHOWN + 30))
     parsed = Parsed(render_page(page))
-    assert parsed.tags["article"] == FINDINGS_SHOWN
+    assert parsed.texts.count(one.message) == FINDINGS_SHOWN
+    assert parsed.texts.count(one.broker) == 1
     assert "30 more findings, by code:" in parsed.texts
     assert " ledger-missing: 30" in parsed.texts
+
+
+def test_findings_of_a_code_share_a_card() -> None:
+    one, other = make_page(("orders", "payments")).findings
+    alike = (one, replace(other, severity=one.severity, code=one.code, broker=one.broker))  # type: ignore[type-var]
+    page = replace(make_page(), findings=(*alike, other), titles={one.code: "Entries are lost"})
+    parsed = Parsed(render_page(page))
+    assert parsed.tags["article"] == 2
+    assert "Entries are lost: 2 times" in parsed.texts
+    assert "2,469 messages, 8 KiB" in parsed.texts
+    assert {alike[0].message, alike[1].message, one.mend, other.mend} <= set(parsed.texts)
+    assert parsed.texts.count(one.broker) == 1
 
 
 def test_rows_of_topics_are_those_given() -> None:
