@@ -48,6 +48,7 @@ _ACTIONS = {
     "namespaces delete": "delete namespace {place}",
     "namespaces unsubscribe": "remove subscription {subscription} from {place}",
     "topics load": "load entries into {place}",
+    "topics copy": "copy {place}",
     "topics compact": "compact {place}",
     "topics create": "create {place}",
     "topics create-partitioned-topic": "create partitioned topic {place}",
@@ -200,6 +201,8 @@ def _verb(command: str, part: ChangePart) -> str:
         return "keeps"
     if command in ("topics undelete", "topics restore"):
         return "brings back"
+    if command == "topics copy":
+        return "copies"
     if part.before is None:
         return "starts with a backlog of"
     return "consumers lose a backlog of" if part.after is None else "adds"

@@ -222,6 +222,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.topics.index:find_by_index", "Find a message by the index that the broker gave it."
         ),
         "dump": Row("commands.topics.dumping:dump", "Write messages or entries of topics as JSON lines or Parquet."),
+        "copy": Row(
+            "commands.topics.dumping:copy",
+            "Copy topics whole from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.",
+        ),
         "load": Row("commands.topics.dumping:load", "Add the entries of a dump to the end of their topics."),
         "skew": Row("commands.topics.clocks:skew", "Find the producers whose clocks are wrong."),
         "timeline": Row("commands.topics.clocks:timeline", "Plot how many entries, messages and bytes arrived when."),

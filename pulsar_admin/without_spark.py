@@ -118,6 +118,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
         "topicPolicies delete",
     ),
     "it copies what it reads into new files, which one writer does": (
+        "topics copy",
         "topics load",
         "store generate",
         "store export standalone",

@@ -114,7 +114,7 @@ ARROWS = {
     "disks": {"recovery", "reports", "scan", "kernels", "sources", "codec", "db", "model"},
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "why": {"compaction", "delayed", "reports", "policies", "search", "codec", "db", "model"},
-    "dump": {"changes", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
+    "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "check": {"index", "nacks", "changes", "reports", "codec", "db", "model"},
 }

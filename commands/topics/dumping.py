@@ -200,6 +200,38 @@ def _render(done: Any) -> str:  # Any: DumpReport, without its import
     return text + (f"\n{missing}" if done.missing_entries else "")
 
 
+# -- copy -------------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "copy",
+    changes=True,
+    writes_first=True,
+    examples=[],
+    elsewhere=[
+        "pulsar-admin topics copy public/default/orders --from yesterday-store --dry-run",
+        "pulsar-admin topics copy public/default/orders --from yesterday-store --to public/default/orders-yesterday",
+    ],
+    output="The change: each topic with its ledgers and entries, each subscription where it stands, what is not copied, and the undo "
+    "command.",
+    errors=[TopicNotFound, NotFound, AlreadyExists, InvalidValue, Corrupt, Refused, DiskFull],
+)
+@click.argument("topics", type=TOPIC, nargs=-1, required=True)
+@click.option("--from", "source", type=click.Path(path_type=Path), required=True, help="The store that has them.")
+@click.option("--to", metavar="TOPIC", type=TOPIC, help="Under this name, of one topic.")
+@pass_app
+def copy(app: App, topics: tuple[TopicName, ...], source: Path, to: TopicName | None) -> None:
+    """Copy topics whole from another store: messages, partitions, subscriptions with their acknowledgements, schema, properties.
+
+    Entries keep their exact bytes and numbers, ledgers get new ids, and every position follows. Tenant, namespace and its policies come
+    along where they are not here. What is not copied is named, in the dry run too: compacted views, policies of topics, open
+    transactions. A topic that is here already, or whose entries are not all in the source, is refused.
+    """
+    from store.dump.copying import CopyRequest, plan_copy
+
+    app.change(plan_copy(app.store, CopyRequest(source, topics, to, app.now_ms)))
+
+
 # -- load -------------------------------------------------------------------------------------------------------------
 
 

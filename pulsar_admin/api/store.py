@@ -396,6 +396,19 @@ class Store(Transfers, Recoveries):
         with self._session.read() as txn:
             return plan_of(WritingPlan(COMMAND, txn.id, shown, made))
 
+    def copy(self, *topics: str, source: Path | str, to: str | None = None) -> Plan:
+        """Plan copying TOPICS whole from the store SOURCE, one of them under the name TO: with subscriptions, partitions and schema.
+
+        What is not copied is in the report's warnings. Raises TopicNotFound, StoreNotFound, AlreadyExists, Refused, InvalidValue; applying
+        it also DiskFull.
+        """
+        from store.dump.copying import CopyRequest, plan_copy
+
+        names = tuple(map(parse_topic, topics))
+        request = CopyRequest(Path(source), names, None if to is None else parse_topic(to), self._session.now_ms)
+        with self._session.opened() as store:
+            return plan_of(plan_copy(store, request))
+
     def annotate(self, *topics: str, form: Form = "properties") -> Plan:
         """Plan writing first and last publish time (PIP-345) of closed ledgers of TOPICS (default: all) into their metadata.
 

@@ -82,6 +82,15 @@ SCENARIOS = (
     Scenario("remove-properties", f"topics remove-properties {PLAIN} -k index"),
     Scenario("subscription properties", f"topics update-subscription-properties {PLAIN} -s half -p owner=me"),
     Scenario("replicated", f"topics set-replicated-subscription-status {PLAIN} -s half -e"),
+    Scenario(
+        "copy topic",
+        f"topics copy {PLAIN} acme/orders/parts --from {{work}}/other",
+        before=(
+            "--store {work}/other store import standalone {source}",
+            f"topics delete {PLAIN}",
+            "topics delete-partitioned-topic acme/orders/parts",
+        ),
+    ),
     Scenario("terminate", f"topics terminate {PLAIN}"),
     Scenario("partitioned-terminate", "topics partitioned-terminate acme/orders/parts"),
     Scenario("trim-topic", f"topics trim-topic {PLAIN}"),

@@ -1,0 +1,338 @@
+"""Copying topics whole from one store into another: entries byte by byte, subscriptions where they stand, partitions, schema, properties.
+
+Ledgers get new ids, and every position follows: of subscriptions with their holes, inside batches too, of an end that was set, of
+versions of a schema. What cannot follow is named: compacted views (their entries hold positions), policies of topics, pending
+acknowledgements of transactions. An entry of a ledger keeps its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from store.changes.cursors import info_of_state, state_json
+from store.changes.intent import WritingPlan, check_transaction
+from store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
+from store.changes.plan import Plan, Step, put_value_step
+from store.changes.report import ChangePart, ChangeReport
+from store.changes.subscriptions import PENDING_ACK_SUFFIX, shown_properties
+from store.codec.cursor import CursorState, encode_cursor_info
+from store.codec.managedledger import encode_managed_ledger
+from store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
+from store.db.environment import Store, Txn, open_store
+from store.db.tree import find_node
+from store.errors import AlreadyExists, InvalidValue, Refused
+from store.model.bundles import local_policies_path
+from store.model.cursors import COMPACTION_CURSOR, REPLICATOR_PREFIX, Cursor, iter_cursor_names, read_cursor
+from store.model.extent import extent_of
+from store.model.ledgers import EntryReader, find_metadata, find_times, open_reader
+from store.model.resources import tenant_path
+from store.model.topics import Topic, TopicLedger, expand_topic, read_topic
+from store.names import NamespaceName, Position, TopicName
+from store.policies.in_force import iter_stored
+from store.wording import counted
+
+COMMAND = "topics copy"
+_LISTED = "pulsar/managed-ledger"
+_SCHEMA = "pulsar/schemaId"
+_OWN_FIELDS = {"isGlobal"}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """The topics NAMES of the store SOURCE, partitions in place of a partitioned one; ``to``: the name that one topic gets."""
+
+    source: Path
+    names: tuple[TopicName, ...]
+    to: TopicName | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopic:
+    """A topic as the source has it, its cursors, and its name to be."""
+
+    topic: Topic
+    cursors: tuple[Cursor, ...]
+    target: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """A ledger to write again: its id in the source, so many entries, and what the copy says of itself."""
+
+    ledger_id: int
+    entries: int
+    spec: LedgerSpec
+
+
+Ids = Mapping[int, int]
+"""Ledger id in the source → in the target; in a preview the same."""
+
+
+def plan_copy(store: Store, request: CopyRequest) -> WritingPlan:
+    """Plan copying what REQUEST names into STORE.
+
+    Raises TopicNotFound, AlreadyExists, Refused (entries are not here), InvalidValue, and what opening the source raises.
+    """
+    with store.read() as txn:
+        planned = txn.id
+
+    def show() -> tuple[ChangeReport, ...]:
+        with _source(store, request) as theirs, store.read() as txn:
+            return (_Copying(theirs, txn, request).plan({}).preview(),)
+
+    def make(target: Store) -> tuple[ChangeReport, ...]:
+        with _source(target, request) as theirs:
+            with target.read() as txn:
+                check_transaction(planned, txn.id)
+                ledgers = _Copying(theirs, txn, request).ledgers()
+            written = write_ledgers(target, ((one.spec, _payloads(theirs, one)) for one in ledgers))
+            try:
+                ids = {one.ledger_id: new.ledger_id for one, new in zip(ledgers, written.ledgers, strict=True)}
+                with target.read() as txn:
+                    plan = _Copying(theirs, txn, request).plan(ids, written)
+            except BaseException:
+                written.discard()
+                raise
+        return (apply_written(written, plan, request.now_ms),)
+
+    return WritingPlan(COMMAND, planned, show, make, digest=lambda: _digest(store, request))
+
+
+def _digest(store: Store, request: CopyRequest) -> str:
+    with _source(store, request) as theirs:
+        return f"transaction {theirs.txn.id}"
+
+
+@contextmanager
+def _source(store: Store, request: CopyRequest) -> Iterator[EntryReader]:
+    """Open the store that is copied from; raises InvalidValue where that is STORE itself."""
+    if request.source.resolve() == store.path.resolve():
+        raise InvalidValue(f"--from {request.source} is this store itself", hint="name another one with --store")
+    with open_store(request.source) as opened, open_reader(opened) as reader:
+        yield reader
+
+
+def _payloads(theirs: EntryReader, ledger: _Ledger) -> Iterator[memoryview | bytes]:
+    return (theirs.read(ledger.ledger_id, entry_id).payload for entry_id in range(ledger.entries))
+
+
+class _Copying:
+    """One copy, planned on one state of both stores."""
+
+    def __init__(self, theirs: EntryReader, txn: Txn, request: CopyRequest) -> None:
+        self._theirs = theirs
+        self._txn = txn
+        self._request = request
+        self._topics = [self._read(name) for name in self._names()]
+        self._warnings: dict[str, None] = {}
+
+    def _names(self) -> dict[TopicName, None]:
+        """Return the topics to copy, partitions of a partitioned one, each once."""
+        request = self._request
+        if request.to is not None and len(request.names) != 1:
+            raise InvalidValue("--to names one topic", hint="copy one topic at a time, or leave --to away")
+        return dict.fromkeys(one for given in request.names for one in expand_topic(self._theirs.txn, given))
+
+    def _read(self, name: TopicName) -> CopiedTopic:
+        to = self._request.to
+        target = name if to is None else to if name in self._request.names else to.partition(name.partition_index)
+        if find_node(self._txn, target.path) is not None:
+            raise AlreadyExists(
+                f"{target} is in this store already",
+                hint="name another topic with --to, or delete it first",
+                topic=str(target),
+            )
+        topic = read_topic(self._theirs.txn, name)
+        for ledger in topic.ledgers:
+            times = find_times(self._theirs.txn, ledger.ledger_id)
+            here = 0 if times is None else times.sums.entries
+            if here < ledger.entries:
+                lost = counted(ledger.entries - here, "entry", "entries")
+                raise Refused(
+                    f"{name}: {lost} of ledger {ledger.ledger_id} are in no file of {self._request.source}: positions behind would move",
+                    hint="copy from a store of all bookies; or dump what is here: pulsar-admin topics dump --level entries",
+                    topic=str(name),
+                    ledgerId=ledger.ledger_id,
+                )
+        names = sorted(iter_cursor_names(self._theirs.txn, name))
+        cursors = tuple(
+            read_cursor(self._theirs.txn, self._theirs, topic, one)
+            for one in names
+            if one != COMPACTION_CURSOR and not one.startswith(REPLICATOR_PREFIX)
+        )
+        return CopiedTopic(topic, cursors, target)
+
+    def _bases(self) -> dict[TopicName, TopicName]:
+        """Topic without partition number → its name to be."""
+        return {one.topic.name.base: one.target.base for one in self._topics}
+
+    # -- what is written ----------------------------------------------------------------------------------------------
+
+    def ledgers(self) -> list[_Ledger]:
+        """Return the ledgers to write, in the order of their ids to be."""
+        return [*self._topic_ledgers(), *self._schema_ledgers()]
+
+    def _topic_ledgers(self) -> Iterator[_Ledger]:
+        for one in self._topics:
+            spec = LedgerSpec("managed-ledger", {_LISTED: one.target.managed_ledger_name.encode()})
+            for ledger in _kept(one.topic):
+                yield _Ledger(ledger.ledger_id, ledger.entries, spec)
+
+    def _schema_ledgers(self) -> Iterator[_Ledger]:
+        for base, target in self._bases().items():
+            locator = self._locator(base, target)
+            spec = LedgerSpec("schema", {_SCHEMA: target.schema_path.removeprefix("/schemas/").encode()})
+            for ledger_id in () if locator is None else locator.ledger_ids:
+                metadata = find_metadata(self._theirs.txn, ledger_id)
+                last = -1 if metadata is None else metadata.last_entry_id
+                times = find_times(self._theirs.txn, ledger_id)
+                yield _Ledger(ledger_id, max(last + 1, 0 if times is None else times.sums.entries), spec)
+
+    def _locator(self, base: TopicName, target: TopicName) -> SchemaLocator | None:
+        """Return where the schema of BASE lies; None where there is none, or TARGET has one."""
+        node = find_node(self._theirs.txn, base.schema_path)
+        if node is None or not node.value or find_node(self._txn, target.schema_path) is not None:
+            return None
+        return decode_schema_locator(node.value, node.path)
+
+    # -- the change ---------------------------------------------------------------------------------------------------
+
+    def plan(self, ids: Ids, written: WrittenLedgers | None = None) -> Plan:
+        """Return the change, with IDS of ledgers that are WRITTEN; None: as the source has them, for a preview."""
+        now_ms = self._request.now_ms
+        steps = [] if written is None else list(written.steps(self._txn, now_ms))
+        parts: list[ChangePart] = []
+        for namespace in dict.fromkeys(one.target.namespace for one in self._topics):
+            steps += self._namespace_steps(namespace)
+        for base, target in self._bases().items():
+            steps += self._base_steps(base, target, ids)
+        for one in self._topics:
+            steps += self._topic_steps(one, ids)
+            parts += self._parts(one, ids)
+            self._name_what_stays(one)
+        once = {step.key: step for step in steps}  # a tenant has several namespaces
+        return Plan(COMMAND, self._txn.id, tuple(once.values()), tuple(parts), warnings=tuple(self._warnings))
+
+    def _namespace_steps(self, namespace: NamespaceName) -> Iterator[Step]:
+        """Yield what makes NAMESPACE as the source has it, where it is not here; tell where it is here and is another."""
+        paths = (tenant_path(namespace.tenant), namespace.policies_path, local_policies_path(namespace))
+        for path in paths:
+            theirs, ours = find_node(self._theirs.txn, path), find_node(self._txn, path)
+            if theirs is not None and ours is None:
+                yield put_value_step(self._txn, path, theirs.value, self._request.now_ms)
+            elif theirs is not None and ours is not None and path == paths[1] and theirs.value != ours.value:
+                self._warnings[
+                    f"the policies of {namespace} here are others than in the source, and stay as they are"
+                ] = None
+            elif theirs is None and ours is None and path == paths[1]:
+                self._warnings[f"{namespace} has no policies here: a broker serves its topics only when it exists"] = (
+                    None
+                )
+
+    def _base_steps(self, base: TopicName, target: TopicName, ids: Ids) -> Iterator[Step]:
+        record = find_node(self._theirs.txn, base.partitioned_path)
+        if record is not None and find_node(self._txn, target.partitioned_path) is None:
+            yield put_value_step(self._txn, target.partitioned_path, record.value, self._request.now_ms)
+        node, locator = find_node(self._theirs.txn, base.schema_path), self._locator(base, target)
+        if node is None:
+            return
+        if locator is None:
+            self._warnings[f"{target} has a schema here, which stays; that of the source is not copied"] = None
+            return
+        moved = SchemaLocator(_entry(locator.newest, ids), tuple(_entry(one, ids) for one in locator.index))
+        yield put_value_step(
+            self._txn, target.schema_path, encode_schema_locator(moved, node.value), self._request.now_ms
+        )
+
+    def _topic_steps(self, one: CopiedTopic, ids: Ids) -> Iterator[Step]:
+        now_ms = self._request.now_ms
+        managed, node = one.topic.managed, find_node(self._theirs.txn, one.topic.name.path)
+        assert node is not None
+        infos = tuple(
+            ledger.info._replace(
+                ledger_id=ids.get(ledger.ledger_id, ledger.ledger_id),
+                entries=ledger.entries,
+                size_bytes=ledger.size_bytes,
+                timestamp_ms=ledger.info.timestamp_ms or now_ms,
+                offloaded=False,
+                offload_uuid=None,
+                bookkeeper_deleted=False,
+            )
+            for ledger in _kept(one.topic)
+        )
+        ended = None if managed.terminated is None else _moved(one.topic, managed.terminated, ids)
+        value = encode_managed_ledger(replace(managed, ledgers=infos, terminated=ended), node.value)
+        yield put_value_step(self._txn, one.target.path, value, now_ms)
+        for cursor in one.cursors:
+            state = _moved_state(one.topic, cursor.state, ids)
+            info = info_of_state(state, shown_properties(cursor.info.cursor_properties), cursor.info.last_active_ms)
+            yield put_value_step(self._txn, one.target.cursor_path(cursor.name), encode_cursor_info(info), now_ms)
+
+    def _parts(self, one: CopiedTopic, ids: Ids) -> Iterator[ChangePart]:
+        topic = one.topic
+        ledgers = [ids.get(ledger.ledger_id, ledger.ledger_id) for ledger in _kept(topic)] if ids else len(_kept(topic))
+        after = {"from": str(topic.name), "ledgers": ledgers, "numberOfEntries": topic.number_of_entries}
+        extent = extent_of(self._theirs.txn, topic, ((0, topic.number_of_entries),))
+        yield ChangePart(topic=str(one.target), after=after, extent=extent)
+        for cursor in one.cursors:
+            state = _moved_state(topic, cursor.state, ids)
+            # The backlog of the copy is that of the source: only ids differ.
+            shown = {**state_json(topic, cursor.state), "markDeletePosition": str(state.mark_delete)}
+            yield ChangePart(topic=str(one.target), subscription=cursor.name, after={key: shown[key] for key in _SHOWN})
+
+    def _name_what_stays(self, one: CopiedTopic) -> None:
+        """Tell what of the topic does not come along."""
+        txn, name = self._theirs.txn, one.topic.name
+        left: list[str] = []
+        for cursor in sorted(iter_cursor_names(txn, name)):
+            if cursor == COMPACTION_CURSOR:
+                left.append(
+                    "its compacted view (make it again: pulsar-admin compaction run; of trimmed ledgers nothing is left)"
+                )
+            elif cursor.startswith(REPLICATOR_PREFIX):
+                left.append(f"the replicator's cursor {cursor}")
+            log = TopicName(name.namespace, f"{name.local_name}-{cursor}{PENDING_ACK_SUFFIX}")
+            if find_node(txn, log.path) is not None:
+                left.append(f"acknowledgements of open transactions on {cursor} ({log})")
+        for source, fields in iter_stored(txn, name):
+            keys = [key for key, value in fields.items() if value not in (None, {}, []) and key not in _OWN_FIELDS]
+            if keys:
+                left.append(f"its {source} policies: {', '.join(sorted(keys))} (set them here)")
+        if left:
+            self._warnings[f"{one.target}: not copied: {'; '.join(left)}"] = None
+
+
+_SHOWN = ("markDeletePosition", "backlogEntries", "individuallyDeletedMessages", "batchIndexAcks")
+
+
+def _kept(topic: Topic) -> Sequence[TopicLedger]:
+    """Return the ledgers of TOPIC to copy: those with entries, or an empty one for a topic without any."""
+    return [ledger for ledger in topic.ledgers if ledger.entries] or list(topic.ledgers[-1:])
+
+
+def _moved(topic: Topic, position: Position, ids: Ids) -> Position:
+    """Return where POSITION of TOPIC is in the copy: in front of the same entry."""
+    kept = [ledger.ledger_id for ledger in _kept(topic)]
+    if position.ledger_id in kept or not kept:
+        found = position
+    else:
+        rank = topic.place(position)
+        found = topic.at_rank(rank - 1) if rank > 0 else Position(kept[0], -1)
+    return Position(ids.get(found.ledger_id, found.ledger_id), found.entry_id, found.batch_index)
+
+
+def _moved_state(topic: Topic, state: CursorState, ids: Ids) -> CursorState:
+    """Return STATE with every position in the ledgers of the copy."""
+    ranges = tuple((_moved(topic, lower, ids), _moved(topic, upper, ids)) for lower, upper in state.ranges)
+    batches = {_moved(topic, entry, ids): words for entry, words in state.batch_deletes.items()}
+    return replace(state, mark_delete=_moved(topic, state.mark_delete, ids), ranges=ranges, batch_deletes=batches)
+
+
+def _entry(entry: IndexEntry, ids: Ids) -> IndexEntry:
+    """Return where a version of a schema lies in the copy."""
+    found = ids.get(entry.position.ledger_id)
+    return entry if found is None else replace(entry, position=Position(found, entry.position.entry_id))
