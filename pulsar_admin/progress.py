@@ -92,12 +92,16 @@ class BarProgress(Progress):
                 rate = task.finished_speed or task.speed or 0
                 return Text(f"{decimal(int(rate))}/s" if unit == "bytes" else f"{rate:,.0f} {unit}/s")
 
+        class Count(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                return Text(f"{task.completed:,.0f}" + ("" if task.total is None else f"/{task.total:,.0f}"))
+
         class Failed(ProgressColumn):
             def render(self, task: Task) -> Text:
                 count = failed()
                 return Text(f"{count} failed" if count else "", "red")
 
-        done = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f}/{task.total}")
+        done = DownloadColumn() if unit == "bytes" else Count()
         self._bar = RichProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),

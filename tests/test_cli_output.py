@@ -21,11 +21,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 import commands
 from pulsar_admin import output, table
 from pulsar_admin.columns import Column, kind_of, render_cell
 from pulsar_admin.jsonify import camel_case, dump_json, to_json
+from pulsar_admin.progress import BarProgress
 from pulsar_admin.visible import clean_text
 from store.codec.managedledger import LedgerInfo
 from store.names import Position, parse_topic
@@ -426,6 +428,16 @@ def test_bar_on_a_terminal() -> None:
     assert "scan" in on_terminal(80, "sample", "work")
     assert on_terminal(80, "sample", "work", "--no-progress") == ""
     assert on_terminal(80, "sample", "work", "-q") == ""
+
+
+def test_a_bar_without_a_total_only_counts() -> None:
+    bar = BarProgress(None, "topics", "scan", lambda: 0)
+    bar.advance(1234)
+    bar.stop()
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(bar._bar.get_renderable())
+    assert " 1,234 " in console.export_text(clear=False)
+    assert "None" not in console.export_text(clear=False)
 
 
 def test_numbers_of_ledgers_and_changes_have_no_separators() -> None:
