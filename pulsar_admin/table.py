@@ -178,7 +178,9 @@ COMMANDS: dict[str, dict[str, Row]] = {
         ),
         "info-internal": Row("commands.topics.info:info_internal", "Show the metadata of a topic as it is stored."),
         "subscriptions": Row("commands.topics.listing:subscriptions", "List the subscriptions of a topic."),
-        "why": Row("commands.topics.why:why", "Say why a subscription stands where it does."),
+        "why": Row(
+            "commands.topics.why:why", "Say why a subscription stands where it does, or why bytes stay on disk."
+        ),
         "describe": Row("commands.topics.describing:describe", "Show all there is to know of a topic on one screen."),
         "subscription-history": Row(
             "commands.topics.ack_history:subscription_history",

@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from commands.topics.why import emit_disk
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App
+from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
 from store.reports.usage import FileUsage, OwnerUsage, read_usage
@@ -39,23 +41,39 @@ _BY_DISK = (
 
 @command(
     "usage",
-    examples=["pulsar-admin store usage", "pulsar-admin store usage --by log -o json"],
+    examples=[
+        "pulsar-admin store usage",
+        "pulsar-admin store usage --by log -o json",
+        "pulsar-admin store usage --why --top 5",
+    ],
     output="One row per topic, a file or a disk, largest first. Record bytes: payload, entry header and digest; BYTES of a topic "
     "count each entry once, ON DISK (`diskBytes`) every copy that a bookie has. OTHER: headers, maps, what journals repeat.",
     errors=[StoreNotFound, IndexCorrupt],
-    uses=["spark"],
+    uses=["now", "spark"],
 )
 @click.option(
     "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What a row is."
 )
+@click.option("--why", is_flag=True, help="Why the bytes stay: totals a reason, and who holds how much.")
+@click.option("--top", type=whole(1), metavar="N", help="With --why: the N that hold most.")
 @pass_app
-def usage(app: App, by: str) -> None:
+def usage(app: App, by: str, why: bool, top: int | None) -> None:
     """Show who fills the disk, what is dead there, and what garbage collection would free.
 
     Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
     `--by log` names the topics that retain each log. Answers from the location index and, where several bookies hold copies of
-    entries, from the ledgers maps of their logs.
+    entries, from the ledgers maps of their logs. --why names for every byte what holds it: a cursor, retention, the last ledger of a
+    topic, an entry log in which others live.
     """
+    if top is not None and not why:
+        raise click.UsageError("--top belongs to --why", click.get_current_context())
+    if why:
+        emit_disk(app, None, top)
+    else:
+        _emit_usage(app, by)
+
+
+def _emit_usage(app: App, by: str) -> None:
     with app.bulk(), app.store.read() as txn:
         found = read_usage(app.store, txn)
     if by == "topic":

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
+import click
+
 from commands.topics.answers import choose, size_of
 from commands.topics.moving import iter_cursors
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
-from pulsar_admin.options import TopicSelection, command, pass_app, subscription_option, topics_argument
+from pulsar_admin.options import TopicSelection, command, pass_app, topics_argument
 from pulsar_admin.visible import clean_text
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
 from store.model.ledgers import open_reader
+from store.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from store.why.disk import WhyBytes
     from store.why.reason import Reason
     from store.why.subscription import Why
 
@@ -29,6 +34,29 @@ _COLUMNS = (
     Column("REASON", lambda row: row.reasons[0].sentence if row.reasons else ""),
 )
 
+_TOTAL_COLUMNS = (
+    Column("REASON", "code"),
+    Column("SIZE", "bytes", "size"),
+    Column("%", lambda row: f"{row.percent:.1f}", "number"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("WHAT", lambda row: _means(row.code), drop=1),
+)
+_HELD_COLUMNS = (
+    Column("REASON", lambda row: row.reason.code),
+    Column("TOPIC", "topic"),
+    Column("SUBSCRIPTION", "subscription"),
+    Column("BYTES", "bytes", "number"),
+    Column("PERCENT", "percent"),
+    Column("LEDGERS", "ledgers", "number"),
+    Column("FILE", "path", drop=1),
+)
+
+
+def _means(code: str) -> str:
+    from store.why.reason import CODES
+
+    return CODES[code].means
+
 
 @command(
     "why",
@@ -36,6 +64,7 @@ _COLUMNS = (
         "pulsar-admin topics why public/default/plain -s holes",
         "pulsar-admin topics why acme/delayed/reminders -s workers -o json",
         "pulsar-admin topics why acme/iot/skewed acme/iot/skewed-batched -s reset-me -o table",
+        "pulsar-admin topics why public/default/plain --disk",
     ],
     output="Sentences, what holds it first, each with the command to type next. As json reasons with `code`, `sentence`, `evidence` and "
     "`command`, and `held`: whether something in the store holds it. docs/howto/why.md has the codes.",
@@ -43,16 +72,29 @@ _COLUMNS = (
     uses=["now", "spark"],
 )
 @topics_argument
-@subscription_option
+@click.option("-s", "--subscription", help="The subscription.")
+@click.option("--disk", is_flag=True, help="Why the bytes of the topics stay on disks, instead.")
 @pass_app
-def why(app: App, selection: TopicSelection, subscription: str) -> None:
-    """Say why a subscription stands where it does.
+def why(app: App, selection: TopicSelection, subscription: str | None, disk: bool) -> None:
+    """Say why a subscription stands where it does, or why bytes stay on disk.
 
     Looked at are the message that it would be given next, acknowledgements behind it, delays, lost and unreadable entries, open
     transactions, the TTL in force and when it fires, and backlog quotas. A subscription that nothing holds is said to be so: its
     messages wait for a consumer. Headers of its backlog are read. What is in a broker's memory alone (consumers, permits, messages
     given and not acknowledged) is in no store.
+
+    --disk: who holds the bytes of the topics (the slowest cursor, retention, the last ledger), of their cursors, schemas and compacted
+    ledgers, and the dead bytes of entry logs in which nothing else lives. `store usage --why` has the whole store.
     """
+    if disk == (subscription is not None):
+        raise click.UsageError("name a subscription with -s, or give --disk", click.get_current_context())
+    if subscription is None:
+        emit_disk(app, selection)
+    else:
+        _say_why(app, selection, subscription)
+
+
+def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
     from store.why.subscription import why_subscription
 
     with open_reader(app.store) as reader:
@@ -63,6 +105,33 @@ def why(app: App, selection: TopicSelection, subscription: str) -> None:
                 for topic, cursor in iter_cursors(reader, selection, subscription)
             ]
     _emit(app, found, several=chosen.several)
+
+
+def emit_disk(app: App, selection: TopicSelection | None, top: int | None = None) -> None:
+    """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, the TOP largest reasons."""
+    from store.why.disk import why_bytes
+
+    with app.bulk(), open_reader(app.store) as reader:
+        names = None if selection is None else choose(app, reader.txn, selection).names
+        found = why_bytes(app.store, reader, app.now_ms, names)
+    shown = replace(found, held=found.held[:top])
+    form = app.settings.output
+    if form == "json":
+        app.emit(shown)
+    elif form in (None, "plain"):
+        _show_disk(app, shown, len(found.held))
+    else:
+        app.emit_rows(shown.held, _HELD_COLUMNS)
+
+
+def _show_disk(app: App, found: WhyBytes, rows: int) -> None:
+    app.writer.write(f"{size_text(found.bytes)} on the disks of this copy\n\n")
+    app.emit_table(found.totals, _TOTAL_COLUMNS)
+    for row in found.held:
+        head = f"{size_text(row.bytes)} ({row.percent:.1f}%)"
+        app.writer.write("\n" + _text(head, [row.reason], _width(app)).replace("\n\n", "\n", 1))
+    if rows > len(found.held):
+        app.writer.write(f"\nthe {len(found.held)} largest of {counted(rows, 'reason')}\n")
 
 
 def _emit(app: App, found: Sequence[Why], *, several: bool) -> None:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from store.reports.replicas import UnderReplicated
     from store.reports.summary import StoreSummary
     from store.reports.usage import Usage
+    from store.why.disk import WhyBytes
 
 Level = Literal["messages", "entries"]
 Format = Literal["parquet", "jsonl"]
@@ -274,6 +275,18 @@ class Store(Transfers, Recoveries):
 
         with self._session.opened() as store, self._session.read() as txn:
             return read_usage(store, txn)
+
+    def why_bytes(self, *topics: str) -> WhyBytes:
+        """Return why every byte of the files stays, or of TOPICS: ``totals`` by reason, and ``held``, the largest first.
+
+        Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and ``subscription``.
+        Raises InvalidValue, TopicNotFound, IndexCorrupt.
+        """
+        from store.why.disk import why_bytes
+
+        with self._session.opened() as store, self._session.reader() as reader:
+            names = [one for topic in topics for one in expand_topic(reader.txn, parse_topic(topic))]
+            return why_bytes(store, reader, self._session.now_ms, names if topics else None)
 
     def check(self, *, deep: bool = False) -> tuple[Finding, ...]:
         """Return what is wrong (``severity`` problem) or worth knowing (note): files, index, audit log, metadata against ledgers.

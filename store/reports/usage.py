@@ -73,23 +73,38 @@ class _Share:
     bytes: int = 0
 
 
+_Shares = dict[int, dict[int, _Share]]
+
+
 def read_usage(store: Store, txn: Txn) -> Usage:
     """Sum the location index by file, ledger and owner.
 
     The index knows one place of an entry. What else is in a log, copies that several bookies hold, is read from the log's ledgers
     map, or counted in a log that has none.
     """
-    shares: dict[tuple[int, int], _Share] = defaultdict(_Share)
-    for file_id, ledger_id, count, size in _iter_parts(txn):
-        share = shares[file_id, ledger_id]
-        share.entries += count
-        share.bytes += size
+    shares = _read_shares(txn)
     indexes = find_index_ledgers(txn)
-    sizes = {log.file_id: _sizes_in(store, log, shares) for log in iter_logs(txn)}
-    ids = {ledger_id for _, ledger_id in shares}.union(*sizes.values())
+    sizes = {log.file_id: _sizes_in(store, log, shares.get(log.file_id, {})) for log in iter_logs(txn)}
+    ids = set[int]().union(*shares.values(), *sizes.values())
     names = {ledger_id: _owner_name(txn, ledger_id, indexes) for ledger_id in ids}
     files = tuple(_file_usage(log, sizes[log.file_id], names) for log in iter_logs(txn))
     return Usage(files, _owner_usage(shares, sizes, names), _disk_usage(store, txn, files))
+
+
+def read_file_sizes(store: Store, txn: Txn) -> tuple[tuple[LogFile, dict[int, int]], ...]:
+    """Return every file with the record bytes of each ledger in it; raises IndexCorrupt."""
+    shares = _read_shares(txn)
+    return tuple((log, _sizes_in(store, log, shares.get(log.file_id, {}))) for log in iter_logs(txn))
+
+
+def _read_shares(txn: Txn) -> _Shares:
+    """Return file id → ledger id → what the index has of it there."""
+    shares: _Shares = {}
+    for file_id, ledger_id, count, size in _iter_parts(txn):
+        share = shares.setdefault(file_id, {}).setdefault(ledger_id, _Share())
+        share.entries += count
+        share.bytes += size
+    return shares
 
 
 def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
@@ -100,9 +115,8 @@ def _iter_parts(txn: Txn) -> Iterator[tuple[int, int, int, int]]:
             yield file_id, block.ledger_id, count, size
 
 
-def _sizes_in(store: Store, log: LogFile, shares: dict[tuple[int, int], _Share]) -> dict[int, int]:
-    """Return ledger id → record bytes in LOG; of a log that is gone what the index knows."""
-    known = {ledger_id: share for (file_id, ledger_id), share in shares.items() if file_id == log.file_id}
+def _sizes_in(store: Store, log: LogFile, known: dict[int, _Share]) -> dict[int, int]:
+    """Return ledger id → record bytes in LOG; of a log that is gone what the index has KNOWN."""
     has_more = log.kind == "entry-log" and sum(share.entries for share in known.values()) != log.records
     if has_more and (path := log.locate(store.path)).exists():
         return read_ledger_sizes(path)
@@ -140,15 +154,13 @@ def _owner_name(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> tuple
     return (owners[0].topic, owners[0].kind) if owners else (NOBODY, "orphan")
 
 
-def _owner_usage(
-    shares: dict[tuple[int, int], _Share], sizes: Mapping[int, Mapping[int, int]], names: Names
-) -> tuple[OwnerUsage, ...]:
+def _owner_usage(shares: _Shares, sizes: Mapping[int, Mapping[int, int]], names: Names) -> tuple[OwnerUsage, ...]:
     on_disk: dict[tuple[str, str], int] = defaultdict(int)
     for here in sizes.values():
         for ledger_id, size_bytes in here.items():
             on_disk[names[ledger_id]] += size_bytes
     sums: dict[tuple[str, str], tuple[set[int], _Share]] = {}
-    for (_, ledger_id), share in shares.items():
+    for ledger_id, share in (item for known in shares.values() for item in known.items()):
         ledgers, total = sums.setdefault(names[ledger_id], (set(), _Share()))
         ledgers.add(ledger_id)
         total.entries += share.entries

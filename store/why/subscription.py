@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
+from store.model.absent_bookies import find_absent_bookies
 from store.model.broken import NO_METADATA, NOT_SEEN, BrokenLedger, find_broken
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, Cursor, normal_ranges
 from store.model.extent import Intervals, extent_of, pending_intervals, subtract
 from store.model.ledgers import EntryReader
-from store.model.messages import ENTRY_ERRORS
 from store.model.topics import Topic
 from store.model.transactions import LOG_PREFIX, PENDING_ACK_SUFFIX
 from store.model.whole import may_be_broken
@@ -98,7 +98,7 @@ def _front(
         return None, None
     try:
         return read_front(reader, cursor.state, topic.at_rank(pending[0][0])), None
-    except ENTRY_ERRORS as error:
+    except StoreError as error:  # a file that is gone or another one, too
         return None, error
 
 
@@ -207,16 +207,19 @@ def _own_cursor(case: Case) -> Iterator[Reason]:
 
 
 def _lost(case: Case) -> Iterator[Reason]:
+    """Tell of the first entries of the backlog that are lost, and of all that is not seen of it."""
     if not case.pending or not may_be_broken(case.reader.txn, case.topic):
         return
-    told = False
+    told, unseen = False, list[BrokenLedger]()
     for broken in find_broken(case.reader.txn, case.topic):
-        if broken.not_seen():
-            yield _not_seen(broken)
+        if broken.not_seen() and case.topic.rank(Position(broken.ledger_id, broken.entries)) > case.pending[0][0]:
+            unseen.append(broken)
         hit = () if told else _meets(case, broken)
         if hit:
             told = True
             yield _lost_reason(case, broken, hit)
+    if unseen:
+        yield _not_seen(case, unseen)
 
 
 def _meets(case: Case, broken: BrokenLedger) -> Intervals:
@@ -261,12 +264,22 @@ def _past_lost(case: Case, broken: BrokenLedger, end: int) -> str:
     return f"pulsar-admin topics reset-cursor {case.names} -m {case.topic.at_rank(end)} --dry-run"
 
 
-def _not_seen(broken: BrokenLedger) -> Reason:
+def _not_seen(case: Case, found: list[BrokenLedger]) -> Reason:
+    absent = find_absent_bookies(case.reader.txn)
+    bookies = sorted({name for broken in found for name in broken.bookies})
+    count = sum(broken.unseen_entries for broken in found)
+    first = Position(found[0].ledger_id, found[0].unseen[0][0] if found[0].unseen else found[0].unseen_from or 0)
+    what = (
+        f"{counted(count, 'entry of its ledgers is', 'entries of its ledgers are')} not seen"
+        if count
+        else "more may be written there"
+    )
     return Reason(
         "not-imported",
-        f"{', '.join(broken.bookies) or 'A bookie'} {plural(len(broken.bookies), 'is', 'are')} not imported: {broken.not_seen()}.",
-        {"ledger": broken.ledger_id, "bookies": list(broken.bookies), "entries": broken.unseen_entries},
-        "pulsar-admin store add bookie --help",
+        f"{', '.join(bookies) or 'A bookie'} {plural(len(bookies), 'is', 'are')} not imported: {what}, from {first} on, in "
+        f"{counted(len(found), 'ledger')}.",
+        {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in found], "first": str(first)},
+        "" if absent is None else absent.hint().rpartition(": ")[2],
     )
 
 
@@ -355,8 +368,12 @@ def _transactions(case: Case) -> Iterator[Reason]:
 
 
 def _ttl(case: Case) -> Iterator[Reason]:
-    if case.pending:
+    if not case.pending:
+        return
+    try:
         yield from iter_ttl_reasons(case.reader, case.topic, case.cursor, case.front, case.not_due, case.now_ms)
+    except StoreError as error:  # of entries: their times cannot be read
+        yield Reason("ttl-unknown", f"What the TTL does is not known: {error.message}.", {"error": error.code})
 
 
 def _quotas(case: Case) -> Iterator[Reason]:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from store.model.ledgers import find_place
 from store.why.reason import CODES
 from tests.conftest import Cli
 from tests.stores import imported, lose_nodes
-from tests.why.planted import ABORT, COMMIT, NOW_MS, TOPIC, Message, Planted, ask, plant
+from tests.why.planted import ABORT, COMMIT, NOW_MS, TOPIC, Message, Planted, ask, opened, plant
+from tests.worlds import CLUSTER, world
 
 QUOTA = {"limitSize": 1, "limitTime": -1, "policy": "producer_exception"}
 NOTHING = Planted()
@@ -129,6 +131,36 @@ def test_where_the_lost_entries_end(tmp_path: Path, damages_stores: None) -> Non
 def test_lost_entries_that_are_acknowledged_hold_nothing(tmp_path: Path, damages_stores: None) -> None:
     acked = CAUSES["lost-entries"].and_also(Planted(mark=(10, 2)))
     assert not ask(plant(tmp_path / "s", acked)).held
+
+
+@pytest.mark.parametrize("policies", [{}, {"message_ttl_in_seconds": 3600}])
+def test_an_entry_that_was_damaged_since_is_told(
+    policies: dict[str, int], tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = plant(tmp_path / "s", Planted(policies=policies))
+    log = path / "entries" / "0.log"
+    with opened(path) as reader:
+        _, offset, size = find_place(reader.txn, 10, 0) or (0, 0, 0)
+    data = bytearray(log.read_bytes())
+    data[offset + 4 + size - 1] ^= 0xFF
+    log.write_bytes(data)
+    result = cli("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}", "-o", "json")
+    assert result.exit_code == 1
+    first = result.json["reasons"][0]
+    assert (first["code"], first["evidence"]["position"]) == ("unreadable", "10:0")
+
+
+def test_bookies_that_are_not_imported_are_told_once(tmp_path: Path, cli: Cli) -> None:
+    source, store = world(CLUSTER) / "clean", tmp_path / "part"
+    arguments = ("--zookeeper", source / "zookeeper", "--bookie", source / "bookkeeper0")
+    assert cli("--store", store, "store", "import", "cluster", *arguments).exit_code == 0
+    reasons = cli("-q", "--store", store, "topics", "why", "public/default/plain", "-s", "holes", "-o", "json").json[
+        "reasons"
+    ]
+    (told,) = (reason for reason in reasons if reason["code"] == "not-imported")
+    assert told["evidence"]["bookies"] == ["bk1test", "bk2test"]
+    assert told["evidence"]["entries"] > 100
+    assert told["command"] == "pulsar-admin store add bookie bk1test=DIR,DIR"
 
 
 def test_a_ledger_without_metadata_can_be_restored(tmp_path: Path, damages_stores: None) -> None:

@@ -1,0 +1,381 @@
+"""Why bytes stay on the disks of bookies: every byte of every file, with who holds it.
+
+Ledgers of topics by upstream's trimming (``store.policies.trimming``: ``ManagedLedgerImpl.internalTrimLedgers``, 4.0.8); bytes of
+deleted ledgers by BookKeeper's ``GarbageCollectorThread`` (4.17), which deletes an entry log when no ledger in it has metadata.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from store.codec.ledgermetadata import ledger_path
+from store.db.delayed import find_index_ledgers
+from store.db.environment import Store, Txn
+from store.db.files import LogFile
+from store.db.owners import Owner, find_owners
+from store.db.tree import tree_key
+from store.errors import MetadataCorrupt, StoreError
+from store.frozen import frozen
+from store.model.ledgers import EntryReader
+from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
+from store.names import Position, TopicName, shell_word
+from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
+from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
+from store.reports.usage import read_file_sizes
+from store.timespec import format_age_ms
+from store.why.reason import Reason, when
+from store.wording import counted, plural
+
+CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
+SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan", "journal", "overhead"
+UNREADABLE = "topic-unreadable"
+_BY_KIND = {
+    "cursor": ("cursor-ledger", "its ledger holds where {cursor} stands"),
+    "compacted": ("compacted-ledger", "its compacted ledger"),
+    "schema": ("schema-ledger", "its schemas"),
+    "delayed-bucket": ("delayed-bucket", "a snapshot of the delayed messages of {cursor}"),
+    "delayed-index": ("delayed-index", "an index of the delayed messages of {cursor}, which is this store's own"),
+}
+_MINUTE_MS = 60_000
+_MEGABYTE = 1 << 20
+_SHOWN = 3
+
+
+@frozen
+class Held:
+    """Bytes that stay for one reason: all copies of records, with their headers. ``topic`` and ``subscription``: whose, "" for nobody's;
+    ``path``: of the file, where it is the file that holds them. ``reason`` says why, with evidence and the next command."""
+
+    reason: Reason
+    topic: str
+    subscription: str
+    path: str
+    ledgers: int
+    bytes: int
+    percent: float
+
+
+@frozen
+class HeldTotal:
+    """All bytes of one kind of reason."""
+
+    code: str
+    ledgers: int
+    bytes: int
+    percent: float
+
+
+@frozen
+class WhyBytes:
+    """Why the bytes of all files stay, the largest first. ``bytes``: of the files. ``totals`` and ``held`` add up to them."""
+
+    bytes: int
+    totals: tuple[HeldTotal, ...]
+    held: tuple[Held, ...]
+
+
+@frozen
+class _Key:
+    """What bytes are added up by."""
+
+    code: str
+    topic: str = ""
+    subscription: str = ""
+    path: str = ""
+
+
+@dataclass(slots=True)
+class _Sum:
+    bytes: int = 0
+    ledgers: set[int] = field(default_factory=set)
+
+
+def why_bytes(store: Store, reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None) -> WhyBytes:
+    """Return why every byte of the files of STORE stays, or those of the topics ONLY, with the dead bytes that only they keep there.
+
+    Raises IndexCorrupt.
+    """
+    tellers: dict[str, _Teller] = {}
+    names = iter_topics(reader.txn) if only is None else only
+    keys = dict(_iter_topic_ledgers(reader, names, now_ms, tellers))
+    sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
+    logs: dict[str, _Log] = {}
+    indexes = find_index_ledgers(reader.txn)
+    for log, sizes in read_file_sizes(store, reader.txn):
+        _add_file(reader.txn, log, sizes, keys, indexes, sums, logs)
+    meant = None if only is None else {str(name) for name in only}
+    kept = {key: found for key, found in sums.items() if found.bytes and _is_meant(key, meant, logs)}
+    total = sum(found.bytes for found in kept.values())
+    rows = [_held(key, found, total, tellers, logs) for key, found in kept.items()]
+    return WhyBytes(total, _totals(kept, total), tuple(sorted(rows, key=lambda row: (-row.bytes, row.reason.sentence))))
+
+
+def _is_meant(key: _Key, meant: Set[str] | None, logs: Mapping[str, _Log]) -> bool:
+    if meant is None or key.topic in meant:
+        return True
+    return key.code == SHARED and meant >= set(logs[key.path].owners)
+
+
+def _percent(part: int, total: int) -> float:
+    return round(100 * part / total, 2) if total else 0.0
+
+
+def _totals(sums: Mapping[_Key, _Sum], total: int) -> tuple[HeldTotal, ...]:
+    found: defaultdict[str, _Sum] = defaultdict(_Sum)
+    for key, one in sums.items():
+        found[key.code].bytes += one.bytes
+        found[key.code].ledgers |= one.ledgers
+    rows = (HeldTotal(code, len(one.ledgers), one.bytes, _percent(one.bytes, total)) for code, one in found.items())
+    return tuple(sorted((row for row in rows if row.bytes), key=lambda row: -row.bytes))
+
+
+# -- which ledger is held by what -------------------------------------------------------------------------------------
+
+
+def _iter_topic_ledgers(
+    reader: EntryReader, names: Iterable[TopicName], now_ms: int, tellers: dict[str, _Teller]
+) -> Iterator[tuple[int, _Key]]:
+    """Yield (ledger id, what holds it) of every ledger that a topic lists; TELLERS gets who can say more of each topic."""
+    for name in names:
+        try:
+            topic = read_topic(reader.txn, name)
+        except StoreError:  # its ledgers have owners
+            continue
+        teller = _Teller(reader, topic, now_ms)
+        tellers[str(name)] = teller
+        yield from teller.iter_keys()
+
+
+class _Teller:
+    """What can be said of the ledgers of one topic."""
+
+    def __init__(self, reader: EntryReader, topic: Topic, now_ms: int) -> None:
+        self._reader = reader
+        self._topic = topic
+        self._now_ms = now_ms
+        self._positions = read_mark_deletes(reader, topic)
+        self._consumed, self._slowest = consumed_ledgers(topic, self._positions)
+        retention = retention_of(reader.txn, topic)
+        self._released = len(released_ledgers(topic, self._positions, retention, now_ms)) if self._consumed else 0
+
+    def iter_keys(self) -> Iterator[tuple[int, _Key]]:
+        """Yield every listed ledger with what holds it."""
+        name, last = str(self._topic.name), len(self._topic.ledgers) - 1
+        slowest = "" if self._slowest is None else self._slowest[0]
+        for index, ledger in enumerate(self._topic.ledgers):
+            if ledger.info.offloaded:
+                key = _Key(OFFLOADED, name)
+            elif index == last:
+                key = _Key(OPEN, name)
+            elif index >= self._consumed:
+                key = _Key(CURSOR, name, slowest)
+            else:
+                key = _Key(TRIM if index < self._released else RETENTION, name)
+            yield ledger.ledger_id, key
+
+    def tell(self, key: _Key, ledgers: set[int]) -> Reason:
+        """Return the reason of KEY, which is one of ``iter_keys``, and holds LEDGERS."""
+        tell = {
+            CURSOR: self._cursor,
+            RETENTION: self._retention,
+            OPEN: self._open,
+            TRIM: self._trim,
+            OFFLOADED: self._offloaded,
+        }[key.code]
+        listed = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledgers]
+        return tell(listed, {"topic": str(self._topic.name), "firstLedger": min(ledgers), "lastLedger": max(ledgers)})
+
+    def _cursor(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
+        assert self._slowest is not None
+        name, at = self._slowest
+        end = Position(ledgers[-1].ledger_id, ledgers[-1].entries - 1)
+        others = [one for one, position in self._positions.items() if position < end and one != name]
+        also = f", and so do {_some(others)}" if others else ""
+        return Reason(
+            CURSOR,
+            f"{name} of {self._topic.name} stands at {at} and needs {counted(len(ledgers), 'ledger')}{also}.",
+            {**evidence, "subscription": name, "markDelete": str(at), "others": others},
+            f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}",
+        )
+
+    def _retention(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
+        name = self._topic.name
+        try:
+            found = find_retention(self._reader.txn, name) or RetentionInForce(BROKER_RETENTION, BROKER)
+        except MetadataCorrupt as error:
+            return Reason(
+                RETENTION,
+                f"Every cursor has left {counted(len(ledgers), 'ledger')} of {name}, and which retention keeps them is not known: "
+                f"{error.message}.",
+                {**evidence, "error": error.code},
+            )
+        minutes, size_mb = found.retention.time_minutes, found.retention.size_mb
+        time = "for ever" if minutes < 0 else format_age_ms(minutes * _MINUTE_MS)
+        size = "any size" if size_mb < 0 else f"{size_mb:,} MB"
+        return Reason(
+            RETENTION,
+            f"Retention ({time}, {size}, by the {found.source}) keeps {counted(len(ledgers), 'ledger')} of {name} that every cursor has "
+            f"left{self._until(ledgers[0], minutes, size_mb)}.",
+            {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": found.source},
+            f"pulsar-admin topics get-retention {shell_word(name)} -ap",
+        )
+
+    def _until(self, first: TopicLedger, minutes: int, size_mb: int) -> str:
+        parts = []
+        if minutes >= 0:
+            ends_ms = (first.info.timestamp_ms or self._now_ms) + minutes * _MINUTE_MS
+            parts.append(f"when its time is over, {when(ends_ms, self._now_ms)}")
+        if size_mb >= 0:
+            more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - first.size_bytes)
+            parts.append(f"when {counted(max(more, 0), 'byte')} more are written")
+        return f"; the first of them goes {' or '.join(parts)}" if parts else ""
+
+    def _open(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
+        (ledger,) = ledgers
+        state = "open" if ledger.is_open else "closed"
+        return Reason(
+            OPEN,
+            f"Ledger {ledger.ledger_id} is the last one of {self._topic.name} ({state}, {counted(ledger.entries, 'entry')}): no broker "
+            "deletes that, whatever was consumed. A broker that loads the topic begins a new one.",
+            {**evidence, "entries": ledger.entries, "state": state},
+        )
+
+    def _trim(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
+        return Reason(
+            TRIM,
+            f"Nothing keeps {counted(len(ledgers), 'ledger')} of {self._topic.name}: every cursor and retention let them go. A broker "
+            "deletes them when it has the topic loaded, within retentionCheckIntervalInSeconds (120).",
+            evidence,
+            f"pulsar-admin topics trim-topic {shell_word(self._topic.name)} --dry-run",
+        )
+
+    def _offloaded(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
+        return Reason(
+            OFFLOADED,
+            f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {self._topic.name}, and on bookies as well "
+            "until managedLedgerOffloadDeletionLagMs is over.",
+            evidence,
+            f"pulsar-admin topics stats-internal {shell_word(self._topic.name)}",
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class _Log:
+    """What lives in an entry log: owners by topic, or what nobody owns, and how many ledgers."""
+
+    owners: tuple[str, ...]
+    live: tuple[int, ...]
+
+
+def _add_file(
+    txn: Txn,
+    log: LogFile,
+    sizes: Mapping[int, int],
+    keys: Mapping[int, _Key],
+    indexes: Mapping[int, Owner],
+    sums: defaultdict[_Key, _Sum],
+    logs: dict[str, _Log],
+) -> None:
+    """Add the bytes of one file to SUMS: its live ledgers, its dead ones, and what is no record."""
+    dead: dict[int, int] = {}
+    owners: dict[str, None] = {}
+    live: list[int] = []
+    for ledger_id, size_bytes in sizes.items():
+        key = keys.get(ledger_id) or _key_of(txn, ledger_id, indexes)
+        if key is None or not _lives(txn, ledger_id, indexes):
+            dead[ledger_id] = size_bytes
+            continue
+        live.append(ledger_id)
+        owners[key.topic] = None
+        sums[key].bytes += size_bytes
+        sums[key].ledgers.add(ledger_id)
+    if dead:
+        found = sums[_Key(SHARED if live else GARBAGE, path=log.path)]
+        found.bytes += sum(dead.values())
+        found.ledgers.update(dead)
+        logs[log.path] = _Log(tuple(owners), tuple(live))
+    is_log = log.kind == "entry-log"
+    sums[_Key(OVERHEAD if is_log else JOURNAL)].bytes += max(log.size_bytes - sum(sizes.values()), 0)
+
+
+def _lives(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> bool:
+    return ledger_id in indexes or txn.view("tree", tree_key(ledger_path(ledger_id))) is not None
+
+
+def _key_of(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> _Key | None:
+    """Return what holds a ledger that no topic lists, None for one that is deleted."""
+    if not _lives(txn, ledger_id, indexes):
+        return None
+    owners = (indexes[ledger_id],) if ledger_id in indexes else find_owners(txn, ledger_id)
+    if not owners:
+        return _Key(ORPHAN)
+    owner = owners[0]
+    code = _BY_KIND.get(owner.kind, (UNREADABLE, ""))[0]
+    return _Key(code, owner.topic, owner.cursor)
+
+
+def _held(key: _Key, found: _Sum, total: int, tellers: Mapping[str, _Teller], logs: Mapping[str, _Log]) -> Held:
+    if key.code in (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED):
+        reason = tellers[key.topic].tell(key, found.ledgers)
+    elif key.path:
+        reason = _log_reason(key, logs[key.path], found)
+    else:
+        reason = _other_reason(key, found)
+    return Held(
+        reason, key.topic, key.subscription, key.path, len(found.ledgers), found.bytes, _percent(found.bytes, total)
+    )
+
+
+def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
+    dead = counted(len(found.ledgers), "deleted ledger")
+    evidence: dict[str, Any] = {"path": key.path, "deadLedgers": len(found.ledgers), "liveLedgers": len(log.live)}
+    if key.code == GARBAGE:
+        return Reason(
+            GARBAGE,
+            f"Nothing lives in {key.path}: it holds {dead}. A running bookie deletes it when it next collects garbage (gcWaitTime), "
+            "unless it still writes to it.",
+            evidence,
+            "pulsar-admin store usage --by log",
+        )
+    last = f"ledger {log.live[0]} alone lives" if len(log.live) == 1 else f"{len(log.live):,} ledgers live"
+    whose = _some([name for name in log.owners if name] or ["nobody"])
+    return Reason(
+        SHARED,
+        f"{dead} in {key.path} {plural(len(found.ledgers), 'stays', 'stay')} on disk because {last} in the same log, of {whose}. A "
+        "bookie deletes a whole log, or rewrites one of which little lives.",
+        {**evidence, "owners": list(log.owners), "liveLedger": log.live[0] if len(log.live) == 1 else None},
+        "pulsar-admin store usage --by log",
+    )
+
+
+def _other_reason(key: _Key, found: _Sum) -> Reason:
+    ledgers = counted(len(found.ledgers), "ledger")
+    evidence = {"topic": key.topic, "subscription": key.subscription, "ledgers": len(found.ledgers)}
+    if key.code == ORPHAN:
+        text = f"{counted(len(found.ledgers), 'ledger has', 'ledgers have')} metadata and no topic, cursor or schema that references it."
+        return Reason(ORPHAN, text, {"ledgers": len(found.ledgers)}, "pulsar-admin ledgers orphans")
+    if key.code == JOURNAL:
+        return Reason(JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
+    if key.code == OVERHEAD:
+        return Reason(
+            OVERHEAD, "Headers and ledgers maps of entry logs, damaged places, and what is not written yet.", {}
+        )
+    what = next((text for code, text in _BY_KIND.values() if code == key.code), "it cannot be read")
+    said = what.format(cursor=key.subscription)
+    return Reason(
+        key.code,
+        f"{key.topic}: {said} ({ledgers}).",
+        evidence,
+        f"pulsar-admin ledgers info {min(found.ledgers)}" if found.ledgers else "",
+    )

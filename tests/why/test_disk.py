@@ -1,0 +1,180 @@
+"""``topics why --disk`` and ``store usage --why``: every byte once, and its reason by what a broker said of the topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.codec.cursor import CursorInfo
+from store.codec.logscan import Record, iter_records
+from store.db.environment import open_store
+from store.model.ledgers import open_reader
+from store.names import Position, parse_topic
+from store.why.disk import WhyBytes, why_bytes
+from store.why.reason import CODES
+from tests.conftest import Cli
+from tests.stores import NOW_MS as IMPORTED_MS
+from tests.stores import imported, lose_nodes
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
+from tests.why.planted import HOUR_MS, put
+from tests.worlds import oracle, world
+
+Json = Any  # a JSON value
+NAME = "public/default/kept"
+NOW_MS = CREATED_MS + 10 * HOUR_MS
+
+
+def record_bytes(name: str, state: str) -> Counter[int]:
+    """Bytes of each ledger's records in the entry logs, by the reference reader."""
+    found: Counter[int] = Counter()
+    for log in (world(name) / state / "bookkeeper" / "current").glob("*.log"):
+        for item in iter_records(log.read_bytes(), log.name) if log.stat().st_size else ():
+            if isinstance(item, Record) and item.ledger_id >= 0:
+                found[item.ledger_id] += 4 + item.size
+    return found
+
+
+def place(text: str) -> tuple[int, int]:
+    ledger, entry = text.split(":")
+    return int(ledger), int(entry)
+
+
+def expected_codes(stats: Json, retention: Json) -> dict[int, str]:
+    """What holds each ledger of a topic, from what its broker said: cursors, and a retention that is infinite or none."""
+    marks = [place(cursor["markDeletePosition"]) for cursor in stats["cursors"].values()]
+    ledgers, codes = stats["ledgers"], {}
+    for ledger in ledgers[:-1]:
+        end = (ledger["ledgerId"], ledger["entries"] - 1)
+        is_needed = any(mark < end for mark in marks) or "cursor" in codes.values()
+        infinite = bool(retention) and retention["retentionTimeInMinutes"] < 0 and retention["retentionSizeInMB"] < 0
+        codes[ledger["ledgerId"]] = "cursor" if is_needed else "retention" if infinite else "trim-due"
+    codes[ledgers[-1]["ledgerId"]] = "open-ledger"
+    return codes
+
+
+@pytest.mark.parametrize("name", ["small", "nometa"])
+def test_every_byte_of_a_recorded_store(name: str) -> None:
+    with open_store(imported(name, "mutated")) as store, open_reader(store) as reader:
+        found = why_bytes(store, reader, IMPORTED_MS)
+    files = sum(
+        path.stat().st_size for path in (world(name) / "mutated" / "bookkeeper" / "current").glob("*.[lt][ox][gn]")
+    )
+    assert found.bytes == files
+    assert sum(row.bytes for row in found.held) == sum(row.bytes for row in found.totals) == found.bytes
+    assert sum(row.percent for row in found.totals) == pytest.approx(100, abs=0.1)
+    sizes, answers = record_bytes(name, "mutated"), oracle(name)
+    compared = 0
+    for topic, told in answers["topics"].items():
+        if "secure" in topic:  # those were trimmed while the broker stopped
+            continue
+        policies = answers["namespaces"][topic.rpartition("/")[0]]["policies"]
+        expected: Counter[str] = Counter()
+        for ledger_id, code in expected_codes(told["internal_stats_after"], policies.get("retention_policies")).items():
+            expected[code] += sizes[ledger_id]
+        rows = [row for row in found.held if row.topic == f"persistent://{topic}" and row.reason.code in expected]
+        got = Counter({row.reason.code: row.bytes for row in rows})
+        assert got == +expected, topic
+        compared += bool(+expected)
+        for row in rows:
+            if row.reason.code == "cursor":
+                cursors = told["internal_stats_after"]["cursors"]
+                slowest = min(place(cursor["markDeletePosition"]) for cursor in cursors.values())
+                assert place(row.reason.evidence["markDelete"]) == slowest
+    assert compared > 15
+
+
+def kept(path: Path, cursors: dict[str, tuple[int, int]], policies: bytes = b"") -> Path:
+    """A topic of ledgers 10, 11 (closed at CREATED_MS) and 12, the last one, ten entries each."""
+    infos = {name: CursorInfo(-1, Position(*at)) for name, at in cursors.items()}
+    ledgers = [[Made(CREATED_MS, payload=b"x" * 100)] * 10 for _ in range(3)]
+    make_store(path, {NAME: MadeTopic(ledgers, cursors=infos)})
+    if policies:
+        put(path, "/admin/policies/public/default", policies)
+    return path
+
+
+def why(path: Path, *, of_topic: bool = False) -> WhyBytes:
+    with open_store(path) as store, open_reader(store) as reader:
+        return why_bytes(store, reader, NOW_MS, (parse_topic(NAME),) if of_topic else None)
+
+
+def codes_of(found: WhyBytes) -> dict[str, int]:
+    return {row.reason.code: row.ledgers for row in found.held if row.reason.code != "overhead"}
+
+
+def retention(minutes: int, size_mb: int) -> bytes:
+    return b'{"retention_policies": {"retentionTimeInMinutes": %d, "retentionSizeInMB": %d}}' % (minutes, size_mb)
+
+
+@pytest.mark.parametrize(
+    ("cursors", "policies", "expected"),
+    [
+        ({"slow": (10, 4), "fast": (12, 9)}, b"", {"cursor": 2, "open-ledger": 1}),
+        ({"slow": (10, 9), "fast": (12, 9)}, b"", {"trim-due": 1, "cursor": 1, "open-ledger": 1}),
+        ({"slow": (12, 9)}, b"", {"trim-due": 2, "open-ledger": 1}),
+        ({}, b"", {"trim-due": 2, "open-ledger": 1}),
+        ({"slow": (12, 9)}, retention(24 * 60, 0), {"trim-due": 2, "open-ledger": 1}),
+        ({"slow": (12, 9)}, retention(24 * 60, -1), {"retention": 2, "open-ledger": 1}),
+        ({"slow": (12, 9)}, retention(60, -1), {"trim-due": 2, "open-ledger": 1}),
+        ({"slow": (12, 9)}, retention(-1, 1), {"retention": 2, "open-ledger": 1}),
+        ({"slow": (11, 9)}, retention(-1, -1), {"retention": 2, "open-ledger": 1}),
+        ({"slow": (10, 9)}, retention(-1, -1), {"retention": 1, "cursor": 1, "open-ledger": 1}),
+    ],
+)
+def test_planted_holders(
+    cursors: dict[str, tuple[int, int]], policies: bytes, expected: object, tmp_path: Path
+) -> None:
+    path = kept(tmp_path / "s", cursors, policies)
+    assert codes_of(why(path)) == expected
+    assert codes_of(why(path, of_topic=True)) == expected
+
+
+def test_the_slowest_is_named_with_the_others(tmp_path: Path) -> None:
+    found = why(kept(tmp_path / "s", {"a": (11, 3), "b": (10, 4), "c": (12, 9)}))
+    row = next(row for row in found.held if row.reason.code == "cursor")
+    assert (row.subscription, row.reason.evidence["markDelete"], row.reason.evidence["others"]) == ("b", "10:4", ["a"])
+    assert row.reason.command == f"pulsar-admin topics why persistent://{NAME} -s b"
+
+
+def test_when_retention_lets_go(tmp_path: Path) -> None:
+    """Closed ten hours ago and kept for a day: in fourteen hours."""
+    found = why(kept(tmp_path / "s", {"slow": (12, 9)}, retention(24 * 60, -1)))
+    row = next(row for row in found.held if row.reason.code == "retention")
+    assert "Retention (1d, any size, by the namespace) keeps 2 ledgers" in row.reason.sentence
+    assert "(in 14h)" in row.reason.sentence
+
+
+def test_deleted_ledgers_stay_with_the_last_that_lives(tmp_path: Path, damages_stores: None) -> None:
+    path = kept(tmp_path / "s", {"slow": (12, 9)})
+    assert lose_nodes(path, "/ledgers/00/0000/L0010", "/ledgers/00/0000/L0011") == 2
+    found = why(path, of_topic=True)
+    row = next(row for row in found.held if row.reason.code == "dead-in-log")
+    assert (row.ledgers, row.reason.evidence["liveLedger"]) == (2, 12)
+    assert "ledger 12 alone lives" in row.reason.sentence
+    assert lose_nodes(path, "/ledgers/00/0000/L0012") == 1
+    assert codes_of(why(path)) == {"dead-log": 3}
+    assert why(path, of_topic=True).bytes == 0
+
+
+def test_what_nothing_references(tmp_path: Path, damages_stores: None) -> None:
+    path = kept(tmp_path / "s", {"slow": (12, 9)})
+    assert lose_nodes(path, "/managed-ledgers/public/default/persistent/kept") == 2
+    assert codes_of(why(path)) == {"orphan": 3}
+
+
+def test_top_and_shapes(cli: Cli) -> None:
+    store = imported("small", "clean")
+    arguments = ("--store", store, "store", "usage", "--why", "--now", "2026-11-21T12:00:00Z")
+    document = cli(*arguments, "-o", "json").json
+    assert set(CODES) >= {row["reason"]["code"] for row in document["held"]}
+    top = cli(*arguments, "--top", "3", "-o", "json").json
+    assert top["held"] == document["held"][:3]
+    assert top["totals"] == document["totals"]
+    assert f"the 3 largest of {len(document['held'])} reasons" in cli(*arguments, "--top", "3").stdout
+    assert len(cli(*arguments, "-o", "csv").stdout.splitlines()) == 1 + len(document["held"])
+    assert cli("--store", store, "store", "usage", "--top", "3").exit_code == 2
+    assert cli("--store", store, "topics", "why", "public/default/plain").exit_code == 2
+    assert cli("--store", store, "topics", "why", "public/default/plain", "-s", "half", "--disk").exit_code == 2
