@@ -55,7 +55,7 @@ _BY_DISK = (
     "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What a row is."
 )
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals a reason, and who holds how much.")
-@click.option("--top", type=whole(1), metavar="N", help="With --why: the N that hold most.")
+@click.option("--top", type=whole(1), metavar="N", help="With --why: the N that hold most [20 in text, else all].")
 @pass_app
 def usage(app: App, by: str, why: bool, top: int | None) -> None:
     """Show who fills the disk, what is dead there, and what garbage collection would free.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from store.why.subscription import Why
 
 _WIDTH = 100
+_TOP = 20
 _COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
@@ -111,27 +111,28 @@ def emit_disk(app: App, selection: TopicSelection | None, top: int | None = None
     """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, the TOP largest reasons."""
     from store.why.disk import why_bytes
 
+    form = app.settings.output
     with app.bulk(), open_reader(app.store) as reader:
         names = None if selection is None else choose(app, reader.txn, selection).names
-        found = why_bytes(app.store, reader, app.now_ms, names)
-    shown = replace(found, held=found.held[:top])
-    form = app.settings.output
+        if top is None and selection is None and form in (None, "plain"):
+            top = _TOP
+        found = why_bytes(app.store, reader, app.now_ms, names, top)
     if form == "json":
-        app.emit(shown)
+        app.emit(found)
     elif form in (None, "plain"):
-        _show_disk(app, shown, len(found.held))
+        _show_disk(app, found)
     else:
-        app.emit_rows(shown.held, _HELD_COLUMNS)
+        app.emit_rows(found.held, _HELD_COLUMNS)
 
 
-def _show_disk(app: App, found: WhyBytes, rows: int) -> None:
+def _show_disk(app: App, found: WhyBytes) -> None:
     app.writer.write(f"{size_text(found.bytes)} on the disks of this copy\n\n")
     app.emit_table(found.totals, _TOTAL_COLUMNS)
     for row in found.held:
         head = f"{size_text(row.bytes)} ({row.percent:.1f}%)"
         app.writer.write("\n" + _text(head, [row.reason], _width(app)).replace("\n\n", "\n", 1))
-    if rows > len(found.held):
-        app.writer.write(f"\nthe {len(found.held)} largest of {counted(rows, 'reason')}\n")
+    if found.holders > len(found.held):
+        app.writer.write(f"\nthe {len(found.held)} largest of {counted(found.holders, 'holder')}; --top N shows more\n")
 
 
 def _emit(app: App, found: Sequence[Why], *, several: bool) -> None:

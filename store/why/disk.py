@@ -21,7 +21,7 @@ from store.errors import MetadataCorrupt, StoreError
 from store.frozen import frozen
 from store.model.ledgers import EntryReader
 from store.model.topics import Topic, TopicLedger, iter_topics, read_topic
-from store.names import Position, TopicName, shell_word
+from store.names import Position, TopicName, parse_topic, shell_word
 from store.policies.in_force import BROKER, BROKER_RETENTION, RetentionInForce, find_retention
 from store.policies.trimming import consumed_ledgers, read_mark_deletes, released_ledgers, retention_of
 from store.reports.usage import read_file_sizes
@@ -32,6 +32,7 @@ from store.wording import counted, plural
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"
 SHARED, GARBAGE, ORPHAN, JOURNAL, OVERHEAD = "dead-in-log", "dead-log", "orphan", "journal", "overhead"
 UNREADABLE = "topic-unreadable"
+_OF_TOPICS = (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED)
 _BY_KIND = {
     "cursor": ("cursor-ledger", "its ledger holds where {cursor} stands"),
     "compacted": ("compacted-ledger", "its compacted ledger"),
@@ -70,9 +71,10 @@ class HeldTotal:
 
 @frozen
 class WhyBytes:
-    """Why the bytes of all files stay, the largest first. ``bytes``: of the files. ``totals`` and ``held`` add up to them."""
+    """Why bytes stay. ``totals``, a row a kind of reason, add up to ``bytes``; ``held`` has the largest of all ``holders``."""
 
     bytes: int
+    holders: int
     totals: tuple[HeldTotal, ...]
     held: tuple[Held, ...]
 
@@ -86,6 +88,11 @@ class _Key:
     subscription: str = ""
     path: str = ""
 
+    @property
+    def order(self) -> tuple[str, str, str, str]:
+        """What comes first of holders of as many bytes."""
+        return self.code, self.topic, self.subscription, self.path
+
 
 @dataclass(slots=True)
 class _Sum:
@@ -93,14 +100,19 @@ class _Sum:
     ledgers: set[int] = field(default_factory=set)
 
 
-def why_bytes(store: Store, reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None) -> WhyBytes:
+def why_bytes(
+    store: Store,
+    reader: EntryReader,
+    now_ms: int,
+    only: Collection[TopicName] | None = None,
+    top: int | None = None,
+) -> WhyBytes:
     """Return why every byte of the files of STORE stays, or those of the topics ONLY, with the dead bytes that only they keep there.
 
-    Raises IndexCorrupt.
+    TOP: so many of the largest holders. Raises IndexCorrupt.
     """
-    tellers: dict[str, _Teller] = {}
     names = iter_topics(reader.txn) if only is None else only
-    keys = dict(_iter_topic_ledgers(reader, names, now_ms, tellers))
+    keys = dict(_iter_topic_ledgers(reader, names, now_ms))
     sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
     logs: dict[str, _Log] = {}
     indexes = find_index_ledgers(reader.txn)
@@ -109,8 +121,9 @@ def why_bytes(store: Store, reader: EntryReader, now_ms: int, only: Collection[T
     meant = None if only is None else {str(name) for name in only}
     kept = {key: found for key, found in sums.items() if found.bytes and _is_meant(key, meant, logs)}
     total = sum(found.bytes for found in kept.values())
-    rows = [_held(key, found, total, tellers, logs) for key, found in kept.items()]
-    return WhyBytes(total, _totals(kept, total), tuple(sorted(rows, key=lambda row: (-row.bytes, row.reason.sentence))))
+    largest = sorted(kept.items(), key=lambda item: (-item[1].bytes, item[0].order))[:top]
+    held = tuple(_held(reader, key, found, total, now_ms, logs) for key, found in largest)
+    return WhyBytes(total, len(kept), _totals(kept, total), held)
 
 
 def _is_meant(key: _Key, meant: Set[str] | None, logs: Mapping[str, _Log]) -> bool:
@@ -135,18 +148,14 @@ def _totals(sums: Mapping[_Key, _Sum], total: int) -> tuple[HeldTotal, ...]:
 # -- which ledger is held by what -------------------------------------------------------------------------------------
 
 
-def _iter_topic_ledgers(
-    reader: EntryReader, names: Iterable[TopicName], now_ms: int, tellers: dict[str, _Teller]
-) -> Iterator[tuple[int, _Key]]:
-    """Yield (ledger id, what holds it) of every ledger that a topic lists; TELLERS gets who can say more of each topic."""
+def _iter_topic_ledgers(reader: EntryReader, names: Iterable[TopicName], now_ms: int) -> Iterator[tuple[int, _Key]]:
+    """Yield (ledger id, what holds it) of every ledger that a topic lists."""
     for name in names:
         try:
             topic = read_topic(reader.txn, name)
         except StoreError:  # its ledgers have owners
             continue
-        teller = _Teller(reader, topic, now_ms)
-        tellers[str(name)] = teller
-        yield from teller.iter_keys()
+        yield from _Teller(reader, topic, now_ms).iter_keys()
 
 
 class _Teller:
@@ -165,16 +174,19 @@ class _Teller:
         """Yield every listed ledger with what holds it."""
         name, last = str(self._topic.name), len(self._topic.ledgers) - 1
         slowest = "" if self._slowest is None else self._slowest[0]
+        keys = {
+            code: _Key(code, name, slowest if code == CURSOR else "") for code in _OF_TOPICS
+        }  # of a million ledgers few differ
         for index, ledger in enumerate(self._topic.ledgers):
             if ledger.info.offloaded:
-                key = _Key(OFFLOADED, name)
+                code = OFFLOADED
             elif index == last:
-                key = _Key(OPEN, name)
+                code = OPEN
             elif index >= self._consumed:
-                key = _Key(CURSOR, name, slowest)
+                code = CURSOR
             else:
-                key = _Key(TRIM if index < self._released else RETENTION, name)
-            yield ledger.ledger_id, key
+                code = TRIM if index < self._released else RETENTION
+            yield ledger.ledger_id, keys[code]
 
     def tell(self, key: _Key, ledgers: set[int]) -> Reason:
         """Return the reason of KEY, which is one of ``iter_keys``, and holds LEDGERS."""
@@ -325,9 +337,10 @@ def _key_of(txn: Txn, ledger_id: int, indexes: Mapping[int, Owner]) -> _Key | No
     return _Key(code, owner.topic, owner.cursor)
 
 
-def _held(key: _Key, found: _Sum, total: int, tellers: Mapping[str, _Teller], logs: Mapping[str, _Log]) -> Held:
-    if key.code in (CURSOR, RETENTION, OPEN, TRIM, OFFLOADED):
-        reason = tellers[key.topic].tell(key, found.ledgers)
+def _held(reader: EntryReader, key: _Key, found: _Sum, total: int, now_ms: int, logs: Mapping[str, _Log]) -> Held:
+    if key.code in _OF_TOPICS:
+        topic = read_topic(reader.txn, parse_topic(key.topic))
+        reason = _Teller(reader, topic, now_ms).tell(key, found.ledgers)
     elif key.path:
         reason = _log_reason(key, logs[key.path], found)
     else:
