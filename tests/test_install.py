@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,13 @@ def test_the_source_archive_builds_and_holds_licence_and_docs(tmp_path: Path) ->
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "constraints.txt", "LICENSE", "NOTICE", "Containerfile", "Makefile"} <= names
     assert {"docs/install.md", "store/extras.py", "pulsar_admin/table.py"} <= names
+
+
+def test_constraints_are_pins_and_nothing_else() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert not [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)]
+    names = [line.partition("==")[0].lower() for line in lines]
+    assert len(names) == len(set(names))
 
 
 def _has_image() -> bool:
