@@ -62,11 +62,13 @@ def explain(app: App, selection: TopicSelection, key: str, rule: str) -> None:
     with open_reader(app.store) as reader:
         names = selected(app, reader.txn, selection)
         found = list(app.each(names, lambda name: (name, _explained(app, reader, name, key, rule))))
-    app.emit_rows([row for name, history in found for row in _rows(name, history)], _COLUMNS[len(names) == 1 :])
+    rows = [row for name, history in found for row in _rows(name, history)]
+    if rows:
+        app.emit_rows(rows, _COLUMNS[len(names) == 1 :])
     for name, history in found:
         _tell(app, name, history, problems)
     report(app, problems)
-    if found and not any(history.occurrences for _, history in found):
+    if found and not rows:
         raise NothingMatches(f"no message has the key {key!r}", hint=_hint(names[0]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,24 +137,13 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
         open_with(reader, options.private_keys)
         chosen = choose(app, reader.txn, selection)
         with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
-            found = _Found(_iter_found(app, reader, chosen, options, wanted, problems))
-            app.emit_rows(found, _columns(app, chosen, options, wanted), live=True)
+            found = _iter_found(app, reader, chosen, options, wanted, problems)
+            first = list(islice(found, 1))
+            if first or problems:
+                app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
     report(app, problems)
-    if not found.count and not problems:
+    if not first and not problems:
         raise NothingMatches("no message is what you look for", hint=_hint(options))
-
-
-class _Found:
-    """Rows, counted as they pass."""
-
-    def __init__(self, rows: Iterator[FoundRow]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[FoundRow]:
-        for row in self._rows:
-            self.count += not row.context
-            yield row
 
 
 def _hint(options: Request) -> str:
