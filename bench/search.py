@@ -1,7 +1,7 @@
 """``topics search`` as a whole process, beside ``ripgrep`` over the same entry logs: ``python -m bench --only search``.
 
 ripgrep finds bytes where they lie as they are; it opens no batch, no codec and no lock, and proves no checksum. So the logs are of entries
-of 1 KB, alone and uncompressed, where both find the same.
+of 1 KB, alone and uncompressed. It finds what is in digests and checksums, too.
 """
 
 from __future__ import annotations
