@@ -138,7 +138,7 @@ WITHOUT_SPARK: dict[str, tuple[str, ...]] = {
 none: what reads or writes messages has one.
 """
 
-_BULK = ("topics analyze-backlog",)
+_BULK = ("topics analyze-backlog", "topics subscriptions")
 """Commands of upstream's that read messages on Spark; a test compares it with what commands take."""
 
 
