@@ -1,5 +1,5 @@
 """Write the generated pages: ``docs/cli/<group>.md`` from the commands, ``docs/exit-codes.md`` from the error table,
-``docs/compatibility.md`` from upstream's command tree.
+``docs/compatibility.md`` from upstream's command tree, ``docs/doctor.md`` from the table of causes.
 
 ``python docs/generate.py`` (or ``make docs``). The test suite compares the pages with what this makes.
 """
@@ -19,6 +19,8 @@ import compatibility  # noqa: E402 - works on a checkout that is not installed
 
 from pulsar_admin import errors, table  # noqa: E402 - works on a checkout that is not installed
 from pulsar_admin.cli import CONTEXT, TableGroup, root  # noqa: E402
+from store.doctor.causes import CAUSES  # noqa: E402
+from store.doctor.diagnosis import Severity  # noqa: E402
 from store.errors import StoreError  # noqa: E402
 
 WIDTH = 100
@@ -36,6 +38,7 @@ says how changes are kept.
 def all_pages() -> dict[str, str]:
     """Return every generated page: path below ``docs/`` → text."""
     pages = {"exit-codes.md": exit_codes_page(), "cli/pulsar-admin.md": root_page()}
+    pages["doctor.md"] = doctor_page()
     pages["compatibility.md"] = NOTE + compatibility.page()
     for name in table.subgroups_of(table.ROOT):
         pages[f"cli/{name}.md"] = group_page(name)
@@ -109,6 +112,32 @@ def exit_codes_page() -> str:
     text += SIGNALS
     text += "\n## Error codes\n\n| code | exit | when |\n|---|---|---|\n"
     return text + "".join(f"| `{code}` | {number} | {meaning} |\n" for code, number, meaning in sorted(rows))
+
+
+DOCTOR = """# What the doctor finds
+
+`pulsar-admin doctor` looks for everything below, and ranks what it finds: by severity, then by messages and bytes at stake. It only reads.
+`pulsar-admin doctor --explain CODE` shows one section in the terminal.
+
+- `critical`: data is lost or cannot be served.
+- `warning`: it will be, or something is wrong that nobody sees yet.
+- `note`: worth knowing.
+
+What brokers and bookies do is that of Pulsar 4.0.8 with BookKeeper 4.17.
+"""
+
+
+def doctor_page() -> str:
+    """Return the page of the doctor's causes: a section a code."""
+    text = NOTE + DOCTOR
+    for severity in Severity:
+        causes = sorted(cause.code for cause in CAUSES.values() if cause.severity is severity)
+        text += f"\n{severity}: " + ", ".join(f"[`{code}`](#{code})" for code in causes) + "\n"
+    for code, cause in sorted(CAUSES.items()):
+        text += f"\n## {code}\n\n**{cause.title}** ({cause.severity})\n\n{cause.means}\n\n"
+        text += f"**A broker**: {cause.broker}\n\n**Mend**: {cause.how}\n\n```\n{cause.command({})}\n```\n"
+        text += f"\n**Prevent**: {cause.prevent}\n" if cause.prevent else ""
+    return text
 
 
 def error_rows() -> Iterator[tuple[str, int, str]]:

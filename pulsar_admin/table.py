@@ -74,6 +74,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
         "completion": Row(
             "commands.completion:completion", "Print the script that completes commands, options and names in a shell."
         ),
+        "doctor": Row(
+            "commands.doctor:doctor",
+            "Find what is wrong with a store and with what Pulsar left in it, the worst first.",
+        ),
     },
     "store": {
         "init": Row("commands.store.importing:init", "Make an empty store."),

@@ -117,6 +117,7 @@ ARROWS = {
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "check": {"index", "nacks", "changes", "reports", "codec", "db", "model"},
+    "doctor": {"check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
 

@@ -188,7 +188,9 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
     try:
         cursor = read_cursor(reader.txn, reader, topic, name)
     except StoreError as error:
-        yield problem_of(error, "cursor-unreadable", "data", where)
+        yield data_problem(
+            "cursor-unreadable", where, error.message, error.hint, topic=str(topic.name), subscription=name
+        )
         return
     if name == COMPACTION_CURSOR:
         yield from _check_compacted(reader.txn, cursor, where)
@@ -199,6 +201,8 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
             f"BookKeeper's metadata of its ledger {cursor.info.cursors_ledger_id} is gone: a broker starts it at {cursor.mark_delete}; "
             f"the ledger's entries still say {cursor.recoverable.mark_delete}, which no broker sees",
             f"read them with: pulsar-admin ledgers entries {cursor.info.cursors_ledger_id}",
+            topic=str(topic.name),
+            subscription=name,
             ledgerId=cursor.info.cursors_ledger_id,
             recoverable=str(cursor.recoverable.mark_delete),
         )
@@ -208,6 +212,8 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
             "a broker starts it at the snapshot in its metadata",
+            topic=str(topic.name),
+            subscription=name,
             ledgerId=cursor.info.cursors_ledger_id,
         )
     elif cursor.skipped_entries:
@@ -216,6 +222,8 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
             "acknowledgements in them are lost",
+            topic=str(topic.name),
+            subscription=name,
             ledgerId=cursor.info.cursors_ledger_id,
         )
 

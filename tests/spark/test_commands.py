@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NEEDS_A_SCAN = [
     ("store", "check", "--deep"),
+    ("doctor", "--deep"),
     ("store", "index"),
     ("ledgers", "verify", "-o", "json"),
     ("topics", "read", "acme/iot/skewed", "--start-time", "@1795253000", "--end-time", "@1795260000", "-o", "jsonl"),
@@ -49,6 +50,7 @@ NEEDS_A_SCAN = [
 ]
 INDEX_ANSWERS = [
     ("store", "check"),
+    ("doctor", "--severity", "note"),
     ("store", "usage", "--by", "log"),
     ("topics", "analyze-backlog", "public/default/plain", "-s", "holes"),
     ("topics", "timeline", "public/default/plain", "--bucket", "365d", "-o", "table"),

@@ -1,0 +1,36 @@
+"""Diagnoses from the findings of ``store check``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from store.check.finding import Finding
+from store.doctor.causes import CAUSES
+from store.doctor.diagnosis import Diagnosis
+
+_MESSAGES = ("missing", "entries", "unseen")
+
+
+def diagnose_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
+    """Yield a diagnosis for each of FINDINGS."""
+    for finding in findings:
+        yield diagnosis_of(finding.code, finding.where, finding.message, finding.context)
+
+
+def diagnosis_of(code: str, where: str, message: str, evidence: Mapping[str, object]) -> Diagnosis:
+    """Return the diagnosis of the cause CODE; EVIDENCE fills its command and says what is at stake."""
+    cause = CAUSES[code]
+    size = evidence.get("bytes")
+    messages = next((evidence[key] for key in _MESSAGES if key in evidence), 0)
+    return Diagnosis(
+        severity=cause.severity,
+        code=code,
+        where=where,
+        message=message,
+        evidence=evidence,
+        at_stake_bytes=size if isinstance(size, int) else 0,
+        at_stake_messages=messages if isinstance(messages, int) else 0,
+        broker=cause.broker,
+        mend=cause.command({"where": where} | dict(evidence)),
+        page=cause.page,
+    )

@@ -1,0 +1,90 @@
+"""The table of causes: a row for every code that a check can find, and commands that parse."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from pulsar_admin.cli import root
+from store.db.entry_files import FileState
+from store.doctor.causes import CAUSES
+from tests.conftest import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = {"code": 0, "problem_of": 1, "Finding": 1}
+"""Which argument of what makes a finding is its code; of the others the first one."""
+COMPUTED = {"file-": ["missing", "changed", "unreadable"], "-ledger-without-metadata": ["schema", "bucket"]}
+"""Parts of the codes that are put together → the other part."""
+
+
+def codes_of_checks() -> Iterator[str]:
+    for module in (ROOT / "store/check").glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", "")
+            if name in ("store_problem", "data_problem", "note", "problem_of", "Finding"):
+                code = node.args[PLACES.get(name, 0)]
+                if isinstance(code, ast.Constant) and isinstance(code.value, str):
+                    yield code.value
+                elif isinstance(code, ast.JoinedStr):
+                    (fixed,) = [part.value for part in code.values if isinstance(part, ast.Constant)]
+                    yield from (
+                        f"{fixed}{more}" if fixed[-1] == "-" else f"{more}{fixed}" for more in COMPUTED[str(fixed)]
+                    )
+
+
+def test_every_code_of_a_check_has_a_row() -> None:
+    found = set(codes_of_checks())
+    assert len(found) > 50
+    assert found <= CAUSES.keys()
+    assert {f"file-{state}" for state in FileState} - CAUSES.keys() == {"file-same"}  # file-grown is a note of its own
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_a_cause_says_everything(code: str) -> None:
+    cause = CAUSES[code]
+    assert cause.code == code
+    for text in (cause.means, cause.broker, cause.how):
+        assert text.endswith("."), text
+    assert not cause.title.endswith(".")
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_the_command_that_mends_parses(code: str) -> None:
+    program, *words = shlex.split(
+        CAUSES[code].command({"ledgerId": 7, "where": "public/default/x", "topic": "public/default/x"})
+    )
+    assert program == "pulsar-admin"
+    parses(words)
+
+
+def parses(words: list[str]) -> None:
+    """Parse WORDS as the program does, without running anything."""
+    command: click.Command = root()
+    context = click.Context(command, info_name="pulsar-admin")
+    while isinstance(command, click.Group):
+        name = words.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, name
+        context = click.Context(found, info_name=name, parent=context)
+        command = found
+    command.make_parser(context).parse_args(list(words))
+    given = [part for part in words if part.startswith("-")]
+    known = {name for one in command.get_params(context) for name in (*one.opts, *one.secondary_opts)}
+    assert set(given) <= known
+    needed = sum(1 for one in command.get_params(context) if isinstance(one, click.Argument) and one.required)
+    assert len(words) >= needed
+
+
+def test_an_unknown_code_names_those_near(cli: Cli) -> None:
+    answer = cli("doctor", "--explain", "ledger-mising")
+    assert answer.exit_code == 2
+    assert "ledger-missing" in answer.stderr
+    assert cli("doctor", "--code", "ledger-mising").exit_code == 2
+    assert "autoSkipNonRecoverableData" in cli("doctor", "--explain", "ledger-missing").stdout
