@@ -7,10 +7,9 @@ what Pulsar left is damaged, incomplete or contradicts itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from store.check.data import check_data
+from store.check.data import TopicVisitor, check_data
 from store.check.deep import check_deep
 from store.check.finding import Finding, weight
 from store.check.nacks import check_nacks
@@ -18,12 +17,12 @@ from store.check.replicas import check_copies
 from store.check.rows import check_rows
 from store.db.environment import Store
 from store.errors import Refused
-from store.model.ledgers import open_reader
+from store.model.ledgers import EntryReader, open_reader
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
 
-__all__ = ["Finding", "check_store"]
+__all__ = ["Finding", "check_store", "iter_findings", "refuse_bundle"]
 
 
 def check_store(
@@ -38,18 +37,28 @@ def check_store(
     DEEP reads every catalogued byte, on ENGINE or in this process: all digests, index and metadata against the data.
     A bad row or record is a finding, never an error; ADVANCE is told the bytes a deep check has read.
     """
-    if deep and any(source.get("bundle") for source in store.info.sources):
-        raise Refused(
-            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
-        )
+    if deep:
+        refuse_bundle(store)
     with open_reader(store) as reader:
-        quick = (
-            check_rows(store, reader.txn),
-            check_nacks(reader.txn),
-            check_data(store, reader),
-            check_copies(reader.txn),
-        )
-        yield from sorted(chain(*quick), key=weight)
+        yield from sorted(iter_findings(store, reader), key=weight)
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.
             yield from check_deep(store, reader, advance, engine)
+
+
+def refuse_bundle(store: Store) -> None:
+    """Raise Refused for a STORE that a deep check cannot read."""
+    if any(source.get("bundle") for source in store.info.sources):
+        raise Refused(
+            "this store is of an incident bundle, which has no bytes of entries", hint="check it without --deep"
+        )
+
+
+def iter_findings(
+    store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
+) -> Iterator[Finding]:
+    """Yield what all but the deep check find, as it is found; VISIT is called with each topic and its cursors."""
+    yield from check_rows(store, reader.txn)
+    yield from check_nacks(reader.txn)
+    yield from check_data(store, reader, visit)
+    yield from check_copies(reader.txn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from store.check.finding import Finding, data_problem, note, problem_of
 from store.codec.ledgermetadata import LedgerState, ledger_path
@@ -46,10 +46,16 @@ _REFERENCES = {
 """What references ledgers beside topics and cursors: the name in a code, and what its loss means."""
 
 
-def check_data(store: Store, reader: EntryReader) -> Iterator[Finding]:
-    """Yield what the checks of this module find."""
+TopicVisitor = Callable[[Topic, Sequence[Cursor]], None]
+"""What is told of each topic that can be read, with those of its cursors that can be: one pass serves several askers."""
+
+
+def check_data(
+    store: Store, reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None
+) -> Iterator[Finding]:
+    """Yield what the checks of this module find; VISIT is called with each topic."""
     yield from check_nodes(reader.txn)
-    yield from check_topics(reader)
+    yield from check_topics(reader, visit)
     yield from check_references(reader.txn)
     yield from check_ledgers(reader.txn)
     yield from check_journals(store, reader.txn)
@@ -96,8 +102,8 @@ def check_journals(store: Store, txn: Txn) -> Iterator[Finding]:
         yield data_problem("journal-absent", "journals", absent.text(), absent.hint(), bookies=list(absent.bookies))
 
 
-def check_topics(reader: EntryReader) -> Iterator[Finding]:
-    """Check each topic's ledgers and cursors."""
+def check_topics(reader: EntryReader, visit: TopicVisitor = lambda topic, cursors: None) -> Iterator[Finding]:
+    """Check each topic's ledgers and cursors, then VISIT it."""
     for name in iter_topics(reader.txn):
         try:
             topic = read_topic(reader.txn, name)
@@ -106,8 +112,10 @@ def check_topics(reader: EntryReader) -> Iterator[Finding]:
             continue
         for ledger in topic.ledgers:
             yield from _check_topic_ledger(reader.txn, topic, ledger)
+        cursors: list[Cursor] = []
         for cursor in iter_cursor_names(reader.txn, name):
-            yield from _check_cursor(reader, topic, cursor)
+            yield from _check_cursor(reader, topic, cursor, cursors)
+        visit(topic, cursors)
 
 
 def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Finding]:
@@ -124,6 +132,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             f"mend it with: pulsar-admin ledgers forget {listed.ledger_id}",
             ledgerId=listed.ledger_id,
             entries=listed.entries,
+            bytes=listed.size_bytes,
         )
         return
     except StoreError:
@@ -131,7 +140,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
     if ledger.metadata is None:
         yield data_problem(
             "ledger-without-metadata", where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
-            _mend(listed.ledger_id), ledgerId=listed.ledger_id,
+            _mend(listed.ledger_id), ledgerId=listed.ledger_id, entries=listed.entries, bytes=listed.size_bytes,
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
         found = (ledger.entries, ledger.size_bytes)
@@ -183,7 +192,7 @@ def _check_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
         )
 
 
-def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Finding]:
+def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[Cursor]) -> Iterator[Finding]:
     where = f"subscription {name!r} of {topic.name}"
     try:
         cursor = read_cursor(reader.txn, reader, topic, name)
@@ -192,6 +201,7 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str) -> Iterator[Find
             "cursor-unreadable", where, error.message, error.hint, topic=str(topic.name), subscription=name
         )
         return
+    readable.append(cursor)
     if name == COMPACTION_CURSOR:
         yield from _check_compacted(reader.txn, cursor, where)
     if cursor.recoverable is not None:

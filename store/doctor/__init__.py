@@ -5,15 +5,23 @@ Reads only. Memory is bounded: of each code the worst diagnoses are kept, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.check import check_store
+from store.check import iter_findings, refuse_bundle
+from store.check.deep import check_deep
 from store.db.environment import Store
 from store.doctor.diagnosis import Diagnosis, Severity
 from store.doctor.findings import diagnose_findings
 from store.doctor.ranking import Ranking
+from store.doctor.topics import TopicDoctor
+from store.doctor.whole import CrashCost, dead_bytes, full_disks, journal_only, leaks
+from store.errors import StoreError
 from store.frozen import frozen
+from store.model.cursors import Cursor
+from store.model.ledgers import EntryReader, open_reader
+from store.model.topics import Topic
 
 if TYPE_CHECKING:
     from store.engine.operation import Engine
@@ -21,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "DoctorOptions", "Severity", "diagnose"]
 
 EACH = 10
+_ELSEWHERE = {"ledgers-unreferenced"}
+"""What ``leaks`` tells by what the ledgers claim to be; it tells of deleted ones, too, with their bytes."""
 
 
 @frozen
@@ -48,10 +58,35 @@ def diagnose(
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
-    for found in diagnose_findings(check_store(store, deep=options.deep, advance=advance, engine=engine)):
-        if _is_meant(found, options):
+
+    def sink(found: Diagnosis) -> None:
+        if found.code not in _ELSEWHERE and _is_meant(found, options):
             ranking.add(found)
+
+    if options.deep:
+        refuse_bundle(store)
+    with open_reader(store) as reader:
+        for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep)):
+            sink(found)
+        if options.deep:
+            for found in diagnose_findings(check_deep(store, reader, advance, engine)):
+                sink(found)
     yield from ranking.ranked()
+
+
+def _look(store: Store, reader: EntryReader, topics: TopicDoctor) -> Iterator[Diagnosis]:
+    """Yield what one pass finds, beside what TOPICS tells its own sink."""
+    crash = CrashCost()
+
+    def visit(topic: Topic, cursors: Sequence[Cursor]) -> None:
+        topics.visit(topic, cursors)
+        crash.add(reader.txn, topic, cursors)
+
+    yield from diagnose_findings(iter_findings(store, reader, visit))
+    yield from crash.diagnoses()
+    for look in (leaks, journal_only, dead_bytes, full_disks):
+        with suppress(StoreError):  # the checks tell of rows that cannot be read
+            yield from look(store, reader.txn)
 
 
 def _is_meant(found: Diagnosis, options: DoctorOptions) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from store.doctor.causes_of_data import CAUSES_OF_DATA
 from store.doctor.causes_of_store import CAUSES_OF_STORE
+from store.doctor.causes_of_topics import CAUSES_OF_TOPICS
 from store.doctor.diagnosis import Cause
 
-CAUSES: dict[str, Cause] = {cause.code: cause for cause in (*CAUSES_OF_DATA, *CAUSES_OF_STORE)}
+CAUSES: dict[str, Cause] = {cause.code: cause for cause in (*CAUSES_OF_DATA, *CAUSES_OF_TOPICS, *CAUSES_OF_STORE)}

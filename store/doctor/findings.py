@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from store.check.finding import Finding
 from store.doctor.causes import CAUSES
-from store.doctor.diagnosis import Diagnosis
+from store.doctor.diagnosis import Diagnosis, Severity
 
-_MESSAGES = ("missing", "entries", "unseen")
+_MESSAGES = ("messages", "missing", "entries", "unseen")
 
 
 def diagnose_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
@@ -17,13 +17,15 @@ def diagnose_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         yield diagnosis_of(finding.code, finding.where, finding.message, finding.context)
 
 
-def diagnosis_of(code: str, where: str, message: str, evidence: Mapping[str, object]) -> Diagnosis:
-    """Return the diagnosis of the cause CODE; EVIDENCE fills its command and says what is at stake."""
+def diagnosis_of(
+    code: str, where: str, message: str, evidence: Mapping[str, object], severity: Severity | None = None
+) -> Diagnosis:
+    """Return the diagnosis of the cause CODE; EVIDENCE fills its command and says what is at stake. SEVERITY: if not the table's."""
     cause = CAUSES[code]
     size = evidence.get("bytes")
     messages = next((evidence[key] for key in _MESSAGES if key in evidence), 0)
     return Diagnosis(
-        severity=cause.severity,
+        severity=severity or cause.severity,
         code=code,
         where=where,
         message=message,

@@ -1,0 +1,58 @@
+"""Wrong clocks as far as the index tells: publish times beside broker times, or beside the times at which ledgers were closed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from store.db.environment import Txn
+from store.frozen import frozen
+from store.model.ledgers import find_times
+from store.model.topics import Topic
+
+
+@frozen
+class Clocks:
+    """One topic's clocks. ``ahead_ms`` and ``behind_ms``: how far publish times are off at most; 0: not more than the tolerance.
+
+    ``future_now``: a publish time is after now. ``late_ledgers``: closed at a time that is yet to come, by the broker's clock.
+    """
+
+    TOLERANCE_MS: ClassVar[int] = 300_000
+
+    future_ledgers: int = 0
+    past_ledgers: int = 0
+    ahead_ms: int = 0
+    behind_ms: int = 0
+    future_now: bool = False
+    late_ledgers: int = 0
+    late_bytes: int = 0
+    latest_close_ms: int = 0
+
+
+def read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
+    """Return what the time rows of TOPIC say; a retry of a producer takes less than the tolerance.
+
+    An entry cannot have been published after its ledger was closed, nor before the one in front of it was (a broker closes a ledger
+    before it opens the next).
+    """
+    future = past = ahead = behind = late = late_bytes = latest = 0
+    future_now = False
+    opened_ms = 0
+    for ledger in topic.ledgers:
+        closed_ms = ledger.info.timestamp_ms or 0
+        times = find_times(txn, ledger.ledger_id)
+        if closed_ms > now_ms + Clocks.TOLERANCE_MS:
+            late, late_bytes, latest = late + 1, late_bytes + ledger.size_bytes, max(latest, closed_ms)
+        if times is not None and times.sums.begin_publish_ms is not None:
+            sums = times.sums
+            stamped = sums.broker_count and sums.broker_count + sums.unframed == sums.entries
+            not_after = sums.broker_max_ms if stamped else (closed_ms or now_ms)
+            not_before = sums.broker_min_ms if stamped else opened_ms
+            over, under = sums.publish_max_ms - not_after, not_before - sums.publish_min_ms
+            if over > Clocks.TOLERANCE_MS:
+                future, ahead = future + 1, max(ahead, over)
+            if under > Clocks.TOLERANCE_MS:
+                past, behind = past + 1, max(behind, under)
+            future_now |= sums.publish_max_ms > now_ms + Clocks.TOLERANCE_MS
+        opened_ms = closed_ms or opened_ms
+    return Clocks(future, past, ahead, behind, future_now, late, late_bytes, latest)
