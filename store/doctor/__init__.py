@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from store.check import iter_findings, refuse_bundle
+from store.check import Finding, iter_findings, refuse_bundle
 from store.check.deep import check_deep
 from store.db.environment import Store
 from store.doctor.diagnosis import Diagnosis, Severity
-from store.doctor.findings import diagnose_findings
+from store.doctor.findings import diagnosis_of_finding
 from store.doctor.ranking import Ranking
 from store.doctor.topics import TopicDoctor
 from store.doctor.whole import CrashCost, dead_bytes, full_disks, journal_only, leaks
@@ -29,8 +29,18 @@ if TYPE_CHECKING:
 __all__ = ["Diagnosis", "DoctorOptions", "Severity", "diagnose"]
 
 EACH = 10
-_ELSEWHERE = {"ledgers-unreferenced"}
-"""What ``leaks`` tells by what the ledgers claim to be; it tells of deleted ones, too, with their bytes."""
+_LEAKS = {"ledgers-unreferenced", "ledgers-deleted"}
+"""Findings that ``leaks`` tells instead: with their bytes, and by what the ledgers claim to be."""
+_NAMELESS = {
+    "owners-differ",
+    "owners-damaged",
+    "node-damaged",
+    "value-undecodable",
+    "metadata-incomplete",
+    "topic-unreadable",
+    "cursor-unreadable",
+}
+"""Where one of these is found nobody may call a ledger leaked: what references it may be what is damaged."""
 
 
 @frozen
@@ -60,7 +70,7 @@ def diagnose(
     ranking = Ranking(options.each)
 
     def sink(found: Diagnosis) -> None:
-        if found.code not in _ELSEWHERE and _is_meant(found, options):
+        if _is_meant(found, options):
             ranking.add(found)
 
     if options.deep:
@@ -69,8 +79,8 @@ def diagnose(
         for found in _look(store, reader, TopicDoctor(reader, now_ms, sink, deep=options.deep)):
             sink(found)
         if options.deep:
-            for found in diagnose_findings(check_deep(store, reader, advance, engine)):
-                sink(found)
+            for finding in check_deep(store, reader, advance, engine):
+                sink(diagnosis_of_finding(finding))
     yield from ranking.ranked()
 
 
@@ -82,9 +92,18 @@ def _look(store: Store, reader: EntryReader, topics: TopicDoctor) -> Iterator[Di
         topics.visit(topic, cursors)
         crash.add(reader.txn, topic, cursors)
 
-    yield from diagnose_findings(iter_findings(store, reader, visit))
+    unreferenced: list[Finding] = []
+    trusted = True
+    for finding in iter_findings(store, reader, visit):
+        if finding.code in _LEAKS:
+            unreferenced.append(finding)
+            continue
+        trusted &= finding.code not in _NAMELESS
+        yield diagnosis_of_finding(finding)
     yield from crash.diagnoses()
-    for look in (leaks, journal_only, dead_bytes, full_disks):
+    if not trusted:
+        yield from map(diagnosis_of_finding, unreferenced)
+    for look in (*((leaks,) if trusted else ()), journal_only, dead_bytes, full_disks):
         with suppress(StoreError):  # the checks tell of rows that cannot be read
             yield from look(store, reader.txn)
 

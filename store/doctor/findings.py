@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from store.check.finding import Finding
 from store.doctor.causes import CAUSES
@@ -11,10 +11,9 @@ from store.doctor.diagnosis import Diagnosis, Severity
 _MESSAGES = ("messages", "missing", "entries", "unseen")
 
 
-def diagnose_findings(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
-    """Yield a diagnosis for each of FINDINGS."""
-    for finding in findings:
-        yield diagnosis_of(finding.code, finding.where, finding.message, finding.context)
+def diagnosis_of_finding(finding: Finding) -> Diagnosis:
+    """Return the diagnosis that FINDING is."""
+    return diagnosis_of(finding.code, finding.where, finding.message, finding.context)
 
 
 def diagnosis_of(

@@ -340,9 +340,15 @@ def _needed(pendings: Sequence[Intervals], start: int, end: int) -> bool:
 
 
 def _clock_text(code: str, off_ms: int, evidence: Mapping[str, object]) -> str:
-    key, word = ("aheadProducers", "ahead") if code == "clock-ahead" else ("behindProducers", "behind")
+    key, word = ("aheadProducers", "ahead of") if code == "clock-ahead" else ("behindProducers", "behind")
     names = evidence.get(key)
     who = f" of {', '.join(names)}" if isinstance(names, list) and names else ""
     count = evidence.get("future" if code == "clock-ahead" else "late")
     what = counted(count, "entry") if isinstance(count, int) and count else "entries"
-    return f"{what}{who} up to {format_duration_ms(off_ms)} {word} of the broker's clock"
+    return f"{what}{who} up to {_rough(off_ms)} {word} the broker's clock"
+
+
+def _rough(duration_ms: int) -> str:
+    """Return a duration without what is small beside it."""
+    unit = next((unit for unit in (86_400_000, 3_600_000, 60_000) if duration_ms >= 10 * unit), 1000)
+    return format_duration_ms(duration_ms // unit * unit)

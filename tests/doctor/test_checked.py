@@ -1,0 +1,81 @@
+"""Whatever ``store check`` finds the doctor tells, ranked, with evidence and a command; damage alone makes no other finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from store.db.environment import open_store
+from store.doctor import Diagnosis, DoctorOptions, Severity, diagnose
+from tests.stores import NOW_MS, copied, imported
+from tests.test_check import CASES, DEEP, findings
+
+_SUMMED_UP = {"ledgers-unreferenced", "ledgers-deleted"}
+
+
+def told(path: Path, *, deep: bool = False, now_ms: int = NOW_MS) -> list[Diagnosis]:
+    with open_store(path) as store:
+        return list(diagnose(store, now_ms=now_ms, options=DoctorOptions(deep=deep, each=100_000)))
+
+
+def told_codes(path: Path, *, deep: bool = False) -> set[str]:
+    return {found.code for found in told(path, deep=deep)}
+
+
+def plant(name: str, path: Path) -> None:
+    change, _ = {**CASES, **DEEP}[name]
+    with open_store(path, writable=True) as store:
+        store.write(change)
+
+
+@pytest.mark.parametrize("case", [*CASES, *DEEP])
+def test_every_contradiction_is_told(case: str, tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    before = told_codes(path)
+    plant(case, path)
+    deep = case in DEEP
+    found, checked = told(path, deep=deep), {one.code for one in findings(path, deep=deep)}
+    assert {one.code for one in found} - before - _SUMMED_UP == checked - _SUMMED_UP
+    assert {**CASES, **DEEP}[case][1] <= {one.code for one in found}
+    for one in found:
+        assert one.where
+        assert one.message
+        assert one.broker
+        assert one.mend.startswith("pulsar-admin ")
+        assert one.page == f"docs/doctor.md#{one.code}"
+
+
+def test_they_are_as_many_as_the_check_finds(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    for case in ("no metadata of a ledger", "value of a cursor", "sum of a ledger"):
+        plant(case, path)
+    checked = sorted((one.code, one.where) for one in findings(path) if one.code not in _SUMMED_UP)
+    ours = sorted((one.code, one.where) for one in told(path) if one.code in {code for code, _ in checked})
+    assert ours == checked
+
+
+def test_the_worst_come_first(tmp_path: Path, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    plant("no metadata of a ledger", path)
+    plant("value of a cursor", path)
+    found = told(path)
+    order = list(Severity)
+    severities = [order.index(one.severity) for one in found]
+    assert severities == sorted(severities)
+    assert found[0].code == "ledger-without-metadata"  # 25 messages; nobody can count what an unreadable cursor costs
+    assert (found[0].at_stake_messages, found[0].at_stake_bytes) == (25, 3987)
+    assert found[0].mend == "pulsar-admin ledgers restore 9"
+
+
+def test_of_a_code_the_rest_is_summed_up() -> None:
+    with open_store(imported("small", "clean")) as store:
+        whole = [one for one in diagnose(store, now_ms=NOW_MS) if one.code == "clock-behind"]
+        some = [
+            one for one in diagnose(store, now_ms=NOW_MS, options=DoctorOptions(each=2)) if one.code == "clock-behind"
+        ]
+    assert len(whole) > 3
+    assert some[:2] == whole[:2]
+    assert some[2].where == f"{len(whole) - 2} more"
+    assert some[2].at_stake_messages == sum(one.at_stake_messages for one in whole[2:])
+    assert len(some) == 3
