@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.searching import Wanted
     from pulsar_admin.api.spark import SparkTables
     from store.check import Finding
+    from store.doctor import Diagnosis
     from store.dump.job import DumpReport
     from store.index.rebuild import RebuildResult
     from store.model.broken import Missing
@@ -297,6 +298,22 @@ class Store(Transfers, Recoveries):
 
         with self._session.opened() as store, self._session.engine([]) as engine:
             return tuple(check_store(store, deep=deep, engine=engine))
+
+    def doctor(
+        self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()
+    ) -> tuple[Diagnosis, ...]:
+        """Return what is wrong, the worst first (``severity`` critical, warning, note): ``evidence``, what is at stake, what a ``broker`` does.
+
+        DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
+        """
+        from store.doctor import DoctorOptions, diagnose
+        from store.doctor.explaining import check_codes
+
+        for severity in severities:
+            check_choice("severity", severity, Literal["critical", "warning", "note"])
+        options = DoctorOptions(deep, max(whole_number("each", each), 1), check_codes(codes), tuple(severities))
+        with self._session.opened() as store, self._session.engine([]) as engine:
+            return tuple(diagnose(store, now_ms=self._session.now_ms, options=options, engine=engine))
 
     def compare_index(self, *, verify: bool = True) -> RebuildResult:
         """Make the location and time index again from the files and count the rows that differ (``changed_rows``).
