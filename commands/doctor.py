@@ -26,10 +26,11 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
 @command(
     "doctor",
     examples=[
-        "pulsar-admin doctor",
+        "pulsar-admin doctor --severity critical --severity note",
         "pulsar-admin doctor --severity note -o json",
         "pulsar-admin doctor --explain ledger-missing",
     ],
+    elsewhere=["pulsar-admin doctor", "pulsar-admin doctor --deep --each 100"],
     output="One row per finding: severity, code, where and what; with -o json also the evidence, what is at stake, what a broker "
     "will do and the command that mends. Exit code 1 when any is critical or a warning.",
     errors=[StoreNotFound, InvalidValue],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import disk_usage
 
 from store.codec.ledgermetadata import LedgerState
 from store.db.blocks import Block
@@ -170,7 +171,7 @@ def dead_bytes(store: Store, txn: Txn) -> Iterator[Diagnosis]:
             "entry logs",
             f"{counted(size, 'dead byte')} in {counted(len(kept), 'entry log')} that compaction leaves alone, as "
             f"half or more of"
-            f" each lives; {worst.path} is kept for {worst.kept_for}",
+            f" each lives; {Path(worst.path).name} is kept for {worst.kept_for}",
             {"bytes": size, "logs": len(kept), "worst": worst.path, "keptFor": worst.kept_for},
             Severity.WARNING if size >= 10 * GIBIBYTE else Severity.NOTE,
         )
@@ -182,7 +183,7 @@ def full_disks(store: Store, txn: Txn) -> Iterator[Diagnosis]:
     seen = set()
     for folder in sorted(folders):
         try:
-            device, usage = folder.stat().st_dev, shutil.disk_usage(folder)
+            device, usage = folder.stat().st_dev, disk_usage(folder)
         except OSError:
             continue
         if device not in seen and usage.total and usage.used / usage.total >= FULL:

@@ -1,0 +1,325 @@
+"""Causes where nothing is damaged, planted one by one: each is told, and nothing else that was not there before."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from store.codec.cursor import CursorInfo, encode_cursor_info
+from store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
+from store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
+from store.codec.rocksvalue import NodeStat
+from store.db.environment import Txn, open_store
+from store.db.tree import Node, put_nodes, read_node
+from store.doctor import Diagnosis, Severity, topics, whole
+from store.model.references import index_owners
+from store.names import Position
+from tests.conftest import Cli
+from tests.doctor.test_checked import told
+from tests.stores import NOW_MS, copied, imported
+from tests.worlds import oracle
+
+PLAIN = "persistent://public/default/plain"
+PLAIN_PATH = "/managed-ledgers/public/default/persistent/plain"
+PLAIN_LEDGERS = [9, 18, 21, 22, 25, 29, 32, 35, 38, 40, 44, 46, 47]
+SUBSCRIPTIONS = ("expire-me", "half", "holes", "never", "reset-me")
+DAY_MS = 86_400_000
+
+
+def set_value(path: Path, node_path: str, make: Callable[[bytes], bytes]) -> None:
+    """Put another value at NODE_PATH, and make owners of ledgers anew."""
+
+    def work(txn: Txn) -> None:
+        node = read_node(txn, node_path)
+        put_nodes(txn, [Node(node_path, node.stat, make(node.value))])
+        index_owners(store, txn)
+
+    with open_store(path, writable=True) as store:
+        store.write(work)
+
+
+def set_cursors(path: Path, topic_path: str, cursors: dict[str, CursorInfo]) -> None:
+    for name, info in cursors.items():
+        set_value(path, f"{topic_path}/{name}", lambda _, info=info: encode_cursor_info(info))
+
+
+def new_in(path: Path, before: list[Diagnosis], now_ms: int = NOW_MS) -> list[Diagnosis]:
+    """Return what is told now and was not BEFORE."""
+    seen = {(one.code, one.where, one.severity) for one in before}
+    return [one for one in told(path, now_ms=now_ms) if (one.code, one.where, one.severity) not in seen]
+
+
+def the_one(found: list[Diagnosis]) -> Diagnosis:
+    assert len(found) == 1, found
+    return found[0]
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    return copied("small", "clean", tmp_path)
+
+
+@pytest.fixture
+def before(store_path: Path) -> list[Diagnosis]:
+    return told(store_path)
+
+
+# -- clocks, TTL, delays --------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Diagnosis], damages_stores: None) -> None:
+    def later(value: bytes) -> bytes:
+        managed = decode_managed_ledger(value, "test")
+        first, *rest = managed.ledgers
+        return encode_managed_ledger(
+            replace(managed, ledgers=(first._replace(timestamp_ms=NOW_MS + 30 * DAY_MS), *rest)), value
+        )
+
+    set_value(store_path, PLAIN_PATH, later)
+    found = the_one([one for one in new_in(store_path, before) if one.code == "ledger-closed-in-future"])
+    assert (found.severity, found.where, found.at_stake_bytes) == (Severity.WARNING, PLAIN, 3987)
+
+
+def test_a_ttl_that_the_future_blocks() -> None:
+    """The world without broker times has a TTL and, by the client's own reading, a first backlog message dated after now."""
+    now_ms = 1_795_255_200_000
+    (found,) = [one for one in told(imported("nometa", "clean"), now_ms=now_ms) if one.code == "ttl-blocked"]
+    topic, name = found.where.removeprefix("persistent://").split(" ")
+    answers = oracle("nometa")["topics"][topic]
+    at = answers["internal_stats"]["cursors"][quote(name, safe="")]["markDeletePosition"]
+    deleted = tuple(int(part) for part in at.split(":"))
+    first = min(tuple(row[:2]) for row in answers["messages"] if tuple(row[:2]) > deleted)
+    published_ms = next(row[3] for row in answers["messages"] if tuple(row[:2]) == first)
+    assert found.evidence["position"] == "{}:{}".format(*first)
+    assert found.evidence["time"] == published_ms > now_ms
+
+
+def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Diagnosis], cli: Cli) -> None:
+    answer = cli("--store", store_path, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "60")
+    assert answer.exit_code == 0, answer.stderr
+    found = new_in(store_path, before)
+    assert {one.code for one in found} == {"delay-beyond-ttl"}
+    status = oracle("small")["topics"]["acme/delayed/reminders"]["internal_stats"]["cursors"]
+    assert {one.evidence["subscription"] for one in found} == set(status)
+    sent = {row[0]: row for row in oracle("small")["topics"]["acme/delayed/reminders"]["messages"]}
+    assert sent
+    assert all(one.severity is Severity.WARNING and one.at_stake_messages > 0 for one in found)
+    # What delays no longer than the TTL is no conflict.
+    assert (
+        cli("--store", store_path, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "99999999").exit_code == 0
+    )
+    assert new_in(store_path, before) == []
+
+
+# -- quotas, acknowledgements -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "does"),
+    [
+        (("-l", "1K", "-p", "consumer_backlog_eviction"), "drops messages"),
+        (("-l", "1K", "-p", "producer_exception"), "refuses producers"),
+        (("-lt", "60", "-p", "producer_request_hold", "-t", "message_age"), "refuses producers"),
+    ],
+)
+def test_a_backlog_over_its_quota(
+    words: tuple[str, ...], does: str, store_path: Path, before: list[Diagnosis], cli: Cli
+) -> None:
+    answer = cli("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words)
+    assert answer.exit_code == 0, answer.stderr
+    found = new_in(store_path, before)
+    assert {one.code for one in found} == {"backlog-over-quota"}
+    mine = next(one for one in found if one.evidence["topic"] == PLAIN)
+    assert does in mine.message
+    if "1K" in words:
+        stats = oracle("small")["topics"]["public/default/plain"]["stats"]
+        assert mine.evidence["backlogBytes"] == stats["backlogSize"]
+
+
+def test_a_backlog_below_its_quota(store_path: Path, before: list[Diagnosis], cli: Cli) -> None:
+    words = ("-l", "10G", "-p", "consumer_backlog_eviction")
+    assert cli("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words).exit_code == 0
+    assert new_in(store_path, before) == []
+
+
+def test_one_hole_that_pins_ledgers(
+    store_path: Path, before: list[Diagnosis], monkeypatch: pytest.MonkeyPatch, damages_stores: None
+) -> None:
+    end = Position(47, -1)
+    held = CursorInfo(-1, Position(9, 3), ranges=((Position(9, 4), end),))  # 9:4 alone is open
+    cursors = {name: CursorInfo(-1, end) for name in SUBSCRIPTIONS}
+    set_cursors(store_path, PLAIN_PATH, {**cursors, "half": held})
+    found = the_one([one for one in new_in(store_path, before) if one.code == "ack-hole-pins-ledgers"])
+    ledgers = oracle("small")["topics"]["public/default/plain"]["internal_info"]["ledgers"]
+    sizes = [one["size"] for one in ledgers if 9 < one["ledgerId"] < 47]
+    assert (found.where, found.severity) == (f"{PLAIN} half", Severity.NOTE)
+    assert (found.evidence["position"], found.evidence["ledgers"]) == ("9:4", len(sizes))
+    assert found.at_stake_bytes == sum(sizes)
+    monkeypatch.setattr(topics, "PINNED_BYTES", sum(sizes))
+    assert {one.severity for one in told(store_path) if one.code == found.code} == {Severity.WARNING}
+    set_cursors(store_path, PLAIN_PATH, {"never": CursorInfo(-1, Position(9, -1))})  # needs them all
+    assert not [one for one in told(store_path) if one.code == found.code]
+
+
+def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Diagnosis], damages_stores: None) -> None:
+    def with_ranges(count: int) -> CursorInfo:
+        ranges = tuple((Position(8, 2 * one), Position(8, 2 * one + 1)) for one in range(count))
+        return CursorInfo(-1, Position(9, 3), ranges=ranges)
+
+    set_cursors(store_path, PLAIN_PATH, {"half": with_ranges(9_999)})
+    assert not [one for one in told(store_path) if one.code == "ack-ranges-at-limit"]
+    set_cursors(store_path, PLAIN_PATH, {"half": with_ranges(10_000)})
+    found = the_one([one for one in new_in(store_path, before) if one.code == "ack-ranges-at-limit"])
+    assert found.where == f"{PLAIN} half"
+
+
+# -- compaction, ledgers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_compaction_that_nobody_repeats(
+    store_path: Path, before: list[Diagnosis], cli: Cli, damages_stores: None
+) -> None:
+    """`__compaction` stands at the beginning of a topic whose subscriptions are at its end."""
+    set_cursors(store_path, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
+
+    def work(txn: Txn) -> None:
+        info = encode_cursor_info(CursorInfo(-1, Position(9, 24), properties={}))
+        stat = NodeStat(0, 1, NOW_MS, NOW_MS, False)
+        put_nodes(txn, [Node(f"{PLAIN_PATH}/__compaction", stat, info)])
+
+    with open_store(store_path, writable=True) as store:
+        store.write(work)
+    found = the_one([one for one in new_in(store_path, before) if one.code == "compaction-stale"])
+    ledgers = oracle("small")["topics"]["public/default/plain"]["internal_info"]["ledgers"]
+    assert found.at_stake_bytes == sum(one["size"] for one in ledgers if 9 < one["ledgerId"] < 47)
+    assert cli("--store", store_path, "topics", "set-compaction-threshold", PLAIN, "-t", "1K").exit_code == 0
+    assert not [one for one in told(store_path) if one.code == "compaction-stale"]
+
+
+@pytest.mark.parametrize(
+    ("count", "entries", "size_bytes", "expected"),
+    [
+        (1_001, 99, 10, {"ledgers-tiny"}),
+        (1_001, 100, 10, set()),
+        (1_000, 99, 10, set()),  # the last one is open
+        (2, 10, 11 << 30, {"ledger-huge"}),
+    ],
+)
+def test_ledgers_of_odd_sizes(
+    count: int,
+    entries: int,
+    size_bytes: int,
+    expected: set[str],
+    store_path: Path,
+    before: list[Diagnosis],
+    damages_stores: None,
+) -> None:
+    def listed(value: bytes) -> bytes:
+        ledgers = tuple(LedgerInfo(5_000_000 + one, entries, size_bytes, NOW_MS) for one in range(count))
+        return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
+
+    set_value(store_path, PLAIN_PATH, listed)
+    ours = {"ledgers-tiny", "ledger-huge", "ledger-list-large"}
+    assert {one.code for one in new_in(store_path, before)} & ours == expected
+
+
+def test_a_list_of_ledgers_near_what_zookeeper_takes(
+    store_path: Path, before: list[Diagnosis], monkeypatch: pytest.MonkeyPatch, damages_stores: None
+) -> None:
+    def listed(value: bytes) -> bytes:
+        ledgers = tuple(LedgerInfo(5_000_000 + one, 100, 10, NOW_MS) for one in range(1_001))
+        return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
+
+    set_value(store_path, PLAIN_PATH, listed)
+    assert not [one for one in new_in(store_path, before) if one.code == "ledger-list-large"]
+    with open_store(store_path) as store, store.read() as txn:
+        size = len(read_node(txn, PLAIN_PATH).value)
+    for limit, severity in ((size * 2 - 2, Severity.WARNING), (size, Severity.CRITICAL)):
+        monkeypatch.setattr(topics, "NODE_BYTES", limit)
+        found = the_one([one for one in told(store_path) if one.code == "ledger-list-large"])
+        assert (found.severity, found.evidence["nodeBytes"]) == (severity, size)
+
+
+# -- the whole store --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [
+        (
+            {"component": b"compacted-ledger", "pulsar/compactedTopic": b"persistent://a/b/c"},
+            "leaked-compacted-ledgers",
+        ),
+        ({"component": b"delayed-index-bucket"}, "leaked-buckets"),
+        ({"component": b"managed-ledger", "pulsar/managed-ledger": b"a/b/persistent/c"}, "leaked-topic-ledgers"),
+        ({"component": b"managed-ledger", "pulsar/cursor": b"x"}, "leaked-cursor-ledgers"),
+        ({"component": b"schema"}, "leaked-schema-ledgers"),
+        ({}, "leaked-ledgers"),
+    ],
+)
+def test_ledgers_that_nothing_references(
+    claims: dict[str, bytes], code: str, store_path: Path, before: list[Diagnosis], damages_stores: None
+) -> None:
+    counts = {one.code: one.evidence["ledgers"] for one in before if one.code == code}
+
+    def work(txn: Txn) -> None:
+        value = encode_ledger_metadata(closed_ledger("127.0.0.1:3181", 0, 0, claims))
+        put_nodes(txn, [Node(ledger_path(4_000_000), NodeStat(0, 1, NOW_MS, NOW_MS, False), value)])
+
+    with open_store(store_path, writable=True) as store:
+        store.write(work)
+    found = the_one([one for one in told(store_path) if one.code == code])
+    assert found.evidence["ledgers"] == counts.get(code, 0) + 1
+    if code not in counts:
+        assert found.evidence["ledgerIds"] == [4_000_000]
+
+
+def test_nothing_is_called_leaked_where_metadata_is_damaged(store_path: Path, damages_stores: None) -> None:
+    """The ledgers of a topic whose list cannot be read look as if nothing referenced them."""
+
+    def spoil(txn: Txn) -> None:
+        node = read_node(txn, PLAIN_PATH)
+        put_nodes(txn, [Node(PLAIN_PATH, node.stat, b"\xff")])
+        index_owners(store, txn)
+
+    with open_store(store_path, writable=True) as store:
+        store.write(spoil)
+    found = {one.code for one in told(store_path)}
+    assert "topic-unreadable" in found
+    assert not [code for code in found if code.startswith("leaked")]
+    assert "ledgers-unreferenced" in found
+
+
+def test_what_a_crash_cost() -> None:
+    """The last write is at or behind the last message that the broker had acknowledged when it was killed."""
+    found = {one.code: one for one in told(imported("small", "crashed"))}
+    crash = oracle("small")["crash"]
+    assert found["not-closed"].evidence["topics"] >= len(crash["acknowledged_to_producer"])
+    assert (
+        found["not-closed"].evidence["lastWrite"] > oracle("small")["topics"]["public/default/plain"]["messages"][-1][3]
+    )
+    assert found["entries-only-in-journal"].at_stake_messages > 0
+    assert found["acknowledgements-not-stored"].evidence["subscriptions"] == len(crash["acks_sent"])
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage: Any = namedtuple("usage", "total used free")
+    for used, expected in ((94, set()), (95, {"disk-full"})):
+        monkeypatch.setattr(whole, "disk_usage", lambda folder, used=used: usage(100, used, 100 - used))
+        found = {one.code for one in told(imported("small", "clean"))}
+        assert found & {"disk-full"} == expected
+
+
+def test_dead_bytes_that_compaction_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log goes when less than half of it lives: with a higher share wanted, none is kept."""
+    (found,) = [one for one in told(imported("small", "clean")) if one.code == "dead-bytes-kept"]
+    assert found.severity is Severity.NOTE
+    assert found.at_stake_bytes > 0
+    monkeypatch.setattr(whole, "COMPACTED_BELOW", 1.1)
+    assert not [one for one in told(imported("small", "clean")) if one.code == "dead-bytes-kept"]
