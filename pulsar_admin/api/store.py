@@ -302,7 +302,7 @@ class Store(Transfers, Recoveries):
     def doctor(
         self, *, deep: bool = False, each: int = 10, codes: Sequence[str] = (), severities: Sequence[str] = ()
     ) -> tuple[Diagnosis, ...]:
-        """Return what is wrong, the worst first (``severity`` critical, warning, note): ``evidence``, what is at stake, what a ``broker`` does.
+        """Return what is wrong, the worst first: ``severity``, ``evidence``, what is at stake, what a ``broker`` does, what ``mend``s it.
 
         DEEP reads every byte; EACH: how many of a code, the rest is summed up; CODES and SEVERITIES: these only. Raises InvalidValue.
         """

@@ -130,9 +130,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             where,
             f"it is in the topic's list, and neither metadata nor entries of it are here; {_broker(txn, topic, listed)}",
             f"mend it with: pulsar-admin ledgers forget {listed.ledger_id}",
-            ledgerId=listed.ledger_id,
-            entries=listed.entries,
-            bytes=listed.size_bytes,
+            **_size(listed),
         )
         return
     except StoreError:
@@ -140,7 +138,7 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
     if ledger.metadata is None:
         yield data_problem(
             "ledger-without-metadata", where, f"it is in the topic's list and has no BookKeeper metadata; {_broker(txn, topic, listed)}",
-            _mend(listed.ledger_id), ledgerId=listed.ledger_id, entries=listed.entries, bytes=listed.size_bytes,
+            _mend(listed.ledger_id), **_size(listed),
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
         found = (ledger.entries, ledger.size_bytes)
@@ -160,6 +158,10 @@ def _check_topic_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator
             f"its {time.where} {time.name} says {time.stated}, its entries {time.found_ms}",
             ledgerId=listed.ledger_id,
         )
+
+
+def _size(listed: TopicLedger) -> dict[str, object]:
+    return {"ledgerId": listed.ledger_id, "entries": listed.entries, "bytes": listed.size_bytes}
 
 
 def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
@@ -211,9 +213,7 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[C
             f"BookKeeper's metadata of its ledger {cursor.info.cursors_ledger_id} is gone: a broker starts it at {cursor.mark_delete}; "
             f"the ledger's entries still say {cursor.recoverable.mark_delete}, which no broker sees",
             f"read them with: pulsar-admin ledgers entries {cursor.info.cursors_ledger_id}",
-            topic=str(topic.name),
-            subscription=name,
-            ledgerId=cursor.info.cursors_ledger_id,
+            **_whose(cursor),
             recoverable=str(cursor.recoverable.mark_delete),
         )
     elif cursor.source == "metadata-fallback":
@@ -222,9 +222,7 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[C
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since it was made are lost",
             "a broker starts it at the snapshot in its metadata",
-            topic=str(topic.name),
-            subscription=name,
-            ledgerId=cursor.info.cursors_ledger_id,
+            **_whose(cursor),
         )
     elif cursor.skipped_entries:
         yield data_problem(
@@ -232,10 +230,16 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[C
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
             "acknowledgements in them are lost",
-            topic=str(topic.name),
-            subscription=name,
-            ledgerId=cursor.info.cursors_ledger_id,
+            **_whose(cursor),
         )
+
+
+def _whose(cursor: Cursor) -> dict[str, object]:
+    return {
+        "topic": str(cursor.topic),
+        "subscription": cursor.name,
+        "ledgerId": cursor.info.cursors_ledger_id,
+    }
 
 
 def _check_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
