@@ -81,6 +81,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             "namespaces list": ["namespaces", "list", "public"],
             "ledgers orphans": ["ledgers", "orphans"],
             "store usage": ["store", "usage"],
+            "doctor": ["doctor"],
             "overview": ["overview", "--no-check"],
             "metrics": ["metrics", "--no-check"],
         }
