@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
@@ -41,12 +41,12 @@ def _ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
 _LIST_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("STATE", "state", drop=3),
-    Column("ENTRIES", "entries", "number"),
-    Column("MISSING", "missing_entries", "number", drop=4),
-    Column("BYTES", "size_bytes", "number"),
-    Column("MESSAGES", "messages", "number", drop=2),
+    Column("ENTRIES", "entries", "number", sums=True),
+    Column("MISSING", "missing_entries", "number", drop=4, tone=alarm, sums=True),
+    Column("BYTES", "size_bytes", "bytes", sums=True),
+    Column("MESSAGES", "messages", "number", drop=2, sums=True),
     Column("FROM", "begin_publish_timestamp", "time", drop=1),
-    Column("TO", "end_publish_timestamp", "time"),
+    Column("TO", "end_publish_timestamp", "time", drop=5),
     Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
 )
 
@@ -224,8 +224,8 @@ def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
 _ORPHAN_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("REASON", "reason"),
-    Column("ENTRIES", "entries", "number"),
-    Column("BYTES", "size_bytes", "number"),
+    Column("ENTRIES", "entries", "number", sums=True),
+    Column("BYTES", "size_bytes", "bytes", sums=True),
     Column("CLAIMS", lambda row: ", ".join(f"{key}={value}" for key, value in row.claims.items())),
 )
 
@@ -252,7 +252,7 @@ def orphans(app: App) -> None:
 _MISSING_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("MISSING", "reason"),
-    Column("ENTRIES", "missing_entries", "number"),
+    Column("ENTRIES", "missing_entries", "number", tone=alarm, sums=True),
     Column("RANGES", lambda row: _ranges_text(row.ranges)),
     Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
 )
@@ -322,9 +322,9 @@ _UNDERREPLICATED_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("ENTRIES", "entries", "number", drop=2),
     Column("QUORUM", "write_quorum", "number", drop=1),
-    Column("SHORT", "short", "number"),
+    Column("SHORT", "short", "number", tone=caution, sums=True),
     Column("LOWEST", "lowest", "number", drop=3),
-    Column("LOST", "lost", "number"),
+    Column("LOST", "lost", "number", tone=alarm, sums=True),
     Column("UNKNOWN", "unknown", "number"),
     Column("BOOKIES", lambda row: "; ".join(bookie.lacks for bookie in row.bookies), drop=4),
     Column("OWNER", lambda row: _owner_text(row.owners) or "-"),
@@ -373,9 +373,9 @@ _RECORD_BYTES = 36  # around a payload: the entry's header and its usual digest
 _VERDICT_COLUMNS = (
     Column("LEDGER", "ledger_id", "id"),
     Column("ENTRIES", "entries", "number"),
-    Column("BYTES", "bytes", "number", drop=2),
-    Column("DAMAGED", "damaged_entries", "number"),
-    Column("MISSING", "missing_entries", "number"),
+    Column("BYTES", "bytes", "bytes", drop=2, sums=True),
+    Column("DAMAGED", "damaged_entries", "number", tone=alarm, sums=True),
+    Column("MISSING", "missing_entries", "number", tone=alarm, sums=True),
     Column("UNVERIFIED", "unverified", "number", drop=1),
     Column(
         "PROBLEMS", lambda row: "; ".join((*row.metadata_problems, *(text for _, text in row.damaged[:3]))) or "none"

@@ -30,7 +30,7 @@ _PATH = click.Path(path_type=Path)
 _LIST_COLUMNS = (
     Column("FILE", lambda row: Path(row.path).name),
     Column("KIND", "kind"),
-    Column("BYTES", "size_bytes", "number"),
+    Column("BYTES", "size_bytes", "bytes", sums=True),
     Column("HEADER", "header"),
     Column("VERSION", "version", "id"),
     Column("SEALED", "sealed"),

@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 GAP = 2
 """Blanks between two columns."""
 
+TONES = {"critical": "1;31", "warning": "33", "note": "36", "good": "32", "faint": "2"}
+"""What a value means, and how a terminal shows it (parameters of SGR, ECMA-48). The words say the same without it."""
+
+
+def alarm(value: object) -> str:
+    """Return the tone of what must not be: anything but nothing."""
+    return "critical" if value else ""
+
+
+def caution(value: object) -> str:
+    """Return the tone of what costs something while it is there: backlog, dead bytes, lag."""
+    return "warning" if value else ""
+
+
+def severity_tone(value: object) -> str:
+    """Return the tone of a finding's severity."""
+    word = str(value).rpartition(".")[2].lower()
+    return {"problem": "critical"}.get(word, word if word in TONES else "")
+
+
 _zone: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
 _FIRST_TIME_MS = 10**11
 """A smaller number under a time's key is not epoch milliseconds: 0 for never, an age, a length."""
@@ -35,15 +55,19 @@ _ID_KEY = re.compile("(ids?|version|change|undoes|undoneby|index|offset|partitio
 class Column:
     """A table column: header, how to get the value (attribute, JSON key, or function of the record), and its kind.
 
-    Kinds: ``text``; ``number``, with thousands separated; ``id``, digits as they are (ledgers, entries, offsets);
-    ``size`` (bytes, with a unit); ``duration`` (ms) and ``seconds``, as ``1h30m``; ``time`` (epoch ms), ISO 8601 in the
-    zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column with the lowest number first; 0: never.
+    Kinds: ``text``; ``prose``, words that may be folded; ``number``, with thousands separated; ``id``, digits as they are
+    (ledgers, entries, offsets); ``size`` (bytes, with a unit); ``bytes``, a size in a terminal and else a number;
+    ``duration`` (ms) and ``seconds``, as ``1h30m``; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a
+    narrow terminal leaves out the column with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has.
+    ``sums``: values add up to what ``--total`` shows.
     """
 
     header: str
     getter: str | Callable[[Any], object]  # Any: the record's own type
     kind: str = "text"
     drop: int = 0
+    tone: Callable[[Any], str] | None = None  # Any: the column's own values
+    sums: bool = False
 
     def value(self, record: object) -> object:
         """Return the column's value of RECORD; None where the record has no such key."""
@@ -58,7 +82,18 @@ class Column:
 
     @property
     def is_right(self) -> bool:
-        return self.kind not in ("text", "time")
+        return self.kind not in ("text", "prose", "time")
+
+    @property
+    def in_terminal(self) -> Column:
+        """The column as people read it: bytes have units."""
+        if self.kind != "bytes":
+            return self
+        return Column(self.header, self.getter, "size", self.drop, self.tone, self.sums)
+
+    def tone_of(self, record: object) -> str:
+        """Return the tone of the column's value of RECORD; empty: none."""
+        return "" if self.tone is None else self.tone(self.value(record))
 
     def cell(self, record: object, *, bare: bool = False) -> str:
         return render_cell(self.value(record), self.kind, bare=bare)
@@ -80,7 +115,7 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
     """
     if value is None:
         return ""
-    if kind == "text" and type(value) is str:
+    if kind in ("text", "prose") and type(value) is str:
         return clean_text(value)
     if type(value) in (int, float):
         return _number_text(value, kind, bare)  # type: ignore[arg-type]
@@ -102,7 +137,7 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
         return time_text(int(value))
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if bare or kind in ("text", "id"):
+    if bare or kind in ("text", "prose", "id"):
         return str(value)
     if kind == "size":
         return size_text(value)

@@ -80,6 +80,9 @@ class Settings:
     """How long a writer waits for another one."""
     store_given: bool = False
     """Whether anything says where the store is; else it is the default's place."""
+    total: bool = False
+    pager: str | None = None
+    """The command that shows output page by page; None: it was not asked for."""
     query: Query | None = None
     """What is asked of the rows of a list; never from the environment or the file: rows would be missing unasked."""
     now_given: bool = False
@@ -113,7 +116,7 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         plan=Path(given["plan"]) if given.get("plan") else None,
         yes=values["yes"],
         quiet=values["quiet"],
-        progress=values.get("progress") or ("none" if quiet else "bar"),
+        progress=values.get("progress") or ("none" if quiet or given.get("pager") else "bar"),
         color=values.get("color") or ("never" if os.environ.get("NO_COLOR") else "auto"),
         verbose=_flag("verbose", values.get("verbose", False)),
         jobs=_jobs(values.get("jobs")),
@@ -121,6 +124,8 @@ def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option val
         interceptors=_interceptors(values, given),
         wait_ms=wait_ms,
         store_given="store" in values,
+        total=bool(given.get("total")),
+        pager=(os.environ.get("PAGER") or "less -RFX") if given.get("pager") else None,
         query=_query(given, now_ms, tz),
         now_given=bool(values.get("now")),
     )
@@ -250,7 +255,7 @@ def _pairs(texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 def environment_variables() -> tuple[str, ...]:
     """Return the names of every environment variable that changes what the program does."""
-    return (*(PREFIX + name.upper() for name in ENVIRONMENT_NAMES), f"{PREFIX}CONFIG", "NO_COLOR")
+    return (*(PREFIX + name.upper() for name in ENVIRONMENT_NAMES), f"{PREFIX}CONFIG", "NO_COLOR", "PAGER")
 
 
 def preset_output() -> str | None:

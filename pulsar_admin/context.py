@@ -89,6 +89,7 @@ class App(Results):
 
     def end(self) -> None:
         """Close the store and let other processes write it: the command is over."""
+        self.close_pager()
         self.close()
         if self._lock is not None:
             os.close(self._lock)

@@ -61,6 +61,8 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
     (("--sort",), {"metavar": "COLUMN[:desc]", "multiple": True, "help": "Order of the rows, by value; A,B by both."}),
     (("--top",), {"type": whole(1), "metavar": "N", "help": "Only the first N rows, of the order asked for."}),
     (("--columns",), {"metavar": "A,B", "multiple": True, "help": "Only these columns, or JSON keys, in this order."}),
+    (("--total",), {"is_flag": True, "help": "A last line in tables: what sizes and numbers add up to."}),
+    (("--pager",), {"is_flag": True, "help": "Show the output in $PAGER, else in less -RFX, in a terminal."}),
     (("--now",), {"metavar": "TIME", "help": "Take this time as now, for reproducible runs."}),
     (
         ("--tz",),
@@ -97,7 +99,7 @@ _GLOBALS: tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...] = (  # Any: clic
 _MAY_BE_EMPTY = {"interceptors"}  # as in broker.conf
 CHANGING = ("dry_run", "plan", "yes")
 SPARK = ("spark", "jobs", "memory")
-OF_ROWS = ("where", "sort", "top", "columns")
+OF_ROWS = ("where", "sort", "top", "columns", "total")
 
 
 def _global_name(flags: tuple[str, ...]) -> str:

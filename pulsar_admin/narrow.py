@@ -1,9 +1,9 @@
 """A table in a terminal: what is folded, shortened and left out until it has room there.
 
 In this order, as far as it must: columns without any value go, headers are folded, ``persistent://`` is left away and times lose
-their milliseconds, texts are folded once between words, columns go in the order of ``Column.drop``. Where that is not enough the
-same again with texts on any number of lines, and then with texts folded within words. Pipes, wide terminals and the
-other formats have everything.
+their milliseconds, prose is folded once between words, columns go in the order of ``Column.drop``, those of zeros before all: a
+row stays a line, and no name is folded where a column can go. Where all that is not enough texts are folded, on any number of
+lines, and then within words. Pipes, wide terminals and the other formats have everything.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ _FOLD_WIDTH = 16
 _PIECE_WIDTH = 30
 _TIGHT_WIDTH = 9
 _FEW_LINES = 2
+_ZEROS = ("", "0", "0 B", "0s")
+PROSE = ("prose",)
+TEXTS = ("prose", "text")
 _PREFIX = re.compile(r"(?<![\w-])persistent://")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _WORDS = re.compile(r"\S+\s*|\s+")
@@ -35,6 +38,8 @@ class _Manner:
     short_times: bool
     fold_width: int
     """How narrow a text may become; 0: not folded."""
+    folded: tuple[str, ...]
+    """The kinds of columns that are folded."""
     lines: int
     """On how many lines a text may stand; 0: any."""
     dropped: int
@@ -61,7 +66,7 @@ class Layout:
             return False
         kinds = [columns[index].kind for index in self.indices]
         return all(
-            kind == "text" or measure(cell) <= width
+            kind in TEXTS or measure(cell) <= width
             for row in rows
             for cell, kind, width in zip(self.cells(row), kinds, self.widths, strict=True)
         )
@@ -74,7 +79,8 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
     if sum(widths) + GAP * (len(columns) - 1) <= room:
         return Layout(every, tuple(widths), False, False, ())
     filled = [n for n in every if any(row[n] for row in rows)] or list(every)
-    droppable = sorted((n for n in filled if columns[n].drop), key=lambda n: columns[n].drop)
+    says = {n: any(row[n] not in _ZEROS for row in rows) for n in filled}
+    droppable = sorted((n for n in filled if columns[n].drop), key=lambda n: (says[n], columns[n].drop))
     for manner in _manners(len(droppable)):
         gone = droppable[: manner.dropped]
         indices = tuple(n for n in filled if n not in gone)
@@ -87,11 +93,12 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
 
 
 def _manners(droppable: int) -> Iterator[_Manner]:
-    drops, folds, times = range(droppable + 1), (0, _FOLD_WIDTH), (False, True)
-    for lines, dropped, fold_width, short_times in itertools.product((_FEW_LINES, 0), drops, folds, times):
-        yield _Manner(short_times, fold_width, lines, dropped)
-    for dropped in drops:
-        yield _Manner(True, _TIGHT_WIDTH, 0, dropped)
+    folds, times = (0, _FOLD_WIDTH), (False, True)
+    for dropped, fold_width, short_times in itertools.product(range(droppable + 1), folds, times):
+        yield _Manner(short_times, fold_width, PROSE, _FEW_LINES, dropped)
+    for lines, short_times in itertools.product((_FEW_LINES, 0), times):
+        yield _Manner(short_times, _FOLD_WIDTH, TEXTS, lines, droppable)
+    yield _Manner(True, _TIGHT_WIDTH, TEXTS, 0, droppable)
 
 
 def _fitted(
@@ -103,7 +110,7 @@ def _fitted(
     ]
     least = list(widths)
     for n, column in enumerate(columns):
-        if manner.fold_width and column.kind == "text":
+        if manner.fold_width and column.kind in manner.folded:
             header = _longest_piece(column.header, measure) if manner.fold_width == _TIGHT_WIDTH else 0
             least[n] = min(widths[n], max(header, _least(rows, n, manner.fold_width, measure)))
     room -= GAP * (len(columns) - 1)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pulsar_admin.columns import GAP, Column, derived_columns, is_message_id, kind_of, render_cell
+from pulsar_admin.columns import GAP, TONES, Column, derived_columns, is_message_id, kind_of, render_cell
 from pulsar_admin.errors import PipeClosed
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.visible import clean_document, clean_lines, clean_text
+from store.errors import InvalidValue
 from store.frozen import frozen
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Style:
     plain: Plain | None = None
     query: Query | None = None
     live: bool = False
+    total: bool = False
 
 
 @frozen
@@ -90,7 +93,7 @@ def asked_of(rows: Iterable[object], style: Style) -> Asked:
 
     chosen = choose_rows(style.query, rows, style.columns, style.format)
     plain = None if style.query.columns else style.plain
-    return Asked(chosen.rows, Style(style.format, style.color, chosen.columns, plain, style.query))
+    return Asked(chosen.rows, replace(style, columns=chosen.columns, plain=plain))
 
 
 class Writer:
@@ -143,20 +146,23 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
 
 def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
     """Write texts, one a line; in CSV and tables they stand under one header."""
-    if style.format in (None, "plain"):
+    if style.format in (None, "plain") and not style.total:
         source = iter(lines)
         while some := list(islice(source, _LINES_AT_ONCE)):
             text = "".join(some)
             writer.write("\n".join(some if text.isprintable() else map(clean_text, some)) + "\n")
         return
     header = style.columns[0].header if style.columns else "NAME"
-    emit_records(writer, lines, Style(style.format, style.color, (Column(header, lambda line: line),)))
+    columns = (Column(header, lambda line: line),)
+    emit_records(writer, lines, Style(style.format, style.color, columns, total=style.total))
 
 
 def emit_records(writer: Writer, records: Iterable[object], style: Style) -> None:
     """Write records as they come; default: a table."""
     form = style.format or "table"
     records = _flushed(writer, records) if style.live else records
+    if style.total and form != "table":
+        raise InvalidValue("--total: only a table has a line of totals", hint="-o json and -o csv have rows alone")
     if form == "json":
         _emit_json_array(writer, records)
     elif form == "jsonl":
@@ -253,13 +259,62 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
     if not columns:
         return
     stream = iter(records)
-    pages = iter(lambda: list(itertools.islice(stream, PAGE_ROWS)), [])
-    cells = ([[column.cell(record) for column in columns] for record in page] for page in pages)
+    chunks: Iterator[Sequence[object]] = iter(lambda: list(itertools.islice(stream, PAGE_ROWS)), [])
     console = _console(writer, style.color) if writer.stream.isatty() or style.color == "always" else None
+    sums = _Sums(columns) if style.total else None
     if console is None:
-        _write_table(writer, columns, cells)
+        _write_table(writer, columns, _pages(chunks, columns, sums))
     else:
-        _write_in_terminal(writer, console, columns, cells)
+        columns = tuple(column.in_terminal for column in columns)
+        paints = style.color == "always" or (style.color != "never" and console.color_system is not None)
+        _write_in_terminal(writer, console, columns, _pages(chunks, columns, sums), paints=paints)
+
+
+class _Sums:
+    """The sums of the columns that add up, for the last line of a table."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._sums: list[float | None] = [0 if column.sums else None for column in columns]
+        if not any(column.sums for column in columns):
+            raise InvalidValue("--total: no column of this list adds up", hint="leave it out, or show other --columns")
+
+    def add(self, columns: Sequence[Column], record: object) -> None:
+        for n, column in enumerate(columns):
+            value, old = column.value(record), self._sums[n]
+            if old is not None and isinstance(value, (int, float)):
+                self._sums[n] = old + value
+
+    def cells(self, columns: Sequence[Column]) -> list[str]:
+        pairs = zip(self._sums, columns, strict=True)
+        cells = ["" if value is None else render_cell(value, column.kind) for value, column in pairs]
+        return ["TOTAL" if self._sums[0] is None else cells[0], *cells[1:]]
+
+
+@frozen
+class _Page:
+    """Cells of some rows, and their tones where a column has any."""
+
+    cells: Rows
+    tones: Rows = ()
+
+
+def _pages(records: Iterable[Sequence[object]], columns: Sequence[Column], sums: _Sums | None) -> Iterator[_Page]:
+    toned = any(column.tone for column in columns)
+    last: _Page | None = None  # held back: the sums are to be as wide as it is
+    for page in records:
+        if last is not None:
+            yield last
+        cells = [[column.cell(record) for column in columns] for record in page]
+        last = _Page(cells, [[column.tone_of(record) for column in columns] for record in page] if toned else ())
+        if sums is None:
+            yield last
+            last = None
+            continue
+        for record in page:
+            sums.add(columns, record)
+    if sums is not None:
+        last = last or _Page(())
+        yield _Page([*last.cells, sums.cells(columns)], [*last.tones, [""] * len(columns)] if toned else ())
 
 
 def render_table(records: Iterable[object], columns: Sequence[Column], room: int | None = None) -> str:
@@ -267,21 +322,23 @@ def render_table(records: Iterable[object], columns: Sequence[Column], room: int
     text = StringIO()
     rows = [[column.cell(record) for column in columns] for record in records]
     if room is None:
-        _write_table(Writer(text), columns, [rows])
+        _write_table(Writer(text), columns, [_Page(rows)])
     else:
-        _write_in_terminal(Writer(text), _plain_console(room), columns, [rows])
+        columns = [column.in_terminal for column in columns]
+        page = _Page([[column.cell(record) for column in columns] for record in records])
+        _write_in_terminal(Writer(text), _plain_console(room), columns, [page])
     return text.getvalue().rstrip("\n")
 
 
-def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
+def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Page]) -> None:
     """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding."""
     widths = [_width(column.header) for column in columns]
     rights = [column.is_right for column in columns]
     header: Rows = [[column.header for column in columns]]
     for page in pages:
-        found = [max((_width(row[n]) for row in page), default=0) for n in range(len(columns))]
+        found = [max((_width(row[n]) for row in page.cells), default=0) for n in range(len(columns))]
         widths = [max(pair) for pair in zip(widths, found, strict=True)]
-        writer.write(_render_lines([*header, *page], widths, rights))
+        writer.write(_render_lines([*header, *page.cells], widths, rights))
         header = []
     if header:
         writer.write(_render_lines(header, widths, rights))
@@ -317,36 +374,49 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _render_lines(rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool]) -> str:
+def _render_lines(
+    rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], tones: Rows = ()
+) -> str:
     lines = []
-    for row in rows:
+    for number, row in enumerate(rows):
         pads = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        if tones:
+            row = [_painted(cell, tone) for cell, tone in zip(row, tones[number], strict=True)]
         cells = (pad + cell if right else cell + pad for cell, pad, right in zip(row, pads, rights, strict=True))
         lines.append((" " * GAP).join(cells).rstrip() + "\n")
     return "".join(lines)
 
 
-def _write_in_terminal(writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[Rows]) -> None:
+def _painted(cell: str, tone: str) -> str:
+    """Return CELL cleaned, in the colors of TONE: what follows goes to the terminal as it is."""
+    text = clean_text(cell)
+    return f"\x1b[{TONES[tone]}m{text}\x1b[0m" if text and tone else text
+
+
+def _write_in_terminal(
+    writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[_Page], *, paints: bool = False
+) -> None:
     """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
     from pulsar_admin.narrow import choose_layout, fold  # 2 ms, and only a terminal needs them
 
     layout: Layout | None = None
     left_out: dict[str, None] = {}
     wrote = False
-    for page in itertools.chain(pages, [[]]):
-        if not page and wrote:
+    for page in itertools.chain(pages, [_Page(())]):
+        if not page.cells and wrote:
             break
         wrote = True
-        if layout is None or not layout.fits(columns, page, _width):
-            layout = choose_layout(columns, page, console.width, _width)
+        if layout is None or not layout.fits(columns, page.cells, _width):
+            layout = choose_layout(columns, page.cells, console.width, _width)
             if layout is not None:
                 header = _folded(layout, columns, [_headers(layout, columns)], bottom=True)
                 writer.write(_bold(console, clean_lines(header)), styled=True)
                 left_out.update(dict.fromkeys(layout.left_out))
         if layout is None:
-            writer.write(_render_blocks(columns, page))
+            writer.write(_render_blocks(columns, page.cells))
         else:
-            writer.write(_folded(layout, columns, map(layout.cells, page)))
+            tones = page.tones if paints else ()
+            writer.write(_folded(layout, columns, map(layout.cells, page.cells), tones=tones), styled=bool(tones))
     if left_out:
         text = f"({', '.join(left_out)}: in a wider terminal, or with -o json)"
         writer.write("\n".join(fold(text, console.width, _width)) + "\n")
@@ -365,19 +435,24 @@ def _bold(console: Console, text: str) -> str:
     return capture.get()
 
 
-def _folded(layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False) -> str:
+def _folded(
+    layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False, tones: Rows = ()
+) -> str:
     """Return ROWS in the widths of LAYOUT: what is wider goes on in the next line, or, with BOTTOM, begins above."""
     from pulsar_admin.narrow import fold
 
     rights = [columns[index].is_right for index in layout.indices]
     lines: list[Sequence[str]] = []
-    for row in rows:
+    painted: list[Sequence[str]] = []
+    for number, row in enumerate(rows):
         cells = [fold(cell, width, _width) for cell, width in zip(row, layout.widths, strict=True)]
         height = max(map(len, cells))
         blanks = ([""] * (height - len(cell)) for cell in cells)
         padded = (blank + cell if bottom else cell + blank for cell, blank in zip(cells, blanks, strict=True))
         lines += zip(*padded, strict=True)
-    return _render_lines(lines, layout.widths, rights)
+        if tones:
+            painted += [[tones[number][index] for index in layout.indices]] * height
+    return _render_lines(lines, layout.widths, rights, painted)
 
 
 def _render_blocks(columns: Sequence[Column], rows: Rows) -> str:

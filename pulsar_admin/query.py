@@ -35,6 +35,7 @@ _HOLDS = {
     "duration": "write a duration: 500ms, 30s, 2h, 1h30m",
     "seconds": "write a duration: 30s, 2h, 1h30m",
     "size": "write a size: 4096, 100K, 10MiB, 1.5G",
+    "bytes": "write a size: 4096, 100K, 10MiB, 1.5G",
 }
 _EXAMPLE = "write --where BYTES>10MiB, STATE=OPEN, TOPIC~orders, OWNER!=- (in quotes: < and > are the shell's)"
 
@@ -405,6 +406,6 @@ def _parse_number(text: str, kind: str, query: Query) -> float:
     if _NUMBER.fullmatch(text):
         plain = text.replace(",", "")
         return float(plain) if "." in plain else int(plain)
-    if kind in ("size", "number") and (match := _SIZE.fullmatch(text)):
+    if kind in ("size", "bytes", "number") and (match := _SIZE.fullmatch(text)):
         return float(match[1]) * (1 << 10 * " kmgt".index(match[2].lower() or " "))
     raise InvalidValue(f"{text!r} is no number", hint=_HOLDS.get(kind, "write a number: 10, 1000, 10M"), value=text)

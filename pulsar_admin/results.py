@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -13,6 +14,7 @@ from store.errors import StoreError
 
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
+    from pulsar_admin.pager import Pager
 
 
 class Results:
@@ -21,6 +23,7 @@ class Results:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._writer: Writer | None = None
+        self._pager: Pager | None = None
         self._failed: list[StoreError] = []
         self._asked = False
         """Whether a list of rows was written, of which something may be asked."""
@@ -142,26 +145,28 @@ class Results:
 
     def check_asked(self) -> None:
         """Raise UsageError when the command is over and wrote no list of which something was asked."""
-        if self.settings.query is not None and not self._asked:
+        if not self._asked:
             self._refuse_asked()
 
     def _refuse_asked(self) -> None:
-        assert self.settings.query is not None
-        text = (
-            f"{self.settings.query.options}: what this command writes is no list of rows (with -o table it may be one)"
-        )
+        """Raise UsageError where something is asked of rows."""
+        query = self.settings.query
+        options = [*([query.options] if query is not None else ()), *(["--total"] if self.settings.total else ())]
+        if not options:
+            return
+        text = f"{', '.join(options)}: what this command writes is no list of rows (with -o table it may be one)"
         raise click.UsageError(text, click.get_current_context())
 
     def _style(self, columns: Sequence[Column], plain: Plain | None) -> Style:
         from pulsar_admin.output import Style
 
-        return Style(self.settings.output, self.settings.color, tuple(columns), plain, self.settings.query)
+        given = self.settings
+        return Style(given.output, given.color, tuple(columns), plain, given.query, total=given.total)
 
     @property
     def writer(self) -> Writer:
         """Where results go that are no rows; commands with a text form of their own write here."""
-        if self.settings.query is not None:
-            self._refuse_asked()
+        self._refuse_asked()
         return self._output
 
     @property
@@ -169,8 +174,27 @@ class Results:
         if self._writer is None:
             from pulsar_admin.output import Writer
 
-            self._writer = Writer()
+            self._writer = Writer(self._open_pager())
         return self._writer
+
+    def _open_pager(self) -> TextIO | None:
+        """Return the stream of the pager that was asked for, in a terminal; None: output goes to stdout."""
+        if self.settings.pager is None or not sys.stdout.isatty():
+            return None
+        from pulsar_admin.pager import Pager
+
+        try:
+            self._pager = Pager(self.settings.pager)
+        except (OSError, ValueError, IndexError) as error:
+            self.warn(f"--pager: cannot run {self.settings.pager!r}: {error}; set PAGER to one that is there")
+            return None
+        return self._pager.stream
+
+    def close_pager(self) -> None:
+        """Wait until the pager, if there is one, has been left."""
+        if self._pager is not None:
+            self._pager.close()
+            self._pager = None
 
     def warn(self, text: str) -> None:
         """Say on stderr what the user should know; --quiet silences it."""

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
+from commands import ledgers
+from commands.compaction import reading
+from commands.delayed import inspecting
+from commands.store import usage
+from commands.topics import backlog, internals, stats
+from commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.columns import Column
 from pulsar_admin.narrow import choose_layout, fold
 from pulsar_admin.output import render_table
@@ -50,23 +57,69 @@ def test_then_milliseconds() -> None:
     assert _shown(80)[-1] == "public/default/orders  2023-11-14T22:13:20Z  2023-11-14T22:13:20Z     12    34"
 
 
-def test_then_texts_are_folded() -> None:
-    assert _shown(73)[-2:] == [
-        "public/default/   2023-11-14T22:13:20Z  2023-11-14T22:13:20Z     12    34",
-        "orders",
-    ]
-
-
 def test_then_columns_go_in_their_order_and_are_named() -> None:
-    assert _shown(70)[-3:] == [
-        "public/default/      2023-11-14T22:13:20Z  2023-11-14T22:13:20Z     12",
-        "orders",
+    assert _shown(73)[-2:] == [
+        "public/default/orders  2023-11-14T22:13:20Z  2023-11-14T22:13:20Z     12",
         "(SIZE: in a wider terminal, or with -o json)",
     ]
     assert _shown(56)[-2:] == [
         "public/default/orders  2023-11-14T22:13:20.123Z     12",
         "(LAST SEEN, SIZE: in a wider terminal, or with -o json)",
     ]
+
+
+def test_zeros_go_before_all() -> None:
+    assert _shown(73, {**ROW, "last": 0, "size": 0})[-1].startswith("(SIZE:")
+    assert _shown(84, {**ROW, "entries": 1_000_000_000, "size": 0})[-1].startswith("(SIZE:")
+
+
+def test_names_are_folded_where_no_column_can_go() -> None:
+    assert "public/default/   2023-11-14T22:13:20Z     12" in _shown(45)
+
+
+LISTS = {
+    "store usage": usage._BY_TOPIC,
+    "topics stats": (TOPIC_COLUMN, *stats._COLUMNS),
+    "topics stats-internal": (TOPIC_COLUMN, *internals._STATS_COLUMNS),
+    "topics get-backlog-size": backlog._SIZE_COLUMNS,
+    "ledgers list": ledgers._LIST_COLUMNS,
+    "delayed status": inspecting._STATUS_COLUMNS,
+    "compaction status": reading._STATUS_COLUMNS,
+}
+
+
+@pytest.mark.parametrize("room", [60, 80])
+@pytest.mark.parametrize("name", LISTS)
+def test_300_topics_are_300_lines_with_whole_names(name: str, room: int) -> None:
+    """Whatever the other columns hold: as wide as they get."""
+    wide = {"number": 1_234_567, "bytes": 123_456_789, "id": 123_456, "time": 1_700_000_000_123, "text": "LedgerOpened"}
+    columns = LISTS[name]
+    names = [f"persistent://acme/orders/{number:03}-{'n' * (room - 55)}" for number in range(300)]
+    of_names = max(range(len(columns)), key=lambda n: columns[n].header in ("TOPIC", "OWNER"))
+    filled = tuple(
+        Column(one.header, "name" if n == of_names else lambda row, kind=one.kind: wide.get(kind), one.kind, one.drop)
+        for n, one in enumerate(columns)
+    )
+    lines = render_table([{"name": one} for one in names], filled, room).splitlines()
+    shown = [line for line in lines if "acme/orders/" in line]
+    found = [next(word for word in line.split() if "acme/" in word) for line in shown]
+    assert [one.removeprefix("persistent://") for one in found] == [one.removeprefix("persistent://") for one in names]
+    assert len(lines) <= 300 + 3
+    assert max(map(len, lines)) <= room
+
+
+def test_prose_is_folded_between_words_and_names_beside_it_are_not() -> None:
+    columns = (Column("WHERE", "where"), Column("WHAT", "what", "prose"), Column("SIZE", "size", "number", drop=1))
+    row = {"where": "acme/orders/" + "n" * 30, "what": "the ledger is gone and nobody knows", "size": 5}
+    lines = render_table([row], columns, 75).splitlines()
+    assert lines[1].split()[0] == row["where"]
+    assert len(lines) == 3
+
+
+def test_wide_characters_take_two_columns() -> None:
+    rows = [{"name": name, "n": 1} for name in ("日本語", "🚀 launch", "plain", "e\u0301te\u0301")]
+    lines = render_table(rows, (Column("NAME", "name"), Column("N", "n", "number")), 40).splitlines()
+    assert {cell_len(line) for line in lines} == {cell_len("🚀 launch") + 3}
 
 
 def test_at_last_one_below_the_other() -> None:

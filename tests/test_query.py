@@ -205,7 +205,7 @@ def test_conditions_that_are_none(text: str) -> None:
         (("--sort", ""), "empty"),
         (("--columns", "LEDGER,,BYTES"), "empty"),
         (("--where", "nobody=5"), "LEDGER, STATE, ENTRIES"),
-        (("--where", "BYTES>much"), "write a number"),
+        (("--where", "BYTES>much"), "write a size"),
         (("--where", "FROM>much"), "invalid time"),
         (("--top", "0"), "--top"),
         (("--top", "²"), "--top"),
@@ -249,3 +249,23 @@ def test_top_reads_no_further_and_sort_with_top_holds_no_more() -> None:
     assert [row["n"] for row in choose_rows(query, rows(), (), None).rows] == [0, -1]
     assert read == 2
     assert [row["n"] for row in _asked(rows(), sort=("n",), top=2)] == [-99_999, -99_998]  # type: ignore[arg-type]
+
+
+def test_a_total_of_what_is_shown(cli: Cli, store: Path) -> None:
+    asked = ("ledgers", "list", "--where", "BYTES>10K", "--columns", "LEDGER,ENTRIES,BYTES,OWNER")
+    rows = cli("--store", store, *asked, "-o", "json").json
+    lines = cli("--store", store, *asked, "--total").stdout.splitlines()
+    assert lines[-1].split() == ["TOTAL", f"{sum(r['entries'] for r in rows):,}", f"{sum(r['size'] for r in rows):,}"]
+    assert len(lines) == len(rows) + 2
+    for form in ("json", "jsonl", "csv", "plain"):
+        done = cli("--store", store, *asked, "--total", "-o", form)
+        assert (done.exit_code, done.stdout) == (2, ""), form
+
+
+@pytest.mark.parametrize(
+    "line", ["topics list acme/orders", "ledgers list --columns owner", "topics stats public/default/plain"]
+)
+def test_no_total_where_nothing_adds_up(line: str, cli: Cli, store: Path) -> None:
+    done = cli("--store", store, *line.split(), "--total")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "--total" in done.stderr

@@ -27,8 +27,8 @@ _COLUMNS = (
     Column("LEDGER", lambda row: row["after"] and row["after"]["compactedLedger"], "id"),
     Column("ENTRIES", "entries", "number"),
     Column("MESSAGES", "messages", "number"),
-    Column("BYTES", "bytes", "number"),
-    Column("SAVED", "bytesSaved", "number"),
+    Column("BYTES", "bytes", "bytes", drop=1, sums=True),
+    Column("SAVED", "bytesSaved", "bytes", sums=True),
 )
 
 

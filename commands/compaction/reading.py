@@ -13,7 +13,7 @@ import click
 from commands.topics.answers import report, selected
 from commands.topics.printout import columns_for
 from commands.topics.values import Decoders, redact_option, value_option
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, alarm
 from pulsar_admin.context import FEW_MESSAGES, App
 from pulsar_admin.jsonify import dump_json, position_json
 from pulsar_admin.numbers import whole
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 _STATUS_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("COMPACTED", "compacted"),
-    Column("HORIZON", lambda row: row.horizon),
-    Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "id"),
-    Column("ENTRIES", lambda row: None if row.ledger is None else row.ledger.entries, "number"),
-    Column("BYTES", lambda row: None if row.ledger is None else row.ledger.size_bytes, "number"),
-    Column("FORMAT", lambda row: None if row.ledger is None else row.ledger.form),
-    Column("SINCE", "entries_since", "number"),
-    Column("PROBLEMS", lambda row: "; ".join(row.problems)),
+    Column("HORIZON", lambda row: row.horizon, drop=3),
+    Column("LEDGER", lambda row: None if row.ledger is None else row.ledger.ledger_id, "id", drop=4),
+    Column("ENTRIES", lambda row: None if row.ledger is None else row.ledger.entries, "number", drop=5),
+    Column("BYTES", lambda row: None if row.ledger is None else row.ledger.size_bytes, "bytes", drop=2, sums=True),
+    Column("FORMAT", lambda row: None if row.ledger is None else row.ledger.form, drop=1),
+    Column("SINCE", "entries_since", "number", sums=True),
+    Column("PROBLEMS", lambda row: "; ".join(row.problems), "prose", tone=alarm),
 )
 
 

@@ -32,7 +32,7 @@ _COLUMNS = (
     Column("ADDED", "added", "number"),
     Column("REMOVED", "removed", "number"),
     Column("PARTITIONS", "partitions", "number", drop=1),
-    Column("BYTES", "bytes", "number", drop=2),
+    Column("BYTES", "bytes", "bytes", drop=2, sums=True),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from commands.delayed.choosing import UNKNOWN_TYPE, delaying, iter_delaying, open_delivery
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, alarm, caution
 from pulsar_admin.context import App
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import TopicSelection, command, pass_app
@@ -25,14 +25,16 @@ _STATUS_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("SUBSCRIPTION", "subscription"),
     Column("ACTIVE", lambda row: row["policy"]["active"], drop=2),
-    Column("WAITING", "messages", "number"),
-    Column("DUE NOW", lambda row: row["due"]["now"], "number"),
-    Column("FIRST", "firstDue", "time"),
+    Column("WAITING", "messages", "number", sums=True),
+    Column("DUE NOW", lambda row: row["due"]["now"], "number", tone=caution, sums=True),
+    Column("FIRST", "firstDue", "time", drop=6),
     Column("LAST", "lastDue", "time", drop=3),
     Column("INDEX CURSOR", lambda row: (row["index"] or {}).get("cursor"), drop=5),
-    Column("LAG", lambda row: (row["index"] or {}).get("lagEntries"), "number", drop=4),
+    Column("LAG", lambda row: (row["index"] or {}).get("lagEntries"), "number", drop=4, tone=caution),
     Column("BYTES/MESSAGE", lambda row: (row["index"] or {}).get("bytesPerMessage"), "number", drop=1),
-    Column("TTL DROPS", lambda row: (row["ttlConflict"] or {}).get("messages"), "number"),
+    Column(
+        "TTL DROPS", lambda row: (row["ttlConflict"] or {}).get("messages"), "number", drop=7, tone=alarm, sums=True
+    ),
 )
 _VERIFY_COLUMNS = (
     Column("TOPIC", "topic"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, severity_tone
 from pulsar_admin.context import App
 from pulsar_admin.options import command, pass_app
 from store.db.files import catalogued_bytes
@@ -15,11 +15,11 @@ from store.errors import StoreNotFound
 from store.wording import counted
 
 _COLUMNS = (
-    Column("SEVERITY", "severity"),
+    Column("SEVERITY", "severity", tone=severity_tone),
     Column("CODE", "code"),
     Column("WHERE", "where"),
-    Column("WHAT", "message"),
-    Column("NEXT", "hint"),
+    Column("WHAT", "message", "prose"),
+    Column("NEXT", "hint", "prose"),
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
-from pulsar_admin.columns import Column, size_text
+from pulsar_admin.columns import Column, alarm, size_text
 from pulsar_admin.context import App
 from pulsar_admin.options import ParsedType, command, pass_app
 from store.errors import (
@@ -33,10 +33,10 @@ _PATH = click.Path(path_type=Path)
 _TOPICS_SHOWN = 10
 _BOOKIES = (
     Column("BOOKIE", lambda row: row.bookie),
-    Column("LEDGERS", lambda row: row.holds.ledgers, "number"),
-    Column("GO", lambda row: row.loses.ledgers, "number"),
-    Column("ENTRIES", lambda row: row.loses.entries, "number", drop=1),
-    Column("BYTES", lambda row: row.loses.bytes, "number"),
+    Column("LEDGERS", lambda row: row.holds.ledgers, "number", sums=True),
+    Column("GO", lambda row: row.loses.ledgers, "number", tone=alarm, sums=True),
+    Column("ENTRIES", lambda row: row.loses.entries, "number", drop=1, sums=True),
+    Column("BYTES", lambda row: row.loses.bytes, "bytes", tone=alarm, sums=True),
     Column("PERCENT", lambda row: f"{row.percent:.1f}"),
     Column("LOGS AT ONCE", lambda row: row.at_once.logs, "number", drop=2),
 )

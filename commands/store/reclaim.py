@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands.store.clusters import bookies_of, conf_options, metadata_at, zookeeper_client
-from pulsar_admin.columns import Column, size_text
+from pulsar_admin.columns import Column, caution, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import PERCENT
 from pulsar_admin.options import command, pass_app
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 _LOGS = (
     Column("LOG", lambda row: str(row.path)),
-    Column("ON DISK", lambda row: row.size_bytes, "number"),
-    Column("LIVE", lambda row: row.live_bytes, "number"),
-    Column("DEAD", lambda row: row.dead_bytes, "number"),
+    Column("ON DISK", lambda row: row.size_bytes, "bytes", sums=True),
+    Column("LIVE", lambda row: row.live_bytes, "bytes", sums=True),
+    Column("DEAD", lambda row: row.dead_bytes, "bytes", tone=caution, sums=True),
     Column("ENTRIES", lambda row: row.entries, "number", drop=1),
     Column("IS TO", lambda row: row.action),
-    Column("FREES", lambda row: row.frees_bytes, "number"),
-    Column("WHY", lambda row: row.reason),
+    Column("FREES", lambda row: row.frees_bytes, "bytes", sums=True),
+    Column("WHY", lambda row: row.reason, "prose"),
 )
 
 

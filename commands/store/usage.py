@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from commands.topics.why import emit_disk
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
@@ -17,25 +17,25 @@ from store.reports.usage import FileUsage, OwnerUsage, read_usage
 
 _BY_TOPIC = (
     Column("TOPIC", lambda row: row.owner),
-    Column("KIND", lambda row: row.kind),
-    Column("LEDGERS", lambda row: row.ledgers, "number", drop=2),
-    Column("ENTRIES", lambda row: row.entries, "number"),
-    Column("BYTES", lambda row: row.bytes, "number"),
-    Column("ON DISK", lambda row: row.disk_bytes, "number", drop=1),
+    Column("KIND", lambda row: row.kind, drop=4),
+    Column("LEDGERS", lambda row: row.ledgers, "number", drop=2, sums=True),
+    Column("ENTRIES", lambda row: row.entries, "number", drop=3, sums=True),
+    Column("BYTES", lambda row: row.bytes, "bytes", sums=True),
+    Column("ON DISK", lambda row: row.disk_bytes, "bytes", drop=1, sums=True),
 )
 _BY_LOG = (
-    Column("BYTES", lambda row: row.size_bytes, "number"),
-    Column("LIVE", lambda row: row.live_bytes, "number"),
-    Column("DEAD", lambda row: row.dead_bytes, "number"),
-    Column("OTHER", lambda row: row.other_bytes, "number", drop=1),
+    Column("BYTES", lambda row: row.size_bytes, "bytes", sums=True),
+    Column("LIVE", lambda row: row.live_bytes, "bytes", sums=True),
+    Column("DEAD", lambda row: row.dead_bytes, "bytes", tone=caution, sums=True),
+    Column("OTHER", lambda row: row.other_bytes, "bytes", drop=1, sums=True),
     Column("GC", lambda row: "frees it" if row.freed else ""),
-    Column("RETAINED BY", lambda row: ", ".join(row.kept_for)),
+    Column("RETAINED BY", lambda row: ", ".join(row.kept_for), "prose"),
 )
 _BY_DISK = (
     Column("DISK", lambda row: row["disk"]),
-    Column("BYTES", lambda row: row["bytes"], "number"),
-    Column("LIVE", lambda row: row["liveBytes"], "number"),
-    Column("DEAD", lambda row: row["deadBytes"], "number"),
+    Column("BYTES", lambda row: row["bytes"], "bytes", sums=True),
+    Column("LIVE", lambda row: row["liveBytes"], "bytes", sums=True),
+    Column("DEAD", lambda row: row["deadBytes"], "bytes", tone=caution, sums=True),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from commands.topics.answers import TOPIC_COLUMN, answer, choose
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import POSITION, TopicSelection, command, pass_app, subscription_option, topics_argument
 from store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
@@ -16,7 +16,7 @@ from store.names import EARLIEST, Position, TopicName
 from store.reports.backlog import BacklogAnalysis, analyze_backlog, lost_entries, scanned_intervals
 from store.wording import counted, plural
 
-_SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "number"))
+_SIZE_COLUMNS = (TOPIC_COLUMN, Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True))
 
 
 @command(

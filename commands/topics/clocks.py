@@ -46,9 +46,9 @@ SKEW_COLUMNS = (
 TIMELINE_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("TIME", "time", "time"),
-    Column("ENTRIES", "entries", "number"),
-    Column("MESSAGES", "messages", "number"),
-    Column("BYTES", "bytes", "number"),
+    Column("ENTRIES", "entries", "number", sums=True),
+    Column("MESSAGES", "messages", "number", sums=True),
+    Column("BYTES", "bytes", "bytes", sums=True),
 )
 
 

@@ -9,7 +9,7 @@ import click
 
 from commands.topics.broker import BROKER_VERSION, MAX_CLOCK_SKEW, warn_of_broker_clock
 from commands.topics.moving import check_entries, iter_cursors, read_cursors, read_topics
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import (
     DURATION,
@@ -112,9 +112,9 @@ COLUMNS = (
     Column("SUBSCRIPTION", "subscription"),
     Column("FROM", "from", "time", drop=2),
     Column("TO", "to", "time"),
-    Column("ENTRIES", "entries", "number"),
-    Column("MESSAGES", "messages", "number"),
-    Column("BYTES", "bytes", "number", drop=1),
+    Column("ENTRIES", "entries", "number", tone=caution, sums=True),
+    Column("MESSAGES", "messages", "number", sums=True),
+    Column("BYTES", "bytes", "bytes", drop=1, sums=True),
     Column("MARK-DELETE", "markDeletePosition", drop=3),
 )
 _OUTPUT = (

@@ -16,12 +16,12 @@ from store.names import TopicName
 from store.reports.internal_stats import InternalStats, read_internal_stats
 
 _STATS_COLUMNS = (
-    Column("ENTRIES", "numberOfEntries", "number"),
-    Column("BYTES", "totalSize", "number"),
-    Column("LAST ENTRY", "lastConfirmedEntry"),
-    Column("STATE", "state"),
-    Column("LEDGERS", lambda row: len(row["ledgers"]), "number"),
-    Column("CURSORS", lambda row: len(row["cursors"]), "number"),
+    Column("ENTRIES", "numberOfEntries", "number", sums=True),
+    Column("BYTES", "totalSize", "bytes", sums=True),
+    Column("LAST ENTRY", "lastConfirmedEntry", drop=3),
+    Column("STATE", "state", drop=1),
+    Column("LEDGERS", lambda row: len(row["ledgers"]), "number", drop=4),
+    Column("CURSORS", lambda row: len(row["cursors"]), "number", drop=2),
 )
 explain_option = click.option(
     "--explain",

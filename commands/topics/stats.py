@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from commands.topics.answers import answer, choose_partitioned, emit_answers, report
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
 from pulsar_admin.options import TopicSelection, command, gather, pass_app, redact_properties_option, topics_argument
 from store.errors import MetadataCorrupt, StoreError, TopicNotFound
@@ -22,11 +22,14 @@ from store.reports.stats import (
 )
 
 _COLUMNS = (
-    Column("BYTES", "storageSize", "number"),
-    Column("BACKLOG BYTES", "backlogSize", "number"),
-    Column("SUBSCRIPTIONS", lambda row: len(row["subscriptions"]), "number"),
+    Column("BYTES", "storageSize", "bytes", sums=True),
+    Column("BACKLOG BYTES", "backlogSize", "bytes", tone=caution, sums=True),
+    Column("SUBSCRIPTIONS", lambda row: len(row["subscriptions"]), "number", drop=1),
     Column(
-        "MOST BACKLOG", lambda row: max((s["msgBacklog"] for s in row["subscriptions"].values()), default=0), "number"
+        "MOST BACKLOG",
+        lambda row: max((s["msgBacklog"] for s in row["subscriptions"].values()), default=0),
+        "number",
+        drop=2,
     ),
 )
 _precise = click.option(
