@@ -29,7 +29,7 @@ LOST = (("0.log", 245_000, 268_000), ("1.log", 6_143_000, 6_149_000))
 TERMINALS: dict[str, tuple[str, ...]] = {
     "screen-overview": ("overview",),
     "screen-why": ("topics", "why", "public/default/plain", "-s", "crash-holes"),
-    "screen-usage": ("store", "usage", "--why"),
+    "screen-usage": ("store", "usage", "--why", "--top", "4"),
     "screen-timeline": ("topics", "timeline", "public/default/steady"),
 }
 DOCTOR_HEIGHT, STRIPS_HEIGHT = 1240, 800

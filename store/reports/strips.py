@@ -1,7 +1,8 @@
 """A subscription as a strip over its topic's entries: what is acknowledged, what is not, what waits and what is lost, in few cells.
 
 Cells are intervals of ranks (``store.model.topics.Topic.rank``), so that ledgers that were trimmed take no room. Each entry is
-in one state: lost (in no file of the store) before all others, delayed (unacknowledged, due later) before unacknowledged.
+in one state: lost (in no file of the store: gone, or on a bookie that is not here) before all others, delayed (unacknowledged, due
+later) before unacknowledged.
 """
 
 from __future__ import annotations
