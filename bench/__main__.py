@@ -38,6 +38,7 @@ MEASURES = {
     "reclaim": "bench.reclaim:measure",
     "salvage": "bench.salvage:measure",
     "history": "bench.history:measure",
+    "page": "bench.page:measure",
     "peers": "bench.beside:measure",
 }
 

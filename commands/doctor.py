@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
 
-from pulsar_admin.columns import Column
+from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
-from pulsar_admin.options import command, pass_app
+from pulsar_admin.options import command, gather, pass_app
 from store.db.files import catalogued_bytes
-from store.errors import InvalidValue, StoreNotFound
+from store.errors import AlreadyExists, InvalidValue, StoreNotFound
 
 _COLUMNS = (
     Column("SEVERITY", "severity"),
@@ -23,6 +25,16 @@ _COLUMNS = (
 _SEVERITIES = click.Choice(["critical", "warning", "note"])
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to look for, and how many findings of a code are kept."""
+
+    severities: tuple[str, ...]
+    codes: tuple[str, ...]
+    each: int
+    deep: bool
+
+
 @command(
     "doctor",
     examples=[
@@ -30,10 +42,14 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
         "pulsar-admin doctor --severity note -o json",
         "pulsar-admin doctor --explain ledger-missing",
     ],
-    elsewhere=["pulsar-admin doctor", "pulsar-admin doctor --deep --each 100"],
+    elsewhere=[
+        "pulsar-admin doctor",
+        "pulsar-admin doctor --deep --each 100",
+        "pulsar-admin doctor --html doctor.html",
+    ],
     output="One row per finding: severity, code, where and what; with -o json also the evidence, what is at stake, what a broker "
     "will do and the command that mends. Exit code 1 when any is critical or a warning.",
-    errors=[StoreNotFound, InvalidValue],
+    errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],
 )
 @click.option("--severity", "severities", type=_SEVERITIES, multiple=True, help="Only of this severity; repeatable.")
@@ -49,10 +65,12 @@ _SEVERITIES = click.Choice(["critical", "warning", "note"])
 @click.option(
     "--explain", metavar="CODE", help="Say what a code means, what a broker does, and how to mend and prevent it."
 )
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Also make one page of HTML of it all, a new FILE."
+)
+@gather(Asked)
 @pass_app
-def doctor(
-    app: App, severities: tuple[str, ...], codes: tuple[str, ...], each: int, deep: bool, explain: str | None
-) -> None:
+def doctor(app: App, options: Asked, explain: str | None, html: Path | None) -> None:
     """Find what is wrong with a store and with what Pulsar left in it, the worst first.
 
     It only reads. `critical`: data is lost or cannot be served. `warning`: it will be, or something is wrong that nobody sees yet.
@@ -64,7 +82,27 @@ def doctor(
     if explain is not None:
         app.emit(explanation(explain), plain=_render)
         return
-    app.emit_rows(_diagnoses(app, DoctorOptions(deep, each, check_codes(codes), severities)), _COLUMNS)
+    if html is not None:
+        from pulsar_admin.page.writing import check_new
+
+        check_new(html)
+    found = _diagnoses(app, DoctorOptions(options.deep, options.each, check_codes(options.codes), options.severities))
+    app.emit_rows(found if html is None else _put_on_page(app, list(found), html), _COLUMNS)
+
+
+def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Diagnosis
+    """Write the page with what was FOUND into FILE, and return it."""
+    from pulsar_admin.page.collecting import collect_page
+    from pulsar_admin.page.writing import write_page
+    from store.doctor.causes import CAUSES
+    from store.model.ledgers import open_reader
+
+    titles = {code: cause.title for code, cause in CAUSES.items()}
+    with open_reader(app.store) as reader, app.progress(None, "topics", "page") as progress:
+        page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
+    size_bytes = write_page(file, replace(page, titles=titles))
+    app.tell(f"{file}: {size_text(size_bytes)}; open it in a browser")
+    return found
 
 
 def _diagnoses(app: App, options: Any) -> Iterator[Any]:  # Any: DoctorOptions, Diagnosis
