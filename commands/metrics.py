@@ -11,7 +11,7 @@ from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.visible import clean_text
-from store.check.overview import read_checked_metrics
+from store.doctor.overview import read_checked_metrics
 from store.errors import DiskFull, IndexCorrupt, NotWritable, StoreNotFound
 from store.files import replace_file
 from store.reports.metrics import TOP_ROWS, Chosen, Metric
@@ -39,7 +39,7 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 @click.option("--pattern", metavar="GLOB", help="Rows of topics whose name matches; sums are of all.")
 @click.option("--delayed", is_flag=True, help="Count delayed entries too: reads the headers of these backlogs.")
 @gather(Chosen)
-@click.option("--check/--no-check", default=None, help="Count findings of `store check` [if the store is not large].")
+@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [if the store is not large].")
 @pass_app
 def metrics(app: App, options: Chosen, out: Path | None, check: bool | None) -> None:
     """Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.

@@ -13,7 +13,7 @@ from pulsar_admin.columns import age_text, size_text, time_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
-from store.check.overview import read_checked_overview
+from store.doctor.overview import read_checked_overview
 from store.errors import IndexCorrupt, StoreNotFound
 from store.frozen import frozen
 from store.names import shell_word
@@ -30,13 +30,13 @@ Cells = Sequence[str]
     "overview",
     examples=["pulsar-admin overview", "pulsar-admin overview --top 20 -o json"],
     output="Where the copy is from and how old it is, namespaces and topics with most bytes, the worst backlogs with the age of their "
-    "first entry, what keeps bytes on the disks, what a check finds, and what to ask next; as much as fits the terminal, without one "
+    "first entry, what keeps bytes on the disks, what the doctor finds, and what to ask next; as much as fits the terminal, without one "
     "five rows a list. Bytes of topics are those of their ledgers as brokers count them; bytes of disks are records, every copy.",
     errors=[StoreNotFound, IndexCorrupt],
     uses=["now", "tz"],
 )
 @click.option("--top", type=whole(1, 10_000), metavar="N", help="Rows of each list [what fits the terminal, else 5].")
-@click.option("--check/--no-check", default=None, help="Count findings of `store check` [if the store is not large].")
+@click.option("--check/--no-check", default=None, help="Count findings of `doctor` [if the store is not large].")
 @pass_app
 def overview(app: App, top: int | None, check: bool | None) -> None:
     """Show the whole store on one screen: its age, sizes, worst backlogs, what fills disks, findings, and what to ask next.
@@ -202,7 +202,7 @@ def _next(found: Overview, screen: Screen) -> list[str]:
 def next_questions(found: Overview) -> Iterator[str]:
     """Yield commands that go on from FOUND, the most urgent first."""
     if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
-        yield "pulsar-admin store check"
+        yield "pulsar-admin doctor"
     for row in found.backlogs[:1]:
         yield f"pulsar-admin topics why {shell_word(_short(row.topic))} -s {shell_word(row.subscription)}"
     for blocker in found.blockers[:1]:

@@ -116,8 +116,8 @@ ARROWS = {
     "why": {"compaction", "delayed", "reports", "policies", "search", "codec", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
-    "check": {"index", "nacks", "changes", "reports", "codec", "db", "model"},
-    "doctor": {"check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},
+    "check": {"index", "nacks", "changes", "codec", "db", "model"},
+    "doctor": {"changes", "check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},
 }
 """What a package of ``store`` imports of the others. One more arrow is a decision: look for the lower place first."""
 

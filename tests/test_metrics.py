@@ -118,9 +118,9 @@ def test_ages_are_seconds(cli: Cli, tmp_path: Path) -> None:
 
 def test_findings_are_counted_by_severity(cli: Cli, tmp_path: Path) -> None:
     store = imported("small", "crashed")
-    rows = cli("--store", store, "store", "check", "-o", "json").json
+    rows = cli("--store", store, "doctor", "--each", "10000", "-o", "json").json
     found = written(cli, store, tmp_path / "pulsar.prom")["pulsar_offline_findings"]
-    for severity in ("problem", "note"):
+    for severity in ("critical", "warning", "note"):
         assert found[(("severity", severity),)] == sum(row["severity"] == severity for row in rows)
     assert "pulsar_offline_findings" not in written(cli, store, tmp_path / "pulsar.prom", "--no-check")
 

@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from store.changes.age import read_copied_ms
-from store.check import check_store
 from store.codec.logscan import Record, iter_records
 from store.db.environment import open_store
 from store.db.files import iter_logs
+from store.doctor import DoctorOptions, diagnose
+from store.doctor.overview import count_diagnoses
 from store.model.ledgers import open_reader
 from store.names import Position
-from store.reports.overview import Largest, Overview, Wanted, count_findings, read_overview
+from store.reports.overview import Largest, Overview, Wanted, read_overview
 from tests.conftest import Cli
 from tests.reference_index import reference_index
 from tests.stores import NOW_MS, imported
@@ -36,7 +37,9 @@ LATER_MS = NOW_MS + 1000
 def overview_of(path: Path, top: int = ALL) -> Overview:
     with open_store(path) as store, open_reader(store) as reader:
         wanted = Wanted(LATER_MS, read_copied_ms(store, reader.txn), top)
-        return read_overview(store, reader, wanted, count_findings(check_store(store)))
+        return read_overview(
+            store, reader, wanted, count_diagnoses(diagnose(store, now_ms=LATER_MS, options=DoctorOptions(each=1)))
+        )
 
 
 @cache
@@ -151,7 +154,7 @@ def test_the_copy_is_as_old_as_its_import() -> None:
 def test_findings_are_counted_by_code() -> None:
     store = imported("small", "crashed")
     with open_store(store) as opened:
-        findings = list(check_store(opened))
+        findings = list(diagnose(opened, now_ms=LATER_MS, options=DoctorOptions(each=ALL)))
     found = overview_of(store).findings
     assert found is not None
     assert sum(row.count for row in found) == len(findings)

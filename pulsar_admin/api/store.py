@@ -246,9 +246,9 @@ class Store(Transfers, Recoveries):
     def overview(self, *, top: int = 5, check: bool | None = None) -> Overview:
         """Return the whole store in numbers: age of the copy, namespaces, the TOP topics and backlogs, what keeps disks full.
 
-        CHECK: whether ``findings`` counts what ``check`` finds, else None; by default where the store is not large. Raises IndexCorrupt.
+        CHECK: whether ``findings`` counts what ``doctor`` finds, else None; by default where the store is not large. Raises IndexCorrupt.
         """
-        from store.check.overview import read_checked_overview
+        from store.doctor.overview import read_checked_overview
 
         with self._session.opened() as store:
             return read_checked_overview(store, self._session.now_ms, whole_number("top", top), check=check)
@@ -260,7 +260,7 @@ class Store(Transfers, Recoveries):
 
         TOP bounds the rows of each metric with a topic, of topics that match PATTERN; DELAYED reads the headers of their backlogs.
         """
-        from store.check.overview import read_checked_metrics
+        from store.doctor.overview import read_checked_metrics
         from store.reports.metrics import Chosen
 
         with self._session.opened() as store:

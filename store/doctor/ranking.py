@@ -9,7 +9,7 @@ from store.doctor.causes import CAUSES
 from store.doctor.diagnosis import Diagnosis, Severity
 from store.wording import counted
 
-_ORDER = {severity: number for number, severity in enumerate(Severity)}
+_MORE = "more"
 
 
 class Ranking:
@@ -55,10 +55,16 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
         code=code,
         where=f"{count:,} more",
         message=f"{counted(count, 'more finding')} of this code with less at stake",
-        evidence={"more": count},
+        evidence={_MORE: count},
         at_stake_bytes=size_bytes,
         at_stake_messages=messages,
         broker=cause.broker,
         mend=f"pulsar-admin doctor --code {code} --each 1000000",
         page=cause.page,
     )
+
+
+def left_out(diagnosis: Diagnosis) -> int:
+    """Return how many diagnoses DIAGNOSIS sums up; 0: it is one itself."""
+    count = diagnosis.evidence.get(_MORE)
+    return count if isinstance(count, int) and set(diagnosis.evidence) == {_MORE} else 0

@@ -180,12 +180,12 @@ def _of_disks(found: Overview) -> Iterator[Metric]:
 
 def _of_findings(found: Overview) -> Iterator[Metric]:
     counts = found.findings
-    severities = dict.fromkeys(("problem", "note"), 0)
+    severities = dict.fromkeys(("critical", "warning", "note"), 0)
     for row in counts or ():
         severities[row.severity] = severities.get(row.severity, 0) + row.count
-    yield _metric("findings", "What a check of the copy finds, by severity.", (
+    yield _metric("findings", "What the doctor finds in the copy, by severity.", (
         ((("severity", severity),), count) for severity, count in severities.items() if counts is not None))  # fmt: skip
-    yield _metric("findings_by_code", "What a check of the copy finds, by code.", (
+    yield _metric("findings_by_code", "What the doctor finds in the copy, by code.", (
         ((("severity", row.severity), ("code", row.code)), row.count) for row in counts or ()))  # fmt: skip
 
 

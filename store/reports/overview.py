@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from store.db.blocks import NO_MAX, decode_latest, ledger_of_key
 from store.db.environment import Store, Txn
@@ -157,21 +157,6 @@ class Wanted:
     top: int = TOP
 
 
-class _Finding(Protocol):
-    """What is counted of a finding (``store.check.finding.Finding``, or a diagnosis)."""
-
-    @property
-    def severity(self) -> str: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-    @property
-    def hint(self) -> str: ...
-
-
 class Largest(Generic[Item]):
     """The COUNT items of the largest weights, of those alike the first."""
 
@@ -198,17 +183,6 @@ class Largest(Generic[Item]):
     def items(self) -> tuple[Item, ...]:
         """Return the items, the largest first."""
         return tuple(item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True))
-
-
-def count_findings(findings: Iterable[_Finding]) -> tuple[FindingCount, ...]:
-    """Return how many FINDINGS of each severity and code there are, in the order in which they came first."""
-    counts: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], _Finding] = {}
-    for finding in findings:
-        key = (str(finding.severity), finding.code)
-        counts[key] += 1
-        first.setdefault(key, finding)
-    return tuple(FindingCount(*key, counts[key], one.where, one.message, one.hint) for key, one in first.items())
 
 
 def read_overview(

@@ -1,0 +1,64 @@
+"""The overview and the metrics of a store with what the doctor finds, where that is quick."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from store.changes.age import read_copied_ms
+from store.db.environment import Store
+from store.doctor import Diagnosis, DoctorOptions, diagnose
+from store.doctor.ranking import left_out
+from store.model.ledgers import EntryReader, open_reader
+from store.reports.metrics import Chosen, Metric, read_metrics
+from store.reports.overview import TOP, FindingCount, Overview, Wanted, read_overview
+
+CHECKED_NODES = 200_000
+"""The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""
+
+
+def read_checked_overview(
+    store: Store,
+    now_ms: int,
+    top: int = TOP,
+    *,
+    check: bool | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Overview:
+    """Return the overview of STORE at NOW_MS with TOP rows a list. CHECK: whether to check it; None: where it has few nodes.
+
+    ADVANCE is told the topics and ledgers looked at. Raises IndexCorrupt.
+    """
+    with open_reader(store) as reader:
+        wanted = Wanted(now_ms, read_copied_ms(store, reader.txn), top)
+        return read_overview(store, reader, wanted, _findings(store, reader, now_ms, check), advance)
+
+
+def read_checked_metrics(
+    store: Store,
+    now_ms: int,
+    chosen: Chosen,
+    *,
+    check: bool | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> tuple[Metric, ...]:
+    """Return the metrics of STORE at NOW_MS; CHECK, ADVANCE and what is raised: as ``read_checked_overview``."""
+    with open_reader(store) as reader:
+        wanted = Wanted(now_ms, read_copied_ms(store, reader.txn), 0)
+        return read_metrics(store, reader, wanted, chosen, _findings(store, reader, now_ms, check), advance)
+
+
+def _findings(store: Store, reader: EntryReader, now_ms: int, check: bool | None) -> tuple[FindingCount, ...] | None:
+    checked = reader.txn.count("tree") <= CHECKED_NODES if check is None else check
+    return count_diagnoses(diagnose(store, now_ms=now_ms, options=DoctorOptions(each=1))) if checked else None
+
+
+def count_diagnoses(found: Iterable[Diagnosis]) -> tuple[FindingCount, ...]:
+    """Return how many diagnoses of each severity and code were FOUND, with the first of each, in their order."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], Diagnosis] = {}
+    for one in found:
+        key = (str(one.severity), one.code)
+        counts[key] += left_out(one) or 1
+        first.setdefault(key, one)
+    return tuple(FindingCount(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items())
