@@ -148,6 +148,19 @@ class Results:
         if not self._asked:
             self._refuse_asked()
 
+    def take_top(self) -> int | None:
+        """Return what --top says to a command that heeds it itself; raises UsageError where more is asked of rows."""
+        from dataclasses import replace
+
+        query = self.settings.query
+        if query is None:
+            return None
+        if query.where or query.sort or query.columns:
+            self._refuse_asked()
+        self._asked = True
+        self.settings = replace(self.settings, query=None)
+        return query.top
+
     def _refuse_asked(self) -> None:
         """Raise UsageError where something is asked of rows."""
         query = self.settings.query

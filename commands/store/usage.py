@@ -10,7 +10,6 @@ import click
 from commands.topics.why import emit_disk
 from pulsar_admin.columns import Column, caution
 from pulsar_admin.context import App
-from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, pass_app
 from store.errors import IndexCorrupt, StoreNotFound
 from store.reports.usage import FileUsage, OwnerUsage, read_usage
@@ -55,20 +54,17 @@ _BY_DISK = (
     "--by", type=click.Choice(["topic", "log", "disk"]), default="topic", show_default=True, help="What a row is."
 )
 @click.option("--why", is_flag=True, help="Why the bytes stay: totals a reason, and who holds how much.")
-@click.option("--top", type=whole(1), metavar="N", help="With --why: the N that hold most [20 in text, else all].")
 @pass_app
-def usage(app: App, by: str, why: bool, top: int | None) -> None:
+def usage(app: App, by: str, why: bool) -> None:
     """Show who fills the disk, what is dead there, and what garbage collection would free.
 
     Dead are records of ledgers that have no metadata any more. A bookie deletes an entry log only when all of it is dead:
     `--by log` names the topics that retain each log. Answers from the location index and, where several bookies hold copies of
     entries, from the ledgers maps of their logs. --why names for every byte what holds it: a cursor, retention, the last ledger of a
-    topic, an entry log in which others live.
+    topic, an entry log in which others live; --top N shows the N that hold most, 20 in text if it is not given.
     """
-    if top is not None and not why:
-        raise click.UsageError("--top belongs to --why", click.get_current_context())
     if why:
-        emit_disk(app, None, top)
+        emit_disk(app, None)
     else:
         _emit_usage(app, by)
 

@@ -107,11 +107,12 @@ def _say_why(app: App, selection: TopicSelection, subscription: str) -> None:
     _emit(app, found, several=chosen.several)
 
 
-def emit_disk(app: App, selection: TopicSelection | None, top: int | None = None) -> None:
-    """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, the TOP largest reasons."""
+def emit_disk(app: App, selection: TopicSelection | None) -> None:
+    """Emit why the bytes of the topics of SELECTION (None: of the whole store) stay, of the largest reasons as many as --top says."""
     from store.why.disk import why_bytes
 
     form = app.settings.output
+    top = app.take_top() if form in (None, "plain", "json") else None
     with app.bulk(), open_reader(app.store) as reader:
         names = None if selection is None else choose(app, reader.txn, selection).names
         if top is None and selection is None and form in (None, "plain"):

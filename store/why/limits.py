@@ -37,7 +37,6 @@ def iter_ttl_reasons(
     reader: EntryReader, topic: Topic, cursor: Cursor, front: Front | None, not_due: NotDue, now_ms: int
 ) -> Iterator[Reason]:
     """Yield what the TTL in force does to CURSOR, which has a backlog, and when; or why it does nothing."""
-    names = f"{shell_word(topic.name)} -s {shell_word(cursor.name)}"
     try:
         ttl = find_message_ttl(reader.txn, topic.name)
     except MetadataCorrupt as error:
@@ -56,12 +55,12 @@ def iter_ttl_reasons(
             "ttl-none",
             f"No TTL is in force{set_to}: nothing of the backlog expires, unless a broker's ttlDurationDefaultInSeconds says so.",
             {"ttl": 0, "source": None if ttl is None else ttl.source},
-            f"pulsar-admin topics expire-messages {names} -t 3d --dry-run",
+            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} -t 3d --dry-run",
         )
         return
-    yield from _ttl_reasons(reader, topic, cursor, ttl, front, now_ms, names)
+    yield from _ttl_reasons(reader, topic, cursor, ttl, front, now_ms)
     if not_due.entries:
-        yield from _dropped_delayed(reader, topic, cursor, names)
+        yield from _dropped_delayed(reader, topic, cursor)
 
 
 def _named(ttl: MessageTtl) -> str:
@@ -69,7 +68,7 @@ def _named(ttl: MessageTtl) -> str:
 
 
 def _ttl_reasons(
-    reader: EntryReader, topic: Topic, cursor: Cursor, ttl: MessageTtl, front: Front | None, now_ms: int, names: str
+    reader: EntryReader, topic: Topic, cursor: Cursor, ttl: MessageTtl, front: Front | None, now_ms: int
 ) -> Iterator[Reason]:
     ttl_ms = ttl.seconds * 1000
     search = PendingSearch(reader, topic, cursor.state, "auto")
@@ -93,14 +92,15 @@ def _ttl_reasons(
             f"{_named(ttl)} is over for {entries(overdue.entries)} ({counted(overdue.messages, 'message')}), through {through}. A "
             "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
             {**evidence, "messages": overdue.messages, "through": str(through)},
-            f"pulsar-admin topics expire-messages {names} --ttl --dry-run",
+            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} --ttl --dry-run",
         )
     elif front is not None and front.born_ms <= now_ms:
         yield Reason(
             "ttl-later",
             f"{_named(ttl)} reaches {front.position}, the oldest entry that is left, at {when(front.born_ms + ttl_ms, now_ms)}.",
             {**evidence, "expires": front.born_ms + ttl_ms},
-            f"pulsar-admin topics expire-messages {names} --forecast {format_age_ms(2 * ttl_ms)}",
+            f"pulsar-admin topics expire-messages {shell_word(topic.name)} -s {shell_word(cursor.name)} "
+            f"--forecast {format_age_ms(2 * ttl_ms)}",
         )
 
 
@@ -112,7 +112,7 @@ def _through(reader: EntryReader, topic: Topic, cursor: Cursor, through: Positio
     return extent_of(reader.txn, topic, gone)
 
 
-def _dropped_delayed(reader: EntryReader, topic: Topic, cursor: Cursor, names: str) -> Iterator[Reason]:
+def _dropped_delayed(reader: EntryReader, topic: Topic, cursor: Cursor) -> Iterator[Reason]:
     found = find_ttl_conflict(reader, topic, cursor)
     if found is not None and found.messages:
         yield Reason(
@@ -120,7 +120,7 @@ def _dropped_delayed(reader: EntryReader, topic: Topic, cursor: Cursor, names: s
             f"The TTL of {format_age_ms(found.ttl_seconds * 1000)} ({found.source}) drops "
             f"{counted(found.messages, 'delayed entry', 'delayed entries')} before they are due, {found.first[0]} among them.",
             {"ttl": found.ttl_seconds, "entries": found.messages, "first": [str(one) for one in found.first]},
-            f"pulsar-admin delayed status {names}",
+            f"pulsar-admin delayed status {shell_word(topic.name)} -s {shell_word(cursor.name)}",
         )
 
 

@@ -61,7 +61,7 @@ class Case:
         return self.topic.at_rank(self.pending[0][0]) if self.pending else None
 
     @property
-    def names(self) -> str:
+    def shell_words(self) -> str:
         """The topic and the subscription as words of a command line."""
         return f"{shell_word(self.topic.name)} -s {shell_word(self.cursor.name)}"
 
@@ -134,7 +134,7 @@ def _nothing_holds(case: Case) -> Reason:
         "backlog",
         f"Nothing in the store holds {name}: {waits} for a consumer; the first is {oldest}{said}.",
         {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes, **_told(case)},
-        f"pulsar-admin topics peek-messages {case.names} -n 1",
+        f"pulsar-admin topics peek-messages {case.shell_words} -n 1",
     )
 
 
@@ -149,7 +149,7 @@ def _told(case: Case) -> dict[str, object]:
 
 def _cursor_lost(case: Case) -> Iterator[Reason]:
     cursor = case.cursor
-    ledger_id, history = cursor.info.cursors_ledger_id, f"pulsar-admin topics subscription-history {case.names}"
+    ledger_id, history = cursor.info.cursors_ledger_id, f"pulsar-admin topics subscription-history {case.shell_words}"
     if cursor.source == "metadata-fallback":
         said = ""
         if cursor.recoverable is not None:
@@ -260,8 +260,8 @@ def _past_lost(case: Case, broken: BrokenLedger, end: int) -> str:
     if broken.reason == NO_METADATA:
         return f"pulsar-admin ledgers restore {broken.ledger_id} --dry-run"
     if end >= case.topic.number_of_entries:
-        return f"pulsar-admin topics clear-backlog {case.names} --dry-run"
-    return f"pulsar-admin topics reset-cursor {case.names} -m {case.topic.at_rank(end)} --dry-run"
+        return f"pulsar-admin topics clear-backlog {case.shell_words} --dry-run"
+    return f"pulsar-admin topics reset-cursor {case.shell_words} -m {case.topic.at_rank(end)} --dry-run"
 
 
 def _not_seen(case: Case, found: list[BrokenLedger]) -> Reason:
@@ -312,7 +312,7 @@ def _delayed(case: Case) -> Iterator[Reason]:
     later = f"{found.entries:,} of {entries(left)} {waits}"
     times = f"the next is due {when(found.next_due_ms, case.now_ms)}, the last {format_time_ms(found.last_due_ms)}"
     evidence = {"entries": found.entries, "nextDue": found.next_due_ms, "lastDue": found.last_due_ms}
-    command = f"pulsar-admin delayed status {case.names}"
+    command = f"pulsar-admin delayed status {case.shell_words}"
     if front is not None and front.deliver_at_ms > case.now_ms:
         due = when(front.deliver_at_ms, case.now_ms)
         yield Reason(

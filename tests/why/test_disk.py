@@ -175,6 +175,7 @@ def test_top_and_shapes(cli: Cli) -> None:
     assert top["totals"] == document["totals"]
     assert f"the 3 largest of {document['holders']} holders" in cli(*arguments, "--top", "3").stdout
     assert len(cli(*arguments, "-o", "csv").stdout.splitlines()) == 1 + len(document["held"])
-    assert cli("--store", store, "store", "usage", "--top", "3").exit_code == 2
+    assert cli(*arguments, "--sort", "BYTES").exit_code == 2
+    assert len(cli("--store", store, "store", "usage", "--top", "3").stdout.splitlines()) == 1 + 3
     assert cli("--store", store, "topics", "why", "public/default/plain").exit_code == 2
     assert cli("--store", store, "topics", "why", "public/default/plain", "-s", "half", "--disk").exit_code == 2
