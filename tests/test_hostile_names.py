@@ -201,7 +201,7 @@ def test_a_suggested_command_can_be_pasted() -> None:
         path for path in paths if not path.name.startswith("causes_of_")
     ):  # templates, which ``command`` fills
         for number, line in enumerate(path.read_text().splitlines(), 1):
-            names = re.findall(r"pulsar-admin (?:topics|namespaces|delayed|nacks) [^\"]*?\{([^}]*)\}", line)
+            names = re.findall(r"pulsar-admin (?:topics|namespaces|delayed|nacks) [^\"]*?\{([A-Za-z_][^}]*)\}", line)
             assert all(found.startswith(("shell_word(", "case.shell_words")) for found in names), (
                 f"{path}:{number}: {line.strip()}"
             )
