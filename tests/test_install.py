@@ -112,6 +112,17 @@ def test_the_job_writes_nothing_of_the_bookie() -> None:
         }
 
 
+def test_the_job_runs_on_the_node_of_the_bookie_whose_volumes_it_mounts() -> None:
+    pod = _job()["spec"]["template"]["spec"]
+    assert set(pod["affinity"]) == {"podAffinity"}
+    (term,) = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    (bookie,) = term["labelSelector"]["matchLabels"].values()
+    assert set(term["labelSelector"]["matchLabels"]) == {"statefulset.kubernetes.io/pod-name"}
+    claims = [volume["persistentVolumeClaim"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
+    assert all(claim["claimName"].endswith(f"-{bookie}") for claim in claims)
+
+
 def test_the_job_runs_commands_that_exist() -> None:
     from tests.test_docs import COMMANDS
 
