@@ -12,10 +12,11 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, gather, pass_app
 from pulsar_admin.visible import clean_text
 from store.doctor.overview import read_checked_metrics
-from store.errors import DiskFull, IndexCorrupt, NotWritable, StoreNotFound
-from store.files import replace_file
+from store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
+from store.files import open_file, raise_write_error, replace_file
 from store.reports.metrics import TOP_ROWS, Chosen, Metric
 
+_BEGIN = b"# HELP "
 _ALL_MAY_READ = 0o644  # node_exporter runs as another user
 
 
@@ -23,8 +24,8 @@ _ALL_MAY_READ = 0o644  # node_exporter runs as another user
     "metrics",
     examples=["pulsar-admin metrics", "pulsar-admin metrics --out pulsar.prom --top 100 --pattern 'public/default/*'"],
     output="Gauges in Prometheus' text format: backlogs, the age of their first entries, compaction lag, sizes, dead bytes, findings, the "
-    "age of the copy. --out: how many; the file is replaced whole.",
-    errors=[StoreNotFound, IndexCorrupt, NotWritable, DiskFull],
+    "age of the copy. --out: how many; the file is replaced whole, if it is empty or holds metrics.",
+    errors=[StoreNotFound, IndexCorrupt, AlreadyExists, NotWritable, DiskFull],
     uses=["now"],
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.prom", help="Replace this file.")
@@ -46,6 +47,8 @@ def metrics(app: App, options: Chosen, out: Path | None, check: bool | None) -> 
 
     With --out for the textfile collector of node_exporter, whose directory FILE.prom lies in.
     """
+    if out is not None:
+        _check_replaceable(out)
     with app.progress(None, "topics, ledgers and rows", "metrics") as progress:
         found = read_checked_metrics(app.store, app.now_ms, options, check=check, advance=progress.advance)
     if out is None:
@@ -55,6 +58,21 @@ def metrics(app: App, options: Chosen, out: Path | None, check: bool | None) -> 
     if out.suffix != ".prom":
         app.warn(f"{out}: node_exporter reads files that end in .prom")
     app.emit({"out": str(out), "metrics": len(found), "samples": sum(len(metric.samples) for metric in found)})
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse to replace what is no file of metrics: a slip of the hand must not cost a store's own file."""
+    try:
+        with open_file(out) as file:
+            begin = file.read(len(_BEGIN))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise_write_error(error, out)
+    if begin not in (b"", _BEGIN):
+        raise AlreadyExists(
+            f"{out} exists and holds no metrics", hint="name another file, such as pulsar.prom", path=str(out)
+        )
 
 
 def render_metrics(found: Sequence[Metric]) -> str:

@@ -106,6 +106,18 @@ def test_failed_block_leaves_no_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_device_or_a_fifo_is_not_replaced(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(NotWritable, match="not a regular file"):
+            atomic.replace_file(path, b"data")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
 def test_missing_directory(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot write"), atomic.create_file(tmp_path / "no" / "out"):
         pass

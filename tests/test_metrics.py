@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import stat
@@ -13,7 +14,7 @@ import pytest
 from commands.metrics import render_metrics
 from store.reports.metrics import Metric, Sample
 from tests.conftest import Cli
-from tests.stores import NOW_MS, imported
+from tests.stores import NOW_MS, copied, imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -150,7 +151,7 @@ def test_rows_are_bounded_and_chosen(cli: Cli, tmp_path: Path) -> None:
 
 def test_the_file_is_replaced_whole_and_all_may_read_it(cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "pulsar.prom"
-    out.write_text("old")
+    out.write_text("# HELP old\n")
     out.chmod(0o600)
     written(cli, imported("small", "clean"), out)
     assert stat.S_IMODE(out.stat().st_mode) == 0o644
@@ -164,6 +165,18 @@ def test_the_file_is_replaced_whole_and_all_may_read_it(cli: Cli, tmp_path: Path
 HOSTILE = Metric(
     "x_bytes", "Bytes.", tuple(Sample({"topic": text}, 1) for text in ('a"b', "a\\b", "a\\nb", "ä ☃,}", "{", ""))
 )
+
+
+def test_what_holds_no_metrics_is_not_replaced(tmp_path: Path, cli: Cli) -> None:
+    store = copied("small", "clean", tmp_path)
+    out, pipe = store / "store.json", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    before = out.read_bytes()
+    for target, code in ((out, "already-exists"), (pipe, "not-writable")):
+        result = cli("--store", store, "-o", "json", "metrics", "--no-check", "--out", target)
+        assert (result.exit_code, result.error["code"]) == (3, code)
+    assert out.read_bytes() == before
+    assert pipe.is_fifo()
 
 
 def test_labels_are_escaped() -> None:
