@@ -53,18 +53,11 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE
         if error.errno == errno.ENXIO:
             raise NotRegular(errno.EINVAL, "it is a socket, not a regular file", str(path)) from error
         raise
-    try:
-        _require_regular(path, os.fstat(descriptor).st_mode)
-    except NotRegular:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _require_regular(path: Path | str, mode: int) -> None:
-    kind = stat.S_IFMT(mode)
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
     if kind != stat.S_IFREG:
+        os.close(descriptor)
         raise NotRegular(errno.EINVAL, f"it is {_KINDS.get(kind, 'something else')}, not a regular file", str(path))
+    return descriptor
 
 
 def open_file(path: Path | str) -> BinaryIO:
@@ -124,15 +117,15 @@ def raise_read_error(error: OSError, path: Path) -> NoReturn:
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace PATH with DATA, durably; on any error the old content stays and no temporary file is left.
 
-    What is no regular file is refused: a rename would put a file in the place of /dev/stdout. MODE is by default the one of the file that is replaced, of a new one that which its directory grants.
+    What is no regular file, such as /dev/stdout, keeps its name. MODE is by default the one of the file that is replaced, of a new
+    one that which its directory grants.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        old = path.stat().st_mode if path.exists() else None
-        if old is not None:
-            _require_regular(path, old)
+        if path.exists() and not path.is_file():
+            raise NotRegular(errno.EINVAL, "it is not a regular file", str(path))
         if mode is None:
-            mode = mode_below(path.parent) if old is None else stat.S_IMODE(old)
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else mode_below(path.parent)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with open(descriptor, "wb") as file:

@@ -13,7 +13,9 @@ from store.errors import StoreError
 from store.model.ledgers import open_reader
 from store.names import encode_name, parse_topic
 from store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported, lose_nodes
+from tests.why.planted import put
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 Json = Any  # a JSON value
@@ -144,3 +146,16 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
         assert {str(one.topic) for one in found} == {"persistent://public/default/plain"}
         with pytest.raises(StoreError, match="no-such"):
             list(iter_subscription_facts(reader, names))
+
+
+def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    put(path, "/admin/policies/public/default", b"{")
+    arguments = ("--store", path, "topics", "describe", "public/default/plain", "-o")
+    whole = cli("--store", imported("small", "clean"), *arguments[2:], "json").json
+    result = cli(*arguments, "json")
+    assert result.exit_code == 1
+    assert result.json["policies"] is None
+    left = [(one["subscription"], one["backlogEntries"]) for one in result.json["subscriptions"]]
+    assert left == [(one["subscription"], one["backlogEntries"]) for one in whole["subscriptions"]]
+    assert "policies    cannot be read\n" in cli(*arguments, "plain").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import click
@@ -174,7 +175,7 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
     if one.last_publish_ms is not None:
         first, last = render_cell(one.first_publish_ms, "time"), render_cell(one.last_publish_ms, "time")
         yield "published", f"{first} to {last} ({_ago(one.last_publish_ms, now_ms)})"
-    yield from zip(("policies", *[""] * len(one.policies)), _policies(one), strict=False)
+    yield from zip_longest(("policies",), _policies(one), fillvalue="")
     if one.schema is not None:
         yield "schema", f"{one.schema.type}, version {one.schema.version} of {counted(one.schema.versions, 'version')}"
     if one.compaction is not None:
@@ -192,6 +193,8 @@ def _ago(time_ms: int, now_ms: int) -> str:
 
 
 def _policies(one: TopicDescription) -> Iterable[str]:
+    if one.policies is None:
+        return ["cannot be read"]
     if not one.policies:
         return ["none is set: a broker's defaults"]
     return [f"{row.name} {dump_json(to_json(row.value), pretty=False)} ({row.source})" for row in one.policies]

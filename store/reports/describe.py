@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -57,7 +57,8 @@ class SchemaFacts:
 
 @frozen
 class TopicDescription:
-    """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default.
+    """A topic or one partition. ``policies``: what the namespace or the topic sets, all else is a broker's default; None where
+    they cannot be read.
 
     ``first_publish_ms`` and ``last_publish_ms``: the smallest and largest of its messages. ``schema``, ``compaction``: None without.
     """
@@ -72,7 +73,7 @@ class TopicDescription:
     first_publish_ms: int | None
     last_publish_ms: int | None
     properties: Mapping[str, str]
-    policies: tuple[PolicyFacts, ...]
+    policies: tuple[PolicyFacts, ...] | None
     schema: SchemaFacts | None
     compaction: CompactionStatus | None
     subscriptions: tuple[SubscriptionFacts, ...]
@@ -100,7 +101,7 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
         ),
         last_publish_ms=max((row.end_publish_ms for row in ledgers if row.end_publish_ms is not None), default=None),
         properties=topic.managed.properties,
-        policies=tuple(_policies(reader, topic, problems)),
+        policies=_policies(reader, topic, problems),
         schema=_schema(reader, topic, problems),
         compaction=_compaction(reader, topic, problems),
         subscriptions=tuple(iter_facts_of(reader, topic, asked, problems.append)),
@@ -126,7 +127,8 @@ def _ledger(reader: EntryReader, topic: Topic, ledger: TopicLedger) -> ListedLed
     )
 
 
-def _policies(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> Iterator[PolicyFacts]:
+def _policies(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> tuple[PolicyFacts, ...] | None:
+    found = list[PolicyFacts]()
     for policy in POLICIES:
         if policy.topic is None:
             continue
@@ -134,9 +136,10 @@ def _policies(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> 
             value, source = value_in_force(reader.txn, topic.name, policy, {})
         except StoreError as error:  # of all policies alike: once is enough
             problems.append(error)
-            return
+            return None
         if source != BROKER:
-            yield PolicyFacts(policy.name, policy.shown(value), source)
+            found.append(PolicyFacts(policy.name, policy.shown(value), source))
+    return tuple(found)
 
 
 def _schema(reader: EntryReader, topic: Topic, problems: list[StoreError]) -> SchemaFacts | None:

@@ -61,7 +61,8 @@ class SubscriptionFacts:
     ``oldest_position``: the first entry that is not acknowledged, None without a backlog; ``oldest_publish_ms``: None where it was not
     asked for or cannot be read. ``ack_ranges``: ranges acknowledged behind the mark-delete as the cursor stores them (upstream's
     nonContiguousDeletedMessagesRanges), ``acknowledged_entries`` in them; ``ack_holes``: gaps in front of them, ``hole_entries`` in
-    these. ``source``: see ``store.model.cursors.Cursor``. ``ttl``: None where nothing in the store sets one.
+    these. ``source``: see ``store.model.cursors.Cursor``. ``ttl``: None where nothing in the store sets one. ``delayed``: None where it
+    was not asked for, or what says whether delays are enabled cannot be read.
     """
 
     topic: TopicName
@@ -113,7 +114,7 @@ def iter_facts_of(
     ttl = _ttl(reader, topic, fail) if names else None
     for name in names:
         try:
-            yield facts_of(reader, topic, read_cursor(reader.txn, reader, topic, name), ttl, asked)
+            yield facts_of(reader, topic, read_cursor(reader.txn, reader, topic, name), ttl, asked, fail)
         except StoreError as error:
             if fail is None:
                 raise
@@ -131,7 +132,12 @@ def _ttl(reader: EntryReader, topic: Topic, fail: Callable[[StoreError], None] |
 
 
 def facts_of(
-    reader: EntryReader, topic: Topic, cursor: Cursor, ttl: MessageTtl | None, asked: Asked = CHEAP
+    reader: EntryReader,
+    topic: Topic,
+    cursor: Cursor,
+    ttl: MessageTtl | None,
+    asked: Asked = CHEAP,
+    fail: Callable[[StoreError], None] | None = None,
 ) -> SubscriptionFacts:
     """Return what is known of CURSOR of TOPIC; TTL is the one in force, which compaction's cursor ignores."""
     state = cursor.state
@@ -152,7 +158,7 @@ def facts_of(
         acknowledged_entries=sum(end - start for start, end in done),
         ack_holes=len(holes),
         hole_entries=sum(holes),
-        delayed=None if asked.delayed_ms is None else read_not_due(reader, topic, state, asked.delayed_ms),
+        delayed=None if asked.delayed_ms is None else _delayed(reader, topic, state, asked.delayed_ms, fail),
         ttl=None if cursor.name == COMPACTION_CURSOR else ttl,
         source=cursor.source,
         cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.cursors_ledger_id >= 0 else None,
@@ -163,6 +169,18 @@ def facts_of(
             if not key.startswith(INTERNAL_PROPERTY_PREFIX)
         },
     )
+
+
+def _delayed(
+    reader: EntryReader, topic: Topic, state: CursorState, now_ms: int, fail: Callable[[StoreError], None] | None
+) -> NotDue | None:
+    try:
+        return read_not_due(reader, topic, state, now_ms)
+    except StoreError as error:  # whether delays are enabled is not known: where the cursor stands is
+        if fail is None:
+            raise
+        fail(error)
+        return None
 
 
 def _publish_ms(reader: EntryReader, position: Position) -> int | None:

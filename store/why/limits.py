@@ -133,8 +133,10 @@ def iter_quota_reasons(reader: EntryReader, topic: Topic, now_ms: int) -> Iterat
         quotas = find_quotas(reader.txn, topic.name)
     except MetadataCorrupt:  # the TTL's reason says so
         return
+    if not quotas or topic.name.is_system:  # upstream's SystemTopic has no quotas
+        return
     cursors = read_mark_deletes(reader, topic)
-    if not cursors or topic.name.is_system:  # upstream's SystemTopic has no quotas
+    if not cursors:
         return
     slowest = min(cursors, key=lambda name: (topic.place(cursors[name]), name))
     for kind, quota in quotas.items():

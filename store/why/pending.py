@@ -37,12 +37,13 @@ _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_in
 @frozen
 class TransactionFacts:
     """What is known of transactions on a topic. ``first``: where the first entry of each open one is; ``known``: what their coordinators
-    say; ``acks``: open ones with acknowledgements on the subscription."""
+    say; ``acks``: open ones with acknowledgements on the subscription. ``error``: why the topic's own could not be read."""
 
     first: Mapping[TxnId, Position]
     aborted: int
     known: Mapping[TxnId, OpenTransaction]
     acks: tuple[TxnId, ...]
+    error: StoreError | None = None
 
 
 def read_transaction_facts(reader: EntryReader, topic: Topic, cursor: Cursor, front: Front | None) -> TransactionFacts:
@@ -61,12 +62,16 @@ def read_transaction_facts(reader: EntryReader, topic: Topic, cursor: Cursor, fr
         or any(str(topic.name) in one.partitions for one in known.values())
         or has_snapshot(reader, topic.name)
     )
-    buffer = read_buffer(reader, topic.name) if is_written else Buffer()
+    buffer, unread = Buffer(), None
+    try:
+        buffer = read_buffer(reader, topic.name) if is_written else buffer
+    except StoreError as error:  # of its entries: what else holds the subscription is told all the same
+        unread = error
     try:
         acks = read_pending_acks(reader, topic.name, cursor.name) or {}
     except StoreError:
         acks = {}
-    return TransactionFacts(buffer.first, len(buffer.aborted), known, tuple(acks))
+    return TransactionFacts(buffer.first, len(buffer.aborted), known, tuple(acks), unread)
 
 
 def has_snapshot(reader: EntryReader, name: TopicName) -> bool:
@@ -93,6 +98,12 @@ def iter_transaction_reasons(
 ) -> Iterator[Reason]:
     """Yield what transactions have to do with CURSOR, whose first entry that is left is OLDEST."""
     name = shell_word(topic.name)
+    if found.error is not None:
+        yield Reason(
+            "transactions-unknown",
+            f"Which transactions are open here is not known: {found.error.message}.",
+            {"error": found.error.code},
+        )
     if found.first and oldest is not None:
         txn, first = min(found.first.items(), key=lambda item: item[1])
         others = f" ({counted(len(found.first), 'transaction')} {plural(len(found.first), 'is', 'are')} open here)"

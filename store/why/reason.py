@@ -36,6 +36,7 @@ CODES: Mapping[str, Code] = {
         Code("backlog", False, "nothing in the store holds it: what is left waits for a consumer"),
         Code("consumed", False, "nothing holds it: all is acknowledged"),
         Code("not-imported", False, "bookies that are not imported may have what is not seen here"),
+        Code("transactions-unknown", False, "entries that say which transactions are open here cannot be read"),
         Code("ack-ranges-limit", False, "it stores as many ranges as a broker keeps: later acknowledgements are lost"),
         Code(
             "aborted-transactions", False, "messages of aborted transactions count in the backlog, nobody is given them"

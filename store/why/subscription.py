@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from store.errors import MetadataCorrupt, StoreError
+from store.errors import StoreError
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.broken import NO_METADATA, NOT_SEEN, BrokenLedger, find_broken
@@ -29,6 +29,7 @@ from store.wording import counted, plural
 MAX_UNACKED_RANGES = 10_000
 """``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""
 _HOLES = 5
+_UNSEEN = ("not-imported", "transactions-unknown")
 
 
 @frozen
@@ -87,7 +88,8 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
     reasons = in_order(reason for rule in _RULES for reason in rule(case))
     held = any(reason.holds for reason in reasons)
     if not held:
-        reasons = in_order((*reasons, _nothing_holds(case)))
+        unseen = any(reason.code in _UNSEEN for reason in reasons)
+        reasons = in_order((*reasons, _nothing_holds(case, unseen=unseen)))
     return Why(topic.name, cursor.name, held, reasons)
 
 
@@ -107,7 +109,7 @@ def _not_due(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> 
         return NotDue(0, None, None)
     try:
         return read_not_due(reader, topic, cursor.state, now_ms)
-    except MetadataCorrupt:  # the TTL's reason says so
+    except StoreError:  # the TTL's reason says so
         return NotDue(0, None, None)
 
 
@@ -117,7 +119,8 @@ def _holds_messages(topic: TopicName) -> bool:
     return not local.startswith(LOG_PREFIX) and not local.endswith(PENDING_ACK_SUFFIX)
 
 
-def _nothing_holds(case: Case) -> Reason:
+def _nothing_holds(case: Case, *, unseen: bool) -> Reason:
+    """Say that nothing holds it; UNSEEN: what might is not all seen."""
     name, oldest = case.cursor.name, case.oldest
     if oldest is None:
         end = case.topic.last_confirmed
@@ -126,14 +129,19 @@ def _nothing_holds(case: Case) -> Reason:
         )
         return Reason("consumed", f"Nothing holds {name}: {text}.", {"markDelete": str(case.cursor.mark_delete)})
     extent = extent_of(case.reader.txn, case.topic, case.pending)
-    waits = (
-        f"{entries(extent.entries)} ({counted(extent.messages, 'message')}) {plural(extent.entries, 'waits', 'wait')}"
-    )
+    messages = "" if unseen else f" ({counted(extent.messages, 'message')})"
+    waits = f"{entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
+    what, but = ("Nothing that is seen", ", and not all of it is seen") if unseen else ("Nothing in the store", "")
     said = f", {case.front.says(case.now_ms)}" if case.front is not None else ""
     return Reason(
         "backlog",
-        f"Nothing in the store holds {name}: {waits} for a consumer; the first is {oldest}{said}.",
-        {"entries": extent.entries, "messages": extent.messages, "bytes": extent.bytes, **_told(case)},
+        f"{what} holds {name}: {waits} for a consumer{but}; the first is {oldest}{said}.",
+        {
+            "entries": extent.entries,
+            **({} if unseen else {"messages": extent.messages}),
+            "bytes": extent.bytes,
+            **_told(case),
+        },
         f"pulsar-admin topics peek-messages {case.shell_words} -n 1",
     )
 

@@ -161,6 +161,8 @@ def test_bookies_that_are_not_imported_are_told_once(tmp_path: Path, cli: Cli) -
     assert told["evidence"]["bookies"] == ["bk1test", "bk2test"]
     assert told["evidence"]["entries"] > 100
     assert told["command"] == "pulsar-admin store add bookie bk1test=DIR,DIR"
+    idle = cli("-q", "--store", store, "topics", "why", "public/default/batched", "-s", "nacker").stdout
+    assert "Nothing that is seen holds nacker: 38 entries wait for a consumer, and not all of it is seen;" in idle
 
 
 def test_a_ledger_without_metadata_can_be_restored(tmp_path: Path, damages_stores: None) -> None:
@@ -217,6 +219,15 @@ def test_age_quota_goes_by_closed_ledgers(limit: int, mark: tuple[int, int], rea
 def test_policies_that_cannot_be_read_are_told(tmp_path: Path, damages_stores: None) -> None:
     found = ask(plant(tmp_path / "s", Planted(policies={"message_ttl_in_seconds": "soon"})))
     assert [reason.code for reason in found.reasons] == ["backlog", "ttl-unknown"]
+
+
+def test_transactions_that_cannot_be_read_hide_no_answer(tmp_path: Path, damages_stores: None) -> None:
+    """The file with the topic's entries is gone since the import: where the cursor stands, and its holes, are still told."""
+    path = plant(tmp_path / "s", CAUSES["ack-holes"].and_also(CAUSES["open-transaction-ahead"]))
+    assert "open-transaction-ahead" in {reason.code for reason in ask(path).reasons}
+    (path / "entries" / "0.log").unlink()
+    codes = {reason.code for reason in ask(path).reasons}
+    assert codes >= {"unreadable", "ack-holes", "transactions-unknown"}
 
 
 @pytest.mark.parametrize("code", [*CAUSES, *BESIDE])
