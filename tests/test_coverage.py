@@ -26,7 +26,7 @@ from tests.encoders import encode_entry
 from tests.reference_index import bodies
 from tests.stores import imported
 from tests.test_placement import upstream_write_set
-from tests.worlds import copy_tree, oracle, world
+from tests.worlds import CLUSTER, copy_tree, oracle, world
 
 STATES = ("clean", "mutated", "crashed")
 BOOKIES = ("bk0test", "bk1test", "bk2test")
@@ -336,6 +336,23 @@ def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> No
     codes = {row["code"]: row["severity"] for row in cli(*run, "store", "check", "-o", "json").json}
     assert codes["entries-not-seen"] == "note"
     assert "entries-missing" not in codes
+
+
+def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cli: Cli) -> None:
+    run = ("--store", tmp_path / "s")
+    zookeeper = world(CLUSTER) / "clean" / "zookeeper"
+    assert cli(*run, "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
+    of_cursors = [row for row in cli(*run, "store", "check", "-o", "json").json if "subscription" in row["where"]]
+    assert [(row["severity"], row["code"]) for row in of_cursors] == [("note", "entries-not-seen")]
+    words = ("acme/delayed/reminders", "-s", "workers")
+    why = cli("-q", *run, "topics", "why", *words, "-o", "json").json
+    assert "cursor-lost" not in [reason["code"] for reason in why["reasons"]]
+    first = next(reason for reason in why["reasons"] if "cursorLedger" in reason["evidence"])
+    assert (first["code"], first["evidence"]["bookies"]) == ("not-imported", ["bk0test", "bk1test", "bk2test"])
+    moved = cli(*run, "topics", "reset-cursor", *words, "-m", "earliest", "--dry-run")
+    assert "where workers stands is not known" in moved.stdout + moved.stderr
+    key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
+    assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 
 
 def test_two_of_three_see_every_entry(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:

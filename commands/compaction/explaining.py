@@ -68,7 +68,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: str) -> None:
     for name, history in found:
         _tell(app, name, history, problems)
     report(app, problems)
-    if found and not rows:
+    if found and not rows and app.exit_code == 0:  # else it may be in what could not be read
         raise NothingMatches(f"no message has the key {key!r}", hint=_hint(names[0]))
 
 
@@ -110,4 +110,4 @@ def _tell(app: App, name: TopicName, history: KeyHistory, problems: list[StoreEr
     app.problems(sum(one.is_wrong for one in history.occurrences) + history.lost)
     problems += history.damaged
     if history.lost:
-        app.warn(f"{name}: {counted(history.lost, 'entry is', 'entries are')} lost and may have held the key")
+        app.warn(f"{name}: {counted(history.lost, 'entry', 'entries')} cannot be read and may hold the key")

@@ -142,7 +142,7 @@ def search(app: App, selection: TopicSelection, options: Request) -> None:
             if first or problems:
                 app.emit_rows(chain(first, found), _columns(app, chosen, options, wanted), live=True)
     report(app, problems)
-    if not first and not problems:
+    if not first and app.exit_code == 0:  # else it may be in what could not be read
         raise NothingMatches("no message is what you look for", hint=_hint(options))
 
 

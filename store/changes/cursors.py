@@ -15,6 +15,7 @@ from store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from store.db.environment import Txn
 from store.db.tree import read_node
 from store.errors import Refused
+from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Cursor, backlog_entries, normal_ranges, range_text
 from store.model.extent import Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals, subtract
 from store.model.ledgers import EntryReader
@@ -117,14 +118,24 @@ def _move_part(txn: Txn, move: CursorMove, freed: Freed) -> ChangePart:
         deletable=deletable_of(freed),
         basis=move.basis,
         expiry=move.expiry,
-        warnings=(*_source_warnings(move), *move.warnings),
+        warnings=(*_source_warnings(move, _absent(txn, move.cursor)), *move.warnings),
     )
 
 
-def _source_warnings(move: CursorMove) -> list[str]:
+def _absent(txn: Txn, cursor: Cursor) -> tuple[str, ...]:
+    return absent_of(txn, cursor.info.cursors_ledger_id) if cursor.is_incomplete else ()
+
+
+def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
+    """Return what is wrong with where the cursor stood; ABSENT: bookies that are not imported and may know."""
     cursor = move.cursor
     warnings = []
-    if cursor.recoverable is not None:
+    if absent:
+        warnings.append(
+            f"where {cursor.name} stands is not known: the newest of its cursor ledger {cursor.info.cursors_ledger_id} may be on "
+            f"{', '.join(absent)}, not imported"
+        )
+    elif cursor.recoverable is not None:
         warnings.append(
             f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "
             f"at {cursor.mark_delete}; the ledger's entries still say {cursor.recoverable.mark_delete}"

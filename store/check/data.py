@@ -15,7 +15,7 @@ from store.db.tree import decode_node, find_node
 from store.errors import IndexCorrupt, LedgerNotFound, StoreError
 from store.model.absent_journals import find_absent_journals
 from store.model.broken import find_broken_ledger
-from store.model.coverage import count_unseen
+from store.model.coverage import absent_of, count_unseen
 from store.model.cursors import COMPACTION_CURSOR, Cursor, iter_cursor_names, read_cursor
 from store.model.ledgers import (
     EntryReader,
@@ -215,6 +215,20 @@ def _check_cursor(reader: EntryReader, topic: Topic, name: str, readable: list[C
             f"read them with: pulsar-admin ledgers entries {cursor.info.cursors_ledger_id}",
             **_whose(cursor),
             recoverable=str(cursor.recoverable.mark_delete),
+        )
+    else:
+        yield from _check_cursor_ledger(reader.txn, cursor, where)
+
+
+def _check_cursor_ledger(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
+    if cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
+        yield note(
+            "entries-not-seen",
+            where,
+            f"the newest of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
+            f" {plural(len(absent), 'is', 'are')} not imported: where it stands is not known",
+            f"bring its disks: pulsar-admin store add bookie {absent[0]}=DIR,DIR",
+            **_whose(cursor),
         )
     elif cursor.source == "metadata-fallback":
         yield data_problem(

@@ -13,7 +13,7 @@ from store.db.environment import Txn
 from store.db.files import DIFFERS, iter_damage, iter_logs
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
-from store.model.ledgers import Ledger, iter_blocks, missing_ranges
+from store.model.ledgers import Ledger, find_metadata, iter_blocks, missing_ranges
 from store.model.placement import Stripe, ensemble_bookies, stripes_of
 from store.wording import counted, plural
 
@@ -306,6 +306,12 @@ def absent_ids(txn: Txn) -> frozenset[str]:
     """Return the bookies that the metadata names and that are not imported."""
     found = find_absent_bookies(txn)
     return frozenset(found.absent if found else ())
+
+
+def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
+    """Return the bookies of a ledger's ensembles that are not imported: what cannot be read of it may be there."""
+    metadata = find_metadata(txn, ledger_id) if (absent := absent_ids(txn)) else None
+    return tuple(sorted(absent.intersection(ensemble_bookies(metadata)))) if metadata is not None else ()
 
 
 def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[Gap]:

@@ -42,6 +42,11 @@ class Cursor:
     def mark_delete(self) -> Position:
         return self.state.mark_delete
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether its ledger should say more than what could be read of it."""
+        return self.source == "metadata-fallback" or self.skipped_entries > 0
+
 
 def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
     """Yield the names of the topic's cursors, in clear, internal ones included."""

@@ -11,6 +11,7 @@ from store.errors import StoreError
 from store.frozen import frozen
 from store.model.absent_bookies import find_absent_bookies
 from store.model.broken import NO_METADATA, NOT_SEEN, BrokenLedger, find_broken
+from store.model.coverage import absent_of
 from store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, REPLICATOR_PREFIX, Cursor, normal_ranges
 from store.model.extent import Intervals, extent_of, pending_intervals, subtract
 from store.model.ledgers import EntryReader
@@ -158,7 +159,16 @@ def _told(case: Case) -> dict[str, object]:
 def _cursor_lost(case: Case) -> Iterator[Reason]:
     cursor = case.cursor
     ledger_id, history = cursor.info.cursors_ledger_id, f"pulsar-admin topics subscription-history {case.shell_words}"
-    if cursor.source == "metadata-fallback":
+    absent = absent_of(case.reader.txn, ledger_id) if cursor.is_incomplete else ()
+    if absent:
+        yield Reason(
+            "not-imported",
+            f"Where {cursor.name} stands is not known: the newest of its cursor ledger {ledger_id} may be on {', '.join(absent)}, which "
+            f"{plural(len(absent), 'is', 'are')} not imported. What is shown starts at {cursor.mark_delete}, an older state.",
+            {"bookies": list(absent), "cursorLedger": ledger_id, "markDelete": str(cursor.mark_delete)},
+            f"pulsar-admin store add bookie {absent[0]}=DIR,DIR",
+        )
+    elif cursor.source == "metadata-fallback":
         said = ""
         if cursor.recoverable is not None:
             said = f" The entries of that ledger still say {cursor.recoverable.mark_delete}, which no broker sees."

@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import Cli
 from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
+from tests.why.planted import TOPIC, Planted, plant
 from tests.worlds import CLUSTER, asked_topics
 
 LEDGER, ENTRY, BATCH, PUBLISHED, EVENT, KEY, _, _, SHA1, PROPERTIES, PRODUCER = range(11)
@@ -161,6 +162,15 @@ def test_context_is_what_grep_would_show(sides: tuple[str, ...], cli: Cli) -> No
     found = searched(cli, imported("small", "clean"), topic, "--key", "k0003", *sides)
     assert ids(found) == [(topic, *rows[number][:3]) for number in shown]
     assert [not row.get("context") for row in found] == [number in hits for number in shown]
+
+
+def test_what_cannot_be_read_is_not_said_to_be_nowhere(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = plant(tmp_path / "s", Planted())
+    assert cli("--store", path, "topics", "search", TOPIC, "--text", "no such").exit_code == 5
+    (path / "entries" / "0.log").unlink()
+    result = cli("--store", path, "topics", "search", TOPIC, "--text", "x")
+    assert result.exit_code == 1
+    assert "no message is what you look for" not in result.stderr
 
 
 def test_the_first_of_all_topics(cli: Cli) -> None:
