@@ -217,7 +217,7 @@ CAUSES_OF_TOPICS = (
         "Ledgers of cursors are open: brokers store positions once a second while they move, and at the latest after "
         "`managedLedgerCursorPositionFlushSeconds` (60). What was acknowledged after that is in no file.",
         "Starts each subscription at its last stored state: consumers get again what they acknowledged since.",
-        "pulsar-admin topics subscriptions --pattern '*'",
+        "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
         "Nothing brings them back. If consumers know how far they were: `topics reset-cursor`.",
         "Make consumers idempotent.",
     ),
@@ -225,7 +225,8 @@ CAUSES_OF_TOPICS = (
         "entries-only-in-journal",
         Severity.NOTE,
         "Entries are in a bookie's journal only",
-        "The bookie had not flushed them into an entry log when it stopped or was copied.",
+        "The bookie had not flushed them into an entry log when it stopped or was copied. Copies are counted once: an entry "
+        "that several journals have stands at one of them.",
         "The bookie replays its journal when it starts, and writes them into entry logs. Without the journal they "
         "are lost.",
         "pulsar-admin logs verify {where}",

@@ -42,9 +42,9 @@ class CrashCost:
     """What nobody closed: counted while topics are looked at."""
 
     topics: int = 0
-    cursors: int = 0
     last_write_ms: int = 0
     examples: list[str] = field(default_factory=list)
+    subscriptions: list[str] = field(default_factory=list)
 
     def add(self, txn: Txn, topic: Topic, cursors: Sequence[Cursor]) -> None:
         """Count TOPIC when its last ledger is open, and those of its CURSORS whose ledger is."""
@@ -57,9 +57,11 @@ class CrashCost:
                 stamped = times.sums.broker_count > 0
                 newest = times.sums.broker_max_ms if stamped else times.sums.publish_max_ms
                 self.last_write_ms = max(self.last_write_ms, newest)
-        self.cursors += sum(
-            cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id) for cursor in cursors
-        )
+        self.subscriptions += [
+            f"{cursor.name} of {topic.name}"
+            for cursor in cursors
+            if cursor.info.cursors_ledger_id >= 0 and _is_open(txn, cursor.info.cursors_ledger_id)
+        ]
 
     def diagnoses(self) -> Iterator[Diagnosis]:
         """Yield what was counted."""
@@ -72,14 +74,14 @@ class CrashCost:
                 f"while it ran{last}",
                 {"topics": self.topics, "lastWrite": self.last_write_ms or None, "examples": self.examples},
             )
-        if self.cursors:
+        if self.subscriptions:
+            count, named = len(self.subscriptions), self.subscriptions[:_NAMED]
             yield diagnosis_of(
                 "acknowledgements-not-stored",
                 "subscriptions",
-                f"{counted(self.cursors, 'subscription was', 'subscriptions were')} not closed: what was "
-                f"acknowledged in the last minute"
-                " may come again",
-                {"subscriptions": self.cursors},
+                f"{counted(count, 'subscription was', 'subscriptions were')} not closed: what was acknowledged in the "
+                f"last minute may come again, to {', '.join(named)}{' …' if count > _NAMED else ''}",
+                {"subscriptions": count, "examples": named},
             )
 
 

@@ -305,7 +305,11 @@ def test_what_a_crash_cost() -> None:
         found["not-closed"].evidence["lastWrite"] > oracle("small")["topics"]["public/default/plain"]["messages"][-1][3]
     )
     assert found["entries-only-in-journal"].at_stake_messages > 0
-    assert found["acknowledgements-not-stored"].evidence["subscriptions"] == len(crash["acks_sent"])
+    not_stored = found["acknowledgements-not-stored"]
+    assert not_stored.evidence["subscriptions"] == len(crash["acks_sent"])
+    killed = {f"{name} of persistent://{topic}" for topic, name in map(str.split, crash["acks_sent"])}
+    assert set(not_stored.evidence["examples"]) == killed
+    assert all(name in not_stored.message for name in killed)
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
