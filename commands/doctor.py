@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pulsar_admin.columns import Column, size_text
 from pulsar_admin.context import App
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, gather, pass_app
+from pulsar_admin.visible import clean_text
 from store.db.files import catalogued_bytes
 from store.errors import AlreadyExists, InvalidValue, StoreNotFound
 
@@ -20,7 +21,8 @@ _COLUMNS = (
     Column("SEVERITY", "severity"),
     Column("CODE", "code"),
     Column("WHERE", "where"),
-    Column("WHAT", "message"),
+    Column("WHAT", "message", "prose"),
+    Column("NEXT", "mend", "prose", drop=1),
 )
 _SEVERITIES = click.Choice(["critical", "warning", "note"])
 
@@ -47,8 +49,8 @@ class Asked:
         "pulsar-admin doctor --deep --each 100",
         "pulsar-admin doctor --html doctor.html",
     ],
-    output="One row per finding: severity, code, where and what; with -o json also the evidence, what is at stake, what a broker "
-    "will do and the command that mends. Exit code 1 when any is critical or a warning.",
+    output="A paragraph per finding: severity, code, where, what, and the command that goes on from there; with -o table a row; with "
+    "-o json also the evidence, what is at stake, and what a broker will do. Exit code 1 when any is critical or a warning.",
     errors=[StoreNotFound, InvalidValue, AlreadyExists],
     uses=["spark"],
 )
@@ -87,7 +89,25 @@ def doctor(app: App, options: Asked, explain: str | None, html: Path | None) -> 
 
         check_new(html)
     found = _diagnoses(app, DoctorOptions(options.deep, options.each, check_codes(options.codes), options.severities))
-    app.emit_rows(found if html is None else _put_on_page(app, list(found), html), _COLUMNS)
+    _show(app, found if html is None else _put_on_page(app, list(found), html))
+
+
+def _show(app: App, found: Iterable[Any]) -> None:  # Any: Diagnosis
+    """Write what was FOUND as text, or, where a format or something of rows is asked for, as rows."""
+    if app.settings.output is not None or app.settings.query is not None or app.settings.total:
+        app.emit_rows(found, _COLUMNS)
+        return
+    from textwrap import wrap
+
+    head = ""
+    for one in found:
+        head = f"{one.severity} {one.code}: {one.where.removeprefix('persistent://')}"
+        lines = wrap(clean_text(one.message), 76, break_long_words=False, break_on_hyphens=False)
+        app.writer.write("\n".join([clean_text(head), *(f"  {line}" for line in lines)]) + "\n")
+        if one.mend:
+            app.writer.write(f"  $ {clean_text(one.mend)}\n")
+    if not head:
+        app.writer.write("Nothing was found.\n")
 
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> Sequence[Any]:  # Any: Diagnosis
