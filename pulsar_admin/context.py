@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport
     from store.db.environment import Store
-    from store.engine.operation import Engine, FailedSlice
+    from store.engine.operation import Engine
     from store.engine.spark import SparkEngine
     from store.model.ledgers import EntryReader
 
@@ -45,7 +45,6 @@ class App(Results):
         self._items = 0
         self._problems = 0
         self._misses = 0
-        self._failed_slices: list[FailedSlice] = []
         self._out_of_memory = False
         self._choice: Choice | None = None
         self._from_now: str | None = None

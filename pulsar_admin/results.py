@@ -15,6 +15,7 @@ from store.errors import StoreError
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
     from pulsar_admin.pager import Pager
+    from store.engine.operation import FailedSlice
 
 
 class Results:
@@ -25,6 +26,7 @@ class Results:
         self._writer: Writer | None = None
         self._pager: Pager | None = None
         self._failed: list[StoreError] = []
+        self._failed_slices: list[FailedSlice] = []
         self._asked = False
         """Whether a list of rows was written, of which something may be asked."""
 
@@ -140,7 +142,7 @@ class Results:
         shown = Counted(asked.rows)
         self._asked = True
         emit(self._output, shown, asked.style)
-        if not (shown.count or self._failed or self.settings.output in ("json", "jsonl", "csv")):
+        if not (shown.count or self._failed or self._failed_slices or self.settings.output in ("json", "jsonl", "csv")):
             self.tell(f"none of {read.count:,} rows is as --where says" if read.count else "the list is empty")
 
     def check_asked(self) -> None:
