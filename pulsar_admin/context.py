@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from store.changes.plan import Plan as StorePlan
     from store.changes.report import ChangeReport
     from store.db.environment import Store
-    from store.engine.operation import Engine
+    from store.engine.operation import Engine, FailedSlice
     from store.engine.spark import SparkEngine
     from store.model.ledgers import EntryReader
 
@@ -44,6 +44,7 @@ class App(Results):
         self._lock: int | None = None
         self._items = 0
         self._problems = 0
+        self._failed_slices: list[FailedSlice] = []
         self._misses = 0
         self._out_of_memory = False
         self._choice: Choice | None = None
@@ -360,6 +361,9 @@ class App(Results):
     def nothing_matches(self) -> None:
         """Count a question that has no answer here: exit code 5 when no question had one."""
         self._misses += 1
+
+    def _went_wrong(self) -> bool:
+        return self.exit_code != 0
 
     @property
     def exit_code(self) -> int:

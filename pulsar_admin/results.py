@@ -15,7 +15,6 @@ from store.errors import StoreError
 if TYPE_CHECKING:
     from pulsar_admin.output import Column, Plain, Style, Writer
     from pulsar_admin.pager import Pager
-    from store.engine.operation import FailedSlice
 
 
 class Results:
@@ -26,7 +25,8 @@ class Results:
         self._writer: Writer | None = None
         self._pager: Pager | None = None
         self._failed: list[StoreError] = []
-        self._failed_slices: list[FailedSlice] = []
+        self._empty = ""
+        """What is to be said of a list that is empty."""
         self._asked = False
         """Whether a list of rows was written, of which something may be asked."""
 
@@ -134,7 +134,7 @@ class Results:
         self._emit_asked(lines, self._style((Column(header, str),), None), emit_lines)
 
     def _emit_asked(self, rows: Iterable[object], style: Style, emit: Callable[[Writer, Any, Style], None]) -> None:
-        """Write with EMIT what is asked for of ROWS; says of an empty list that it is one."""
+        """Write with EMIT what is asked for of ROWS."""
         from pulsar_admin.output import Counted, asked_of
 
         read = Counted(rows)
@@ -142,13 +142,15 @@ class Results:
         shown = Counted(asked.rows)
         self._asked = True
         emit(self._output, shown, asked.style)
-        if not (shown.count or self._failed or self._failed_slices or self.settings.output in ("json", "jsonl", "csv")):
-            self.tell(f"none of {read.count:,} rows is as --where says" if read.count else "the list is empty")
+        if not (shown.count or self.settings.output in ("json", "jsonl", "csv")):
+            self._empty = f"none of {read.count:,} rows is as --where says" if read.count else "the list is empty"
 
     def check_asked(self) -> None:
-        """Raise UsageError when the command is over and wrote no list of which something was asked."""
+        """Raise UsageError when the command is over and wrote no list of which something was asked; say of an empty one that it is."""
         if not self._asked:
             self._refuse_asked()
+        if self._empty and not self._went_wrong():  # else something was said already
+            self.tell(self._empty)
 
     def take_top(self) -> int | None:
         """Return what --top says to a command that heeds it itself; raises UsageError where more is asked of rows."""
@@ -162,6 +164,9 @@ class Results:
         self._asked = True
         self.settings = replace(self.settings, query=None)
         return query.top
+
+    def _went_wrong(self) -> bool:
+        return bool(self._failed)
 
     def _refuse_asked(self) -> None:
         """Raise UsageError where something is asked of rows."""
