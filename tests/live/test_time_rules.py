@@ -61,11 +61,12 @@ def _ask(broker: Broker, store: Path, version: str) -> Asked:
     broker.stop()
     run_toolkit(store, "store", "import", "standalone", broker.data)
     rule = ("--rule", "broker", "--broker-version", version.rpartition(".")[0])
+    reset = (*rule, "--force", "--dry-run")  # --force: a broker does not refuse times that nothing is at or after
     moments = [now_ms + shift_ms for shift_ms in SHIFTS_MS]
     ours = [
-        run_toolkit(
-            store, "topics", "reset-cursor", TOPIC, "-s", f"at-{number}", "-t", f"@{moment}", *rule, "--dry-run"
-        )["after"]["markDeletePosition"]
+        run_toolkit(store, "topics", "reset-cursor", TOPIC, "-s", f"at-{number}", "-t", f"@{moment}", *reset)["after"][
+            "markDeletePosition"
+        ]
         for number, moment in enumerate(moments)
     ]
     first = run_toolkit(store, "topics", "find-by-time", TOPIC, "--time", "@0", *rule)["position"]
