@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
+from store.proto import managed_ledger_pb2
 from tests.live import recipe
 from tests.live.cluster import Cluster
 from tests.live.compacting import Keyed, compact
@@ -53,6 +55,7 @@ def make_cluster_world(folder: Path, seed: int, probes: int) -> ClusterWorld:
 
         said["confirmed"] = recipe.kill_while_writing(cluster, kill, folder / "confirmed.jsonl")
         said["ledgers"] = read_ledgers(cluster)
+        said["unlisted"] = _unlisted_of(cluster, said["ledgers"])
         cluster.stop()
     finally:
         cluster.kill()
@@ -70,6 +73,21 @@ def read_ledgers(cluster: Cluster) -> dict[str, str]:
             if re.fullmatch(r".*/L[0-9]+", path):
                 found[path] = client.get(path)[0].hex()
     return {path: value for path, value in sorted(found.items()) if value}
+
+
+def _unlisted_of(cluster: Cluster, ledgers: dict[str, str]) -> list[int]:
+    """The ledgers of the interrupted topic that its list has not: a broker makes a ledger first and lists it later."""
+    persistence_name = recipe.INTERRUPTED.replace("orders/", "orders/persistent/")
+    with cluster.zookeeper() as client:
+        value, _ = client.get(f"/managed-ledgers/{persistence_name}")
+    listed = {info.ledgerId for info in managed_ledger_pb2.ManagedLedgerInfo.FromString(value).ledgerInfo}
+    found = {
+        ledger_id_of_path(path)
+        for path, metadata in ledgers.items()
+        if decode_ledger_metadata(bytes.fromhex(metadata), path).custom.get("pulsar/managed-ledger")
+        == persistence_name.encode()
+    }
+    return sorted(ledger_id for ledger_id in found - listed if ledger_id is not None)
 
 
 def _fill_more(cluster: Cluster, seed: int) -> None:
