@@ -1,0 +1,117 @@
+"""The columns of the tables: one schema a table, the same in Parquet, in Iceberg, in SQL and on Spark.
+
+Names and types that the data source ``pulsar_entries`` has too are the same there. Times are UTC, sizes bytes. A column is only
+ever added, at the end: files of before then have nulls in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from store.scan.message_rows import MESSAGE_SCHEMA
+from store.scan.operations import ENTRY_SCHEMA, TIME
+
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+_CLUSTER = [("cluster", pa.string())]
+_RANGE = pa.struct([("ledger_id", pa.int64()), ("first_entry_id", pa.int64()), ("last_entry_id", pa.int64())])
+_ENTRIES = [field for field in ENTRY_SCHEMA if field.name not in ("path", "topic")]
+
+TABLES: Mapping[str, pa.Schema] = {
+    "topics": pa.schema(
+        [
+            *_CLUSTER,
+            ("topic", pa.string()),  # persistent://tenant/namespace/name; of a partition its own
+            ("tenant", pa.string()),
+            ("namespace", pa.string()),  # tenant/namespace
+            ("partitioned_topic", pa.string()),  # the topic that this is a partition of
+            ("partition", pa.int32()),
+            ("ledgers", pa.int32()),
+            ("entries", pa.int64()),
+            ("size", pa.int64()),
+            ("subscriptions", pa.int32()),
+            ("terminated", pa.bool_()),
+            ("properties", _PROPERTIES),
+        ]
+    ),
+    "ledgers": pa.schema(  # by ledger_id
+        [
+            *_CLUSTER,
+            ("topic", pa.string()),  # null: no topic lists it (a cursor's, a compacted or a schema's ledger, an orphan)
+            ("ledger_id", pa.int64()),
+            ("place", pa.int32()),  # in the topic's list, from 0
+            ("state", pa.string()),  # BookKeeper's: OPEN, IN_RECOVERY, CLOSED; null where there is no metadata
+            ("entries", pa.int64()),  # as topics stats-internal counts them
+            ("size", pa.int64()),
+            ("last_entry_id", pa.int64()),
+            ("closed_time", TIME),
+            ("created_time", TIME),
+            ("first_publish_time", TIME),
+            ("last_publish_time", TIME),
+            ("ensemble", pa.list_(pa.string())),  # of the last segment
+            ("ensemble_size", pa.int32()),
+            ("write_quorum", pa.int32()),
+            ("ack_quorum", pa.int32()),
+            ("offloaded", pa.bool_()),
+            ("properties", _PROPERTIES),
+        ]
+    ),
+    "cursors": pa.schema(
+        [
+            *_CLUSTER,
+            ("topic", pa.string()),
+            ("subscription", pa.string()),
+            ("mark_delete_ledger_id", pa.int64()),
+            ("mark_delete_entry_id", pa.int64()),
+            ("backlog_entries", pa.int64()),
+            ("holes", pa.list_(_RANGE)),  # acknowledged behind the mark-delete position, both ends included
+            ("properties", _PROPERTIES),
+        ]
+    ),
+    "policies": pa.schema(
+        [
+            *_CLUSTER,
+            ("level", pa.string()),  # namespace, topic
+            ("name", pa.string()),
+            ("policy", pa.string()),
+            ("value", pa.string()),  # JSON
+        ]
+    ),
+    "schemas": pa.schema(
+        [
+            *_CLUSTER,
+            ("topic", pa.string()),
+            ("version", pa.int64()),
+            ("type", pa.string()),
+            ("time", TIME),
+            ("user", pa.string()),
+            ("deleted", pa.bool_()),
+            ("data", pa.binary()),
+            ("properties", _PROPERTIES),
+        ]
+    ),
+    "entries": pa.schema(  # an entry once, by (ledger_id, entry_id), however many copies of it there are
+        [
+            *_CLUSTER,
+            ("topic", pa.string()),
+            *_ENTRIES,
+            ("path", pa.string()),  # the file of the copy that ``offset`` is in
+            ("bookie", pa.string()),
+            ("copies", pa.int16()),
+            ("producer", pa.string()),
+            ("sequence_id", pa.int64()),
+        ]
+    ),
+    "messages": pa.schema([*_CLUSTER, *MESSAGE_SCHEMA]),
+    "nodes": pa.schema(  # metadata as stored: what answers from tables alone are made of
+        [
+            *_CLUSTER,
+            ("path", pa.string()),
+            ("value", pa.binary()),
+            ("version", pa.int64()),
+            ("created_time", TIME),
+            ("modified_time", TIME),
+        ]
+    ),
+}
