@@ -14,6 +14,8 @@ EXTRAS = {
     "plotext": "plots",
     "matplotlib": "plots",
     "cryptography": "encryption",
+    "duckdb": "sql",
+    "pyiceberg": "iceberg",
 }
 """Module → the extra that has its package."""
 
