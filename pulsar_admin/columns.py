@@ -57,9 +57,10 @@ class Column:
 
     Kinds: ``text``; ``prose``, words that may be folded; ``number``, with thousands separated; ``id``, digits as they are
     (ledgers, entries, offsets); ``size`` (bytes, with a unit); ``bytes``, a size in a terminal and else a number;
-    ``duration`` (ms) and ``seconds``, as ``1h30m``; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a
-    narrow terminal leaves out the column with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has.
-    ``sums``: values add up to what ``--total`` shows.
+    ``duration`` (ms) and ``seconds``, as ``1h30m``; ``age`` (ms), to two units, one that lies ahead ``in 2h``; ``offset`` (ms), with
+    its sign; ``time`` (epoch ms), ISO 8601 in the zone of ``times_shown_in``. ``drop``: a narrow terminal leaves out the column
+    with the lowest number first; 0: never. ``tone``: the key of ``TONES`` that a value has. ``sums``: values add up to what
+    ``--total`` shows.
     """
 
     header: str
@@ -143,6 +144,12 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
         return size_text(value)
     if kind == "seconds" and value < 0:
         return "-"  # upstream's -1: there is none
+    if kind == "offset":
+        return _offset_text(int(value))
+    if kind == "age":
+        from store.timespec import format_age_ms
+
+        return format_age_ms(int(value)) if value >= 0 else f"in {format_age_ms(-int(value))}"
     if kind in ("duration", "seconds"):
         duration_ms = value * 1000 if kind == "seconds" else value
         if isinstance(duration_ms, float):
@@ -151,6 +158,18 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
 
         return format_duration_ms(duration_ms)
     return f"{value:,}"
+
+
+def _offset_text(offset_ms: int) -> str:
+    """Return an offset with its sign, to about four digits: nobody compares days by their milliseconds."""
+    from store.timespec import format_duration_ms
+
+    size = abs(offset_ms)
+    unit = next((unit for limit, unit in _ROUNDED if size >= limit), 1)
+    return ("-" if offset_ms < 0 else "+" if offset_ms else "") + format_duration_ms(size // unit * unit)
+
+
+_ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
 
 
 def time_text(time_ms: int) -> str:

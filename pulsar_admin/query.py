@@ -394,7 +394,7 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {  # Any: comparable with its
 
 def _parse_number(text: str, kind: str, query: Query) -> float:
     """Return what TEXT means in a column of KIND: a number, a size in bytes, a duration or a time in ms."""
-    if kind in ("duration", "seconds"):
+    if kind in ("duration", "seconds", "age", "offset"):
         from store.timespec import parse_duration_ms
 
         duration_ms = parse_duration_ms(text, allow_negative=True)

@@ -269,3 +269,40 @@ def test_no_total_where_nothing_adds_up(line: str, cli: Cli, store: Path) -> Non
     done = cli("--store", store, *line.split(), "--total")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "--total" in done.stderr
+
+
+def test_offsets_of_clocks_are_durations_with_a_sign(cli: Cli, store: Path) -> None:
+    """By text ``+2h6m`` lies in front of ``+7m44s``, and ``-2d23h`` behind both."""
+    asked = ("--store", store, "topics", "skew", "acme/iot/skewed", "-o", "json")
+    offsets = {row["producer"]: row["offsetMax"] for row in cli(*asked).json["producers"]}
+    assert min(offsets.values()) < -3_600_000
+    assert sum(ms > 3_600_000 for ms in offsets.values()) == 2
+
+    def names(*options: str) -> list[str]:
+        lines = cli(*asked[:-1], "csv", *options).stdout
+        return [row["PRODUCER"] for row in csv.DictReader(io.StringIO(lines))]
+
+    assert set(names("--where", "max > 1h")) == {name for name, ms in offsets.items() if ms > 3_600_000}
+    assert set(names("--where", "max < -1h")) == {name for name, ms in offsets.items() if ms < -3_600_000}
+    assert names("--sort", "max") == sorted(offsets, key=lambda name: offsets[name])
+    refused = cli(*asked[:-1], "csv", "--where", "max > high")
+    assert refused.exit_code == 2
+    assert "invalid duration 'high'" in refused.stderr
+
+
+def test_ages_are_durations(cli: Cli, store: Path) -> None:
+    """One that lies ahead is below 0; a subscription without a backlog has none."""
+    now_ms = 1_795_255_200_000  # 28 minutes behind the oldest of one, an hour and a half in front of that of another
+    topics = ("acme/iot/skewed", "public/default/plain")
+    asked = ("--store", store, "topics", "subscriptions", *topics, "--table", "--now", f"@{now_ms}", "-o")
+    rows = cli(*asked, "json").json
+    known = [(now_ms - row["oldestPublishTime"], row["subscription"]) for row in rows if row["oldestPublishTime"]]
+    assert min(known)[0] < -3_600_000 < 0 < max(known)[0]
+    assert len(known) < len(rows)
+
+    def names(*options: str) -> list[str]:
+        return [row["SUBSCRIPTION"] for row in csv.DictReader(io.StringIO(cli(*asked, "csv", *options).stdout))]
+
+    assert sorted(names("--where", "age > 1h")) == sorted(name for ms, name in known if ms > 3_600_000)
+    assert names("--where", "age < -1h") == [name for ms, name in known if ms < -3_600_000]
+    assert names("--sort", "age:desc")[: len(known)] == [name for _, name in sorted(known, key=lambda one: -one[0])]

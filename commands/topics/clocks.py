@@ -35,9 +35,9 @@ SKEW_COLUMNS = (
     Column("TOPIC", "topic"),
     Column("PRODUCER", "producer"),
     Column("ENTRIES", "entries", "number"),
-    Column("OFFSET MIN", lambda row: _duration(row["offsetMin"]), "number"),
-    Column("MEDIAN", lambda row: _duration(row["offsetMedian"]), "number", drop=3),
-    Column("MAX", lambda row: _duration(row["offsetMax"]), "number"),
+    Column("OFFSET MIN", "offsetMin", "offset"),
+    Column("MEDIAN", "offsetMedian", "offset", drop=3),
+    Column("MAX", "offsetMax", "offset"),
     Column("INVERSIONS", "inversions", "number", drop=4),
     Column("FUTURE", "futureDated", "number", drop=2),
     Column("LATE", "late", "number", drop=1),
@@ -99,18 +99,6 @@ def _read_skew(app: App, reader: EntryReader, name: TopicName, options: SkewOpti
     found = read_skew(reader, read_topic(reader.txn, name), options)
     _warn(app, name, found.missing, found.unreadable)
     return found
-
-
-def _duration(offset_ms: int | None) -> str:
-    """Return an offset with its sign, to about four digits: nobody compares days by their milliseconds."""
-    if offset_ms is None:
-        return ""
-    size = abs(offset_ms)
-    unit = next((unit for limit, unit in _ROUNDED if size >= limit), 1)
-    return ("-" if offset_ms < 0 else "+" if offset_ms else "") + format_duration_ms(size // unit * unit)
-
-
-_ROUNDED = ((86_400_000, 3_600_000), (3_600_000, 60_000), (10_000, 1000))
 
 
 def _warn(app: App, name: TopicName, missing: int, unreadable: int) -> None:

@@ -38,7 +38,7 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("BACKLOG", "backlog_entries", "number"),
         Column("MESSAGES", "backlog_messages", "number", drop=3),
         Column("OLDEST", "oldest_position", drop=4),
-        Column("AGE", lambda row: age_text(row.oldest_publish_ms, now_ms)),
+        Column("AGE", lambda row: None if row.oldest_publish_ms is None else now_ms - row.oldest_publish_ms, "age"),
         Column("ACK HOLES", "ack_holes", "number"),
         Column("ACKED BEHIND", "acknowledged_entries", "number", drop=2),
         Column("DELAYED", lambda row: row.delayed and row.delayed.entries, "number"),
@@ -46,13 +46,6 @@ def subscription_columns(now_ms: int) -> tuple[Column, ...]:
         Column("TTL", _ttl_text),
         Column("CURSOR", "source", drop=5),
     )
-
-
-def age_text(time_ms: int | None, now_ms: int) -> str | None:
-    """Return how long ago a time is, "in …" for one that lies ahead; None without one."""
-    if time_ms is None:
-        return None
-    return format_age_ms(now_ms - time_ms) if time_ms <= now_ms else f"in {format_age_ms(time_ms - now_ms)}"
 
 
 def _ttl_text(row: SubscriptionFacts) -> str | None:
@@ -188,7 +181,7 @@ def _facts(one: TopicDescription, now_ms: int) -> Iterator[tuple[str, str]]:
 
 
 def _ago(time_ms: int, now_ms: int) -> str:
-    text = age_text(time_ms, now_ms) or ""
+    text = render_cell(now_ms - time_ms, "age")
     return text if time_ms > now_ms else f"{text} ago"
 
 
