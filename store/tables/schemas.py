@@ -101,10 +101,11 @@ TABLES: Mapping[str, pa.Schema] = {
             ("copies", pa.int16()),
             ("producer", pa.string()),
             ("sequence_id", pa.int64()),
+            ("last_add_confirmed", pa.int64()),  # as its writer knew it: says where a ledger ends that was never closed
         ]
     ),
     "messages": pa.schema([*_CLUSTER, *MESSAGE_SCHEMA]),
-    "nodes": pa.schema(  # metadata as stored: what answers from tables alone are made of
+    "nodes": pa.schema(  # metadata as stored, by path: what answers from tables alone are made of
         [
             *_CLUSTER,
             ("path", pa.string()),
@@ -112,6 +113,25 @@ TABLES: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
             ("created_time", TIME),
             ("modified_time", TIME),
+            ("owner", pa.int64()),  # session of an ephemeral node, else 0
+        ]
+    ),
+    "rows": pa.schema(  # of the store's small databases, as they are; by (database, key)
+        [
+            *_CLUSTER,
+            ("database", pa.string()),  # logs (the catalogue of files), damage, owners, copies, state, delayed, nacks
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+        ]
+    ),
+    "bodies": pa.schema(  # records that metadata lies in: of cursor ledgers and of schemas
+        [
+            *_CLUSTER,
+            ("ledger_id", pa.int64()),
+            ("entry_id", pa.int64()),
+            ("path", pa.string()),
+            ("offset", pa.int64()),
+            ("record", pa.binary()),  # from its size field on
         ]
     ),
 }
