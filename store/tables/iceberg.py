@@ -1,0 +1,311 @@
+"""The tables as Apache Iceberg tables, partitioned by cluster: a catalogue, and one commit a table and cluster.
+
+Data files are Parquet without field ids, as engines write them that never ask the catalogue: the property
+``schema.name-mapping.default`` maps their columns by name (Iceberg's specification, "Column Projection"). Read from Apache
+Iceberg's table format 2 and pyiceberg 0.12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan, StoreError
+from store.extras import require
+from store.files import create_directory
+from store.frozen import frozen
+from store.tables.schemas import TABLES
+
+NAMESPACE = "pulsar"
+CATALOG_FILE = "catalog.db"
+MARK = "pulsar-admin.table"
+"""The property of tables of ours: its value is the table's name."""
+
+_CLUSTER = "cluster"
+_ATTEMPTS = 10
+_MAPPING = "schema.name-mapping.default"
+_SAID_CHARACTERS = 300
+_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+
+
+@frozen
+class DataFile:
+    """A file of a table, and the least and greatest ledger in it; None where the table has no ledgers, or the file no rows."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    ledgers: tuple[int, int] | None
+
+
+@frozen
+class Warehouse:
+    """A catalogue, and the directory or URL below which its tables of ours lie."""
+
+    root: str
+    catalog: Any  # pyiceberg.catalog.Catalog
+
+    def location(self, table: str) -> str:
+        """Return where TABLE lies, metadata and data."""
+        return f"{self.root}/{table}"
+
+
+@frozen
+class Committed:
+    """What a commit made of a table: its rows of one cluster before and after."""
+
+    table: str
+    cluster: str
+    snapshot: int | None
+    files: int
+    rows_before: int
+    rows_after: int
+
+
+def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
+    """Return the warehouse at DIRECTORY, a path or a URL; raises MissingComponent, Refused, SourceNotFound.
+
+    CATALOG is a name in pyiceberg's configuration, or a URI (``http…`` is a REST catalogue, ``sqlite:///…`` a file); without it,
+    the catalogue is a file of SQLite in DIRECTORY.
+    """
+    require("pyiceberg", "--iceberg", instead="leave --iceberg away: the tables become Parquet files")
+    from pyiceberg.catalog import load_catalog
+
+    place, _, query = directory.partition("?")
+    local = "://" not in place
+    if odd := set("#%?") & set(directory if local else place):
+        raise InvalidValue(f"{directory}: Iceberg's paths are URIs and cannot have {' '.join(sorted(odd))} in them")
+    root = f"file://{Path(place).absolute()}" if local else place.rstrip("/")
+    if catalog is None:
+        if not local:
+            raise Refused(
+                f"{place} has no room for a catalogue of SQLite, which needs a directory of this machine",
+                hint="name one: --catalog sqlite:////var/lib/tables/catalog.db, http://host:8181, or one that pyiceberg knows",
+            )
+        create_directory(Path(place), exist_ok=True)
+        catalog = f"sqlite:///{Path(place).absolute() / CATALOG_FILE}"
+    storage = _storage(place, query)
+    try:
+        if "://" in catalog:
+            return Warehouse(root, load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage))
+        return Warehouse(root, load_catalog(catalog, **storage))
+    except _failures() as error:
+        raise _unreachable(f"the Iceberg catalogue {catalog} cannot be opened", error) from error
+
+
+def _storage(place: str, query: str) -> dict[str, str]:
+    """Return the properties of pyiceberg that the QUERY of a URL of pyarrow's stands for."""
+    from urllib.parse import parse_qsl
+
+    given = dict(parse_qsl(query))
+    if not place.startswith("s3://"):
+        return {}
+    properties = {}
+    if "endpoint_override" in given:
+        address = given["endpoint_override"]
+        properties["s3.endpoint"] = address if "://" in address else f"{given.get('scheme', 'https')}://{address}"
+    if "region" in given:
+        properties["s3.region"] = given["region"]
+    return properties
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what pyiceberg raises of catalogues and files that are not as they should be; drivers have errors of their own."""
+    from pyiceberg.exceptions import RESTError, ValidationError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return OSError, ValueError, KeyError, ImportError, RESTError, ValidationError, SQLAlchemyError
+
+
+def _unreachable(what: str, error: Exception) -> StoreError:
+    said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+    hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
+    return SourceNotFound(f"{what}: {said}", hint=hint)
+
+
+def check_tables(warehouse: Warehouse, tables: Sequence[str]) -> None:
+    """Raise Refused when one of TABLES is there and is not what it should be: nothing is written before all were looked at."""
+    for name in tables:
+        table = _find_table(warehouse, name)
+        if table is not None:
+            _check_table(warehouse, name, table)
+
+
+def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return warehouse.catalog.load_table(f"{NAMESPACE}.{name}")
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    except _failures() as error:
+        raise _unreachable(f"the Iceberg table {NAMESPACE}.{name} cannot be opened", error) from error
+
+
+def _check_table(warehouse: Warehouse, name: str, table: Any) -> None:  # Any: pyiceberg's Table
+    what = f"the Iceberg table {NAMESPACE}.{name}"
+    if table.properties.get(MARK) != name:
+        hint = "give another catalogue, or rename that table"
+        raise Refused(f"{what} was not made by store export tables", hint=hint)
+    if table.location().rstrip("/") != warehouse.location(name):
+        raise Refused(
+            f"{what} lies at {table.location()}, not at {warehouse.location(name)}",
+            hint=f"export to {table.location().rstrip('/').rpartition('/')[0]}, or take another catalogue",
+        )
+    fields = [(table.schema().find_column_name(one.source_id), str(one.transform)) for one in table.spec().fields]
+    if fields != [(_CLUSTER, "identity")]:
+        raise Refused(f"{what} is partitioned by {fields or 'nothing'}, not by cluster alone", table=name)
+    for problem in _iter_conflicts(TABLES[name], table.schema().as_arrow()):
+        raise Refused(
+            f"{what}, column {problem}: nothing was written",
+            hint="rename that column in the table, or export to another directory and catalogue",
+        )
+
+
+def _iter_conflicts(ours: pa.Schema, theirs: pa.Schema) -> Iterator[str]:
+    """Yield what columns of OURS cannot be read as, by the table's schema as it stands."""
+    for field in ours:
+        index = theirs.get_field_index(field.name)
+        if index >= 0 and not _fits(field.type, theirs.field(index).type):
+            yield f"{field.name}: it has {theirs.field(index).type}, rows to be added have {field.type}"
+    for field in theirs:
+        if not field.nullable and ours.get_field_index(field.name) < 0:
+            yield f"{field.name}: it must not be null, and rows to be added have none"
+
+
+def _fits(ours: pa.DataType, theirs: pa.DataType) -> bool:
+    """Whether values of OURS can be read as THEIRS: integers of at most their width, strings and lists of either size."""
+    if pa.types.is_integer(ours) and pa.types.is_integer(theirs):
+        return int(ours.bit_width) <= int(theirs.bit_width)
+    return _plain(ours) == _plain(theirs)
+
+
+def _plain(kind: pa.DataType) -> object:
+    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        return "string"
+    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
+        return "binary"
+    if pa.types.is_map(kind):
+        return "map", _plain(kind.key_type), _plain(kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return "list", _plain(kind.value_type)
+    if pa.types.is_struct(kind):
+        return "struct", *((field.name, _plain(field.type)) for field in kind)
+    return str(kind)
+
+
+def files_of(warehouse: Warehouse, name: str, cluster: str) -> list[DataFile]:
+    """Return the files that the table NAME has of CLUSTER; none where it is not there."""
+    table = _find_table(warehouse, name)
+    return [] if table is None else [_as_file(table, one) for one in _data_files(table, cluster)]
+
+
+def _data_files(table: Any, cluster: str) -> list[Any]:  # Any: pyiceberg's Table and DataFile
+    from pyiceberg import expressions
+
+    equal: Any = expressions.EqualTo  # its checked signature is pydantic's, not the one that is called
+    return [task.file for task in table.scan(row_filter=equal(_CLUSTER, cluster)).plan_files()]
+
+
+def _as_file(table: Any, file: Any) -> DataFile:  # Any: pyiceberg's Table and DataFile
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.types import LongType
+
+    column = next((one.field_id for one in table.schema().fields if one.name == "ledger_id"), -1)
+    low, high = ((bounds or {}).get(column) for bounds in (file.lower_bounds, file.upper_bounds))
+    ledgers = None
+    if low is not None and high is not None:
+        ledgers = int(from_bytes(LongType(), low)), int(from_bytes(LongType(), high))
+    return DataFile(file.file_path, file.record_count, file.file_size_in_bytes, ledgers)
+
+
+def replace_rows(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str]) -> Committed:
+    """Make the rows of PATHS, Parquet files below the table's location, all that the table NAME has of CLUSTER: one snapshot."""
+    return _commit(warehouse, name, cluster, paths, None)
+
+
+def append_rows(
+    warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str], known: Sequence[DataFile]
+) -> Committed:
+    """Add the rows of PATHS to the table NAME: one snapshot; without PATHS none, where the table is there already.
+
+    KNOWN is ``files_of`` as it was when the rows were chosen; raises StalePlan when the table has other files of CLUSTER by now.
+    """
+    return _commit(warehouse, name, cluster, paths, {file.path for file in known})
+
+
+def _commit(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str], known: set[str] | None) -> Committed:
+    """Commit until no other cluster's commit came between; KNOWN: the files to append to, None to replace what is there."""
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+    warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
+    for _ in range(_ATTEMPTS):
+        table = _find_table(warehouse, name)
+        if table is not None:
+            _check_table(warehouse, name, table)
+        there = [] if table is None else _data_files(table, cluster)
+        if known is not None and known != {file.file_path for file in there}:
+            raise StalePlan(
+                f"another run has written {name} of the cluster {cluster} meanwhile: nothing was added to it",
+                hint="run the same command again",
+            )
+        with suppress(CommitFailedException, TableAlreadyExistsError):
+            transaction = _new_table(warehouse, name) if table is None else table.transaction()
+            return _commit_once(transaction, name, cluster, paths, there, keep=known is not None)
+    raise StalePlan(
+        f"{name}: {_ATTEMPTS} commits in turn came behind those of other clusters", hint="run the same command again"
+    )
+
+
+def _new_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Transaction
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import NestedField, StringType
+
+    # Ids are given anew when a table is made; the first column's is what the partition is declared by.
+    first = Schema(NestedField(1, _CLUSTER, StringType(), required=False))
+    return warehouse.catalog.create_table_transaction(
+        f"{NAMESPACE}.{name}",
+        schema=first,
+        location=warehouse.location(name),
+        partition_spec=PartitionSpec(PartitionField(1, 1000, IdentityTransform(), _CLUSTER)),
+        properties=_PROPERTIES | {MARK: name},
+    )
+
+
+def _commit_once(
+    transaction: Any, name: str, cluster: str, paths: Sequence[str], there: Sequence[Any], *, keep: bool
+) -> Committed:  # Any: pyiceberg's Transaction and DataFiles
+    """Commit what there is to commit, columns that the table did not have included."""
+    from pyiceberg.table import _parquet_files_to_data_files
+
+    table = transaction._table
+    # pyiceberg's own retries would append to rows that nobody compared with: _commit does them.
+    table.metadata.properties["commit.retry.num-retries"] = "0"
+    with transaction.update_schema() as update:
+        update.union_by_name(TABLES[name])
+    if transaction.table_metadata.name_mapping() is None:
+        transaction.set_properties({_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()})
+    added = list(_parquet_files_to_data_files(transaction.table_metadata, list(paths), table.io))
+    before = sum(file.record_count for file in there)
+    gone = [] if keep else there
+    if added or gone:
+        snapshot = transaction.update_snapshot(snapshot_properties={"pulsar-admin.cluster": cluster})
+        with snapshot.merge_append() if keep else snapshot.overwrite() as change:
+            for file in gone:
+                change.delete_data_file(file)
+            for file in added:
+                change.append_data_file(file)
+    after = sum(file.record_count for file in added) + (before if keep else 0)
+    transaction.commit_transaction()
+    current = table.current_snapshot() if added or gone else None
+    return Committed(name, cluster, current.snapshot_id if current else None, len(added), before, after)

@@ -1,0 +1,250 @@
+"""Tables as Iceberg tables, from Parquet files made here: what pyiceberg and DuckDB read of them, and what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
+from store.tables import iceberg
+from store.tables.iceberg import Warehouse, append_rows, check_tables, files_of, open_warehouse, replace_rows
+from store.tables.known import only_new
+from store.tables.schemas import TABLES
+
+LONG = "pulsar-cluster-of-the-north-1-ü"  # longer than the bounds that Iceberg keeps of strings
+NOON = datetime.datetime(2024, 1, 2, 12, 0, 0, 123456, tzinfo=datetime.UTC)
+
+
+def value_of(kind: pa.DataType, number: int) -> Any:  # Any: the column's own type
+    """Return a value of type KIND that differs by NUMBER."""
+    if pa.types.is_struct(kind):
+        return {field.name: value_of(field.type, number) for field in kind}
+    if pa.types.is_list(kind):
+        return [value_of(kind.value_type, number)]
+    if pa.types.is_map(kind):
+        return [("key", f"value {number}")]
+    if pa.types.is_timestamp(kind):
+        return NOON + datetime.timedelta(microseconds=number)
+    if pa.types.is_boolean(kind):
+        return bool(number % 2)
+    if pa.types.is_binary(kind):
+        return b"\xff\0" + bytes([number % 256])
+    return f"text {number}" if pa.types.is_string(kind) else number
+
+
+def rows_of(table: str, cluster: str, numbers: Sequence[int]) -> pa.Table:
+    """Return a row a number, every column filled; ``entry_id`` is the number."""
+    columns = [
+        pa.array(
+            [cluster if field.name == "cluster" else value_of(field.type, number) for number in numbers], field.type
+        )
+        for field in TABLES[table]
+    ]
+    rows = pa.Table.from_arrays(columns, schema=TABLES[table])
+    if "ledger_id" in rows.column_names:
+        at = rows.column_names.index("ledger_id")
+        rows = rows.set_column(at, "ledger_id", pa.array([number // 100 for number in numbers], pa.int64()))
+    return rows
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    made = open_warehouse(str(tmp_path / "tables"))
+    yield made
+    made.catalog.close()
+
+
+def write(warehouse: Warehouse, table: str, cluster: str, name: str, rows: pa.Table) -> str:
+    path = f"{warehouse.location(table)}/data/{name}.parquet"
+    file = Path(path.removeprefix("file://"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, compression="zstd")
+    return path
+
+
+def replaced(warehouse: Warehouse, table: str, cluster: str, name: str, numbers: Sequence[int]) -> iceberg.Committed:
+    path = write(warehouse, table, cluster, name, rows_of(table, cluster, numbers))
+    return replace_rows(warehouse, table, cluster, [path])
+
+
+def appended(warehouse: Warehouse, cluster: str, name: str, numbers: Sequence[int]) -> iceberg.Committed:
+    """Append what is not there, as a run does."""
+    known = files_of(warehouse, "entries", cluster)
+    rows = only_new(
+        rows_of("entries", cluster, numbers),
+        [file.path for file in known],
+        lambda path: pa.OSFile(path.removeprefix("file://")),
+    )
+    paths = [write(warehouse, "entries", cluster, name, rows)] if len(rows) else []
+    return append_rows(warehouse, "entries", cluster, paths, known)
+
+
+def read(warehouse: Warehouse, table: str, where: str = "True") -> list[dict[str, Any]]:
+    """Return rows, read by pyiceberg with a catalogue that it opens anew."""
+    other = load_catalog("pulsar", uri=f"sqlite:///{warehouse.root.removeprefix('file://')}/catalog.db")
+    try:
+        found: list[dict[str, Any]] = other.load_table(f"pulsar.{table}").scan(row_filter=where).to_arrow().to_pylist()
+        return found
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_reads_back_as_written(warehouse: Warehouse, table: str) -> None:
+    """Maps, lists of structs, bytes and microseconds, by the reader of pyiceberg and through DuckDB."""
+    written = rows_of(table, LONG, [1, 102]).to_pylist()
+    replaced(warehouse, table, LONG, "one", [1, 102])
+    replaced(warehouse, table, "south", "two", [7])
+    assert read(warehouse, table, f"cluster = '{LONG}'") == written
+    scan = warehouse.catalog.load_table(f"pulsar.{table}").scan()
+    counts = scan.to_duckdb("rows").execute("select cluster, count(*) from rows group by 1 order by 1").fetchall()
+    assert counts == [(LONG, 2), ("south", 1)]
+
+
+def test_small_tables_of_a_cluster_are_replaced_in_one_snapshot(warehouse: Warehouse) -> None:
+    replaced(warehouse, "topics", "north", "one", range(5))
+    replaced(warehouse, "topics", "south", "two", range(3))
+    said = replaced(warehouse, "topics", "north", "three", range(4))
+    assert (said.rows_before, said.rows_after, said.files) == (5, 4, 1)
+    counted = [row["cluster"] for row in read(warehouse, "topics")]
+    assert sorted(counted) == ["north"] * 4 + ["south"] * 3
+    snapshots = warehouse.catalog.load_table("pulsar.topics").snapshots()
+    assert [snapshot.summary.operation.value for snapshot in snapshots] == ["append", "overwrite", "overwrite"]
+    assert replace_rows(warehouse, "topics", "north", []).rows_after == 0
+    assert {row["cluster"] for row in read(warehouse, "topics")} == {"south"}
+
+
+def test_entries_that_are_there_are_not_added_again(warehouse: Warehouse) -> None:
+    appended(warehouse, "north", "one", range(150))
+    appended(warehouse, "south", "two", range(150))
+    said = appended(warehouse, "north", "three", range(90, 320))
+    assert (said.rows_before, said.rows_after, said.files) == (150, 320, 1)
+    nothing = appended(warehouse, "north", "four", range(320))
+    assert (nothing.rows_before, nothing.rows_after, nothing.files, nothing.snapshot) == (320, 320, 0, None)
+    table = warehouse.catalog.load_table("pulsar.entries")
+    assert [one.summary.operation.value for one in table.snapshots()] == ["append"] * 3, (
+        "incremental readers skip others"
+    )
+    shown = "select cluster, count(*), count(distinct entry_id), sum(entry_id) from rows group by 1 order by 1"
+    assert table.scan().to_duckdb("rows").execute(shown).fetchall() == [
+        ("north", 320, 320, sum(range(320))),
+        ("south", 150, 150, sum(range(150))),
+    ]
+    assert [file.ledgers for file in files_of(warehouse, "entries", "south")] == [(0, 1)]
+
+
+def grown(monkeypatch: pytest.MonkeyPatch, table: str, *fields: pa.Field) -> None:
+    """Add columns to TABLE, or change one."""
+    schema = TABLES[table]
+    for field in fields:
+        at = schema.get_field_index(field.name)
+        schema = schema.append(field) if at < 0 else schema.set(at, field)
+    monkeypatch.setattr(iceberg, "TABLES", {**TABLES, table: schema})
+    monkeypatch.setitem(globals(), "TABLES", {**TABLES, table: schema})
+
+
+def test_columns_that_came_later_are_null_in_rows_of_before(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(warehouse, "cursors", "north", "one", [1])
+    grown(
+        monkeypatch,
+        "cursors",
+        pa.field("lag", pa.list_(pa.struct([("of", pa.int64())]))),
+        pa.field("note", pa.string()),
+    )
+    replaced(warehouse, "cursors", "south", "two", [2])
+    old, new = sorted(read(warehouse, "cursors"), key=lambda row: row["cluster"])
+    assert (old["lag"], old["note"], old["holes"]) == (
+        None,
+        None,
+        [{"ledger_id": 1, "first_entry_id": 1, "last_entry_id": 1}],
+    )
+    assert (new["lag"], new["note"]) == ([{"of": 2}], "text 2")
+
+
+def test_files_of_before_a_column_are_added_with_nulls(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an older version of this program, which another machine still has."""
+    before = TABLES["topics"]
+    with monkeypatch.context() as newer:
+        grown(newer, "topics", pa.field("note", pa.string()))
+        replaced(warehouse, "topics", "north", "one", [1])
+    assert TABLES["topics"] is before
+    replaced(warehouse, "topics", "south", "two", [2])
+    assert {row["cluster"]: row["note"] for row in read(warehouse, "topics")} == {"north": "text 1", "south": None}
+
+
+def test_a_column_of_another_type_is_refused_by_name(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(warehouse, "topics", "north", "one", [1])
+    grown(monkeypatch, "topics", pa.field("size", pa.string()))
+    with pytest.raises(Refused, match=r"pulsar\.topics, column size: it has int64, rows to be added have string"):
+        check_tables(warehouse, list(TABLES))
+    with pytest.raises(Refused, match="column size"):
+        replaced(warehouse, "topics", "north", "two", [1, 2])
+    monkeypatch.undo()
+    assert read(warehouse, "topics") == rows_of("topics", "north", [1]).to_pylist()
+
+
+def test_a_table_of_others_is_refused_by_name(warehouse: Warehouse) -> None:
+    warehouse.catalog.create_namespace("pulsar")
+    warehouse.catalog.create_table("pulsar.topics", schema=TABLES["topics"])
+    with pytest.raises(Refused, match=r"pulsar\.topics was not made by store export tables"):
+        check_tables(warehouse, list(TABLES))
+
+
+def test_a_table_that_lies_elsewhere_is_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    replaced(warehouse, "topics", "north", "one", [1])
+    other = open_warehouse(str(tmp_path / "others"), f"sqlite:///{tmp_path}/tables/catalog.db")
+    with pytest.raises(Refused, match=r"pulsar\.topics lies at file://.*/tables/topics, not at"):
+        check_tables(other, ["topics"])
+    other.catalog.close()
+
+
+def test_a_run_that_was_overtaken_adds_nothing(warehouse: Warehouse) -> None:
+    """Two runs of a cluster chose their rows at the same time: the later one would double them."""
+    paths = [write(warehouse, "entries", "north", name, rows_of("entries", "north", range(9))) for name in "ab"]
+    known = files_of(warehouse, "entries", "north")
+    append_rows(warehouse, "entries", "north", paths[:1], known)
+    with pytest.raises(StalePlan, match="another run has written entries of the cluster north"):
+        append_rows(warehouse, "entries", "north", paths[1:], known)
+    assert len(read(warehouse, "entries")) == 9
+
+
+def test_commits_of_other_clusters_in_between_are_no_obstacle(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = iceberg._commit_once
+    between = ["south", "east"]
+
+    def overtaken(*arguments: Any, **keywords: Any) -> Any:
+        if between:
+            monkeypatch.setattr(iceberg, "_commit_once", once)
+            cluster = between.pop()
+            replaced(warehouse, "topics", cluster, cluster, [1, 2])
+            monkeypatch.setattr(iceberg, "_commit_once", overtaken)
+        return once(*arguments, **keywords)
+
+    monkeypatch.setattr(iceberg, "_commit_once", overtaken)
+    assert replaced(warehouse, "topics", "north", "one", [1]).rows_after == 1
+    assert sorted(row["cluster"] for row in read(warehouse, "topics")) == ["east", "east", "north", "south", "south"]
+
+
+def test_a_catalogue_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFound, match="the Iceberg catalogue nowhere cannot be opened"):
+        open_warehouse(str(tmp_path), "nowhere")
+    with pytest.raises(SourceNotFound, match=r"http://127\.0\.0\.1:9"):
+        open_warehouse(str(tmp_path), "http://127.0.0.1:9")
+    with pytest.raises(Refused, match="no room for a catalogue of SQLite"):
+        open_warehouse("s3://bucket/tables")
+    with pytest.raises(InvalidValue, match="#"):
+        open_warehouse(str(tmp_path / "a#b"))
+    (tmp_path / "catalog.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(SourceNotFound, match="not a database"):
+        open_warehouse(str(tmp_path))
