@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pulsar_admin.api.batches import Batches, Source
 from pulsar_admin.api.session import Session
 from pulsar_admin.jsonify import camel_case
 from store.compaction.view import open_view
@@ -19,7 +19,6 @@ from store.delayed.backlog import is_within
 from store.dump.job import DumpOptions
 from store.dump.reading import iter_columns, iter_matches, iter_view_columns
 from store.errors import InvalidValue, StoreError
-from store.extras import require
 from store.model.cursors import read_cursor
 from store.model.extent import Intervals, pending_intervals
 from store.model.ledgers import EntryReader
@@ -30,9 +29,6 @@ from store.scan.matching import Match
 from store.scan.message_rows import timestamps
 from store.scan.messages import schema_of
 from store.scan.operations import TIME
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TIMES = {"publish_time", "broker_time", "event_time", "deliver_at_time"}
 _VALUES = {"value", "value_error"}
@@ -105,11 +101,9 @@ class MessageQuery:
 
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
-Source = Callable[[EntryReader, list[StoreError]], Generator[pa.RecordBatch, None, None]]
-"""What reads batches with the columns asked for, in the spelling of dumps, and notes what it could not read."""
 
 
-class Messages:
+class Messages(Batches):
     """Messages of a topic, as a method of it chose them; nothing is read before it is iterated over, and then a batch at a time.
 
     Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null where there is none), ``key`` and
@@ -118,39 +112,7 @@ class Messages:
     """
 
     def __init__(self, session: Session, columns: Sequence[str], source: Source, limit: int | None = None) -> None:
-        self._session = session
-        self._source = source
-        self._limit = limit
-        self.schema = pa.schema([SCHEMA.field(column) for column in columns])
-        self.problems: tuple[StoreError, ...] = ()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow record batches in topic order, of some thousand messages each; memory is bounded by one of them.
-
-        Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
-        """
-        problems: list[StoreError] = []
-        try:
-            with self._session.scan(problems) as reader, closing(self._source(reader, problems)) as batches:
-                chosen = batches if self._limit is None else _first(batches, self._limit)
-                yield from map(self._shown, filter(len, chosen))
-        finally:
-            self.problems = tuple(problems)
-
-    def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
-        """Yield the messages as dictionaries, times as datetimes in UTC, properties as a dictionary."""
-        for batch in self:
-            yield from batch.to_pylist(maps_as_pydicts="lossy")
-
-    def to_arrow(self) -> pa.Table:
-        """Return all of them as one Arrow table."""
-        return pa.Table.from_batches(self, self.schema)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
-        require("pandas", "to_pandas", instead="take to_arrow()")
-        frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
-        return frame
+        super().__init__(session, pa.schema([SCHEMA.field(column) for column in columns]), source, limit)
 
     def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = []
@@ -215,18 +177,6 @@ def compacted_messages(
             yield from iter_view_columns(reader, topic, wanted, tuple(keys or ()), limit, problems)
 
     return Messages(session, query.columns, source)
-
-
-def _first(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield the first LIMIT rows of BATCHES; nothing behind them is read."""
-    left = limit
-    if not left:
-        return
-    for batch in batches:
-        yield batch.slice(0, left)
-        left -= min(left, len(batch))
-        if not left:
-            return
 
 
 def _waiting(batch: pa.RecordBatch, topic: Topic, intervals: Intervals) -> pa.RecordBatch:

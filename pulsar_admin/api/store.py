@@ -38,6 +38,7 @@ from store.wording import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pulsar_admin.api.batches import Batches
     from pulsar_admin.api.ledger import Ledger
     from pulsar_admin.api.messages import Messages
     from pulsar_admin.api.namespace import Namespace
@@ -223,6 +224,15 @@ class Store(Transfers, Recoveries):
         from pulsar_admin.api.spark import SparkTables
 
         return SparkTables(self._session, session)
+
+    def table(self, name: str) -> Batches:
+        """Return a table of what the store knows as Arrow batches: topics, ledgers, cursors, policies, schemas or nodes.
+
+        Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
+        """
+        from pulsar_admin.api.tables import table_of
+
+        return table_of(self._session, name)
 
     def nodes(self, path: str = "/") -> tuple[str, ...]:
         """Return the names directly below PATH in the metadata, as in Pulsar's metadata store; none where nothing is."""

@@ -96,7 +96,7 @@ def find_schema(reader: EntryReader, topic: TopicName, version: int | None) -> S
     wanted = locator.newest.version if version is None else version
     found = next((item for item in (*locator.index, locator.newest) if item.version == wanted), None)
     try:
-        return None if found is None else _read_version(reader, found)
+        return None if found is None else read_version(reader, found)
     except (EntryNotFound, LedgerNotFound):
         return None
 
@@ -109,7 +109,7 @@ def live_versions(reader: EntryReader, topic: TopicName) -> list[tuple[int, Sche
     locator = find_locator(reader.txn, topic)
     found: list[tuple[int, SchemaEntry]] = []
     for item in () if locator is None else locator.index:
-        entry = _read_version(reader, item)
+        entry = read_version(reader, item)
         found = [] if entry.deleted else [*found, (item.version, entry)]
     return found
 
@@ -123,7 +123,7 @@ def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
     problems: dict[int, str] = {}
     for item in (*locator.index, locator.newest):
         try:
-            entry = _read_version(reader, item)
+            entry = read_version(reader, item)
         except StoreError as error:
             problems[item.version] = f"schema version {item.version}: {error.message}"
             continue
@@ -134,7 +134,8 @@ def read_schemas(reader: EntryReader, topic: TopicName) -> TopicSchemas:
     return TopicSchemas(versions, problems)
 
 
-def _read_version(reader: EntryReader, item: IndexEntry) -> SchemaEntry:
+def read_version(reader: EntryReader, item: IndexEntry) -> SchemaEntry:
+    """Return the schema that ITEM of a locator names; raises EntryNotFound, EntryCorrupt, LedgerNotFound."""
     payload = reader.read(item.position.ledger_id, item.position.entry_id).payload
     return decode_schema_entry(payload, f"entry {item.position}")
 

@@ -12,7 +12,8 @@ from store.policies.in_force import BROKER, GLOBAL_TOPIC, NAMESPACE, TOPIC, iter
 from store.policies.places import Json, Options
 from store.policies.table import Policy
 
-_NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
+NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
+"""Values that set nothing."""
 
 
 def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
@@ -55,7 +56,7 @@ def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) 
     if policy.name == "offload-policies":  # merged member by member; without a driver it is none
         merged = {**(above or {}), **{key: value for key, value in (own or {}).items() if value is not None}}
         return merged if merged.get("managedLedgerOffloadDriver") else None
-    return next((value for value in (own, above) if value not in _NOTHING), policy.default)
+    return next((value for value in (own, above) if value not in NOTHING), policy.default)
 
 
 def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str]:
@@ -63,7 +64,7 @@ def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options)
     assert policy.topic is not None
     for source, found in iter_stored(txn, topic):
         value = policy.topic.read(found, "", options)
-        if value not in _NOTHING:
+        if value not in NOTHING:
             return value, source
     above = namespace_value(txn, topic.namespace, policy)
-    return (above, NAMESPACE) if above not in _NOTHING else (policy.default, BROKER)
+    return (above, NAMESPACE) if above not in NOTHING else (policy.default, BROKER)

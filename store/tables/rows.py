@@ -1,0 +1,299 @@
+"""The rows of the tables that a store's metadata and index make, as bounded Arrow batches; entries and messages come from files."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from store.codec.entry import Entry
+from store.codec.schema import decode_schema_locator
+from store.db.environment import Txn
+from store.db.tree import find_node, iter_children, iter_nodes
+from store.errors import StoreError
+from store.model.cursors import (
+    Cursor,
+    backlog_entries,
+    cursor_of,
+    is_subscription,
+    iter_cursor_names,
+    iter_cursor_nodes,
+    normal_ranges,
+)
+from store.model.ledgers import EntryReader
+from store.model.schemas import read_version
+from store.model.topics import Topic, iter_all_namespaces, iter_topics, read_topic
+from store.names import NamespaceName, TopicName, decode_name
+from store.policies.events import find_policy_events
+from store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
+from store.policies.table import POLICIES
+from store.policies.values import NOTHING, find_cluster, read_namespace_json
+from store.tables.ledger_rows import iter_ledgers
+from store.tables.schemas import TABLES
+from store.timespec import MAX_TIME_MS
+
+Row = tuple[Any, ...]  # Any: a column's own type
+Fail = Callable[[StoreError], None]
+Topics = Sequence[TopicName] | None
+"""The topics whose rows are wanted; None: all of the store."""
+
+BATCH_WEIGHT = 8 << 20
+_ROW_WEIGHT = 1000  # of a row that nothing long is in
+_HOLE_WEIGHT = 200
+_SCOPES = {"local": TOPIC, "global": GLOBAL_TOPIC}
+
+SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", "rows", "bodies")
+"""What ``iter_table`` makes, in the order in which they are of use."""
+_DATABASES = ("copies", "damage", "delayed", "logs", "nacks", "owners", "state")
+
+
+def iter_table(
+    reader: EntryReader, table: str, cluster: str | None, fail: Fail, topics: Topics = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield TABLE, one of SMALL_TABLES, of one snapshot as batches of some megabytes, with the name of its CLUSTER.
+
+    TOPICS restricts it where rows have a topic. What cannot be read is told to FAIL, and its columns are null.
+    """
+    schema = TABLES[table]
+    pending: list[Row] = []
+    held = 0
+    for row in _ROWS[table](reader, fail, topics):
+        pending.append((cluster, *row))
+        held += _weight(row)
+        if held >= BATCH_WEIGHT:
+            yield _batch(schema, pending)
+            pending, held = [], 0
+    if pending:
+        yield _batch(schema, pending)
+
+
+def _weight(row: Row) -> int:
+    """Return about how many bytes ROW takes while it waits for its batch."""
+    long = (len(value) * (_HOLE_WEIGHT if isinstance(value, list) else 1) for value in row if hasattr(value, "__len__"))
+    return _ROW_WEIGHT + sum(long)
+
+
+def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def micros(ms: int | None) -> int | None:
+    """Return a time as the columns keep it, None where there is none that a timestamp can say."""
+    return ms * 1000 if ms and 0 < ms <= MAX_TIME_MS else None
+
+
+def _names(txn: Txn, topics: Topics) -> Iterable[TopicName]:
+    return iter_topics(txn) if topics is None else topics
+
+
+def _iter_read(txn: Txn, topics: Topics, fail: Fail) -> Iterator[tuple[TopicName, Topic | None]]:
+    """Yield the topics meant, None for one that cannot be read."""
+    for name in _names(txn, topics):
+        try:
+            yield name, read_topic(txn, name)
+        except StoreError as error:
+            fail(error)
+            yield name, None
+
+
+def _topic_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    for name, topic in _iter_read(reader.txn, topics, fail):
+        index = name.partition_index
+        partition = (None, None) if index < 0 else (str(name.base), index)
+        names = (str(name), name.namespace.tenant, str(name.namespace), *partition)
+        subscriptions = sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
+        if topic is None:
+            yield (*names, None, None, None, subscriptions, None, None)
+            continue
+        managed = topic.managed
+        counted = (len(topic.ledgers), topic.number_of_entries, topic.total_size_bytes)
+        yield (*names, *counted, subscriptions, managed.terminated is not None, list(managed.properties.items()))
+
+
+def _ledger_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    for row in iter_ledgers(reader.txn, fail, topics):
+        ledger, listed = row.ledger, row.listed
+        metadata = ledger.metadata if ledger else None
+        sums = ledger.sums if ledger else None
+        yield (
+            row.topic,
+            row.ledger_id,
+            listed.place if listed else None,
+            metadata.state.name if metadata else None,
+            listed.entries if listed else ledger.entries if ledger else None,
+            listed.size_bytes if listed else ledger.size_bytes if ledger else None,
+            ledger.last_entry_id if ledger else None,
+            micros(listed.closed_ms if listed else None),
+            micros(metadata.ctime_ms if metadata else None),
+            micros(sums.begin_publish_ms if sums else None),
+            micros(sums.end_publish_ms if sums else None),
+            list(metadata.segments[-1].members) if metadata and metadata.segments else None,
+            *((metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) if metadata else (None,) * 3),
+            listed is not None and listed.offloaded,
+            list(listed.properties.items()) if listed else [],
+        )
+
+
+def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    for name, topic in _iter_read(reader.txn, topics, fail):
+        for subscription, node in iter_cursor_nodes(reader.txn, name):
+            head = (str(name), subscription)
+            try:
+                cursor = None if topic is None else cursor_of(reader.txn, reader, topic, subscription, node)
+            except StoreError as error:
+                fail(error)
+                cursor = None
+            if topic is None or cursor is None:
+                yield (*head, None, None, None, None, None)
+            else:
+                yield (*head, *_standing(topic, cursor))
+
+
+def _standing(topic: Topic, cursor: Cursor) -> Row:
+    state = cursor.state
+    position = state.mark_delete
+    holes = [one for start, end in normal_ranges(topic, state) for one in _ledger_ranges(topic, start, end)]
+    of_position = ((key, str(number)) for key, number in state.properties.items())
+    properties = [*of_position, *cursor.info.cursor_properties.items()]
+    return position.ledger_id, position.entry_id, backlog_entries(topic, state), holes, properties
+
+
+def _ledger_ranges(topic: Topic, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the entries of ranks START to END (excluded) as (ledger id, first entry, last entry)."""
+    while start < end:
+        index = bisect_right(topic.ranks, start) - 1
+        stop = min(end, topic.ranks[index + 1])
+        before = topic.ranks[index]
+        yield topic.ids[index], start - before, stop - 1 - before
+        start = stop
+
+
+def _policy_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    txn = reader.txn
+    meant = None if topics is None else {name.base for name in topics}
+    spaces = iter_all_namespaces(txn) if meant is None else dict.fromkeys(name.namespace for name in meant)
+    for namespace in spaces:
+        try:
+            yield from _namespace_policies(txn, namespace)
+            names = [name for name in _with_policies(txn, namespace) if meant is None or name in meant]
+            for name in sorted(names, key=str):
+                yield from _topic_policies(txn, name)
+        except StoreError as error:
+            fail(error)
+
+
+def _namespace_policies(txn: Txn, namespace: NamespaceName) -> Iterator[Row]:
+    found, cluster = read_namespace_json(txn, namespace), find_cluster(txn, namespace) or ""
+    values = {one.name: one.namespace.read(found, cluster, {}) for one in POLICIES if one.namespace}
+    yield from _set_rows(NAMESPACE, str(namespace), values)
+
+
+def _topic_policies(txn: Txn, name: TopicName) -> Iterator[Row]:
+    for level, fields in iter_stored(txn, name):
+        values = {one.name: one.topic.read(dict(fields), "", {}) for one in POLICIES if one.topic}
+        yield from _set_rows(level, str(name), values)
+
+
+def _set_rows(level: str, name: str, values: dict[str, Any]) -> Iterator[Row]:  # Any: JSON values
+    for policy, value in values.items():
+        if value not in NOTHING:
+            yield level, name, policy, json.dumps(value)
+
+
+def _with_policies(txn: Txn, namespace: NamespaceName) -> set[TopicName]:
+    """Return the base names of topics of NAMESPACE that have policies of their own."""
+    events = find_policy_events(txn, namespace)
+    if events is not None:
+        return {*events.local, *events.global_}
+    paths = (f"/admin/topic-policies/{folder}/{namespace}/persistent" for folder in _SCOPES)
+    return {TopicName(namespace, decode_name(child)) for path in paths for child in iter_children(txn, path)}
+
+
+def _schema_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    for path, name in _schema_paths(reader.txn, topics):
+        try:
+            node = find_node(reader.txn, path)
+            locator = decode_schema_locator(node.value, path) if node is not None and node.value else None
+        except StoreError as error:
+            fail(error)
+            continue
+        listed = {item.version: item for item in (*locator.index, locator.newest)} if locator else {}
+        for version, item in sorted(listed.items()):
+            try:
+                entry = read_version(reader, item)
+            except StoreError as error:
+                fail(error)
+                yield name, version, None, None, None, None, None, None
+                continue
+            about = (entry.type_name, micros(entry.timestamp_ms), entry.user, entry.deleted)
+            yield name, version, *about, entry.definition, list(entry.properties.items())
+
+
+def _schema_paths(txn: Txn, topics: Topics) -> Iterator[tuple[str, str]]:
+    """Yield the paths of schemas, and the topics' names."""
+    if topics is not None:
+        yield from ((name.schema_path, str(name)) for name in dict.fromkeys(topic.base for topic in topics))
+        return
+    for node in iter_nodes(txn, "/schemas/"):
+        parts = node.path.split("/")
+        if len(parts) >= 5:
+            yield node.path, f"persistent://{'/'.join(parts[2:-1])}/{decode_name(parts[-1])}"
+
+
+def _node_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    del fail, topics  # rows of the tree are read whole or not at all, and most belong to no topic
+    for path, stat, value in iter_nodes(reader.txn, ""):
+        yield path, value, stat.version, micros(stat.created_ms), micros(stat.modified_ms), stat.owner
+
+
+def _database_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    del fail, topics  # as they are, not understood
+    for database in _DATABASES:
+        for key, value in reader.txn.items(database):
+            yield database, key, bytes(value)
+
+
+class _Noting(EntryReader):
+    """Notes the places of the entries that were asked for."""
+
+    def __init__(self, reader: EntryReader) -> None:
+        super().__init__(reader.files, reader.txn)
+        self.noted: list[tuple[int, int, tuple[int, int, int]]] = []
+
+    def read_at(self, ledger_id: int, entry_id: int, place: tuple[int, int, int]) -> Entry:
+        self.noted.append((ledger_id, entry_id, place))
+        return super().read_at(ledger_id, entry_id, place)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the records that were read and can be."""
+        for ledger_id, entry_id, place in self.noted:
+            file_id, offset, size = place
+            with suppress(StoreError):  # what cannot be read is told where it was asked for
+                record = size.to_bytes(4) + bytes(self.files.read_record(place))
+                yield ledger_id, entry_id, str(self.files.path_of(file_id)), offset, record
+        self.noted.clear()
+
+
+def _body_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row]:
+    noting = _Noting(reader)
+    for _ in _cursor_rows(noting, lambda error: None, topics):
+        yield from noting.rows()
+    for _ in _schema_rows(noting, fail, topics):
+        yield from noting.rows()
+
+
+_ROWS: dict[str, Callable[[EntryReader, Fail, Topics], Iterator[Row]]] = {
+    "topics": _topic_rows,
+    "ledgers": _ledger_rows,
+    "cursors": _cursor_rows,
+    "policies": _policy_rows,
+    "schemas": _schema_rows,
+    "nodes": _node_rows,
+    "rows": _database_rows,
+    "bodies": _body_rows,
+}

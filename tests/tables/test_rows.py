@@ -1,0 +1,188 @@
+"""The small tables against what the live broker answered, and against the metadata as they lie in the source."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+import pulsar_admin as pa
+from store.errors import InvalidValue, MetadataCorrupt
+from store.names import parse_topic
+from store.tables.rows import SMALL_TABLES
+from tests.stores import copied, imported, lose_nodes
+from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
+
+WORLDS = (*WORLD_NAMES, CLUSTER)
+_HOLE = re.compile(r"\((-?\d+):(-?\d+)\.\.(\d+):(\d+)\]")
+
+
+def rows_of(store: Path, table: str) -> list[dict[str, Any]]:  # Any: each column's own type
+    with pa.open_store(store) as opened:
+        return list(opened.table(table).rows())
+
+
+def full(name: str) -> str:
+    return str(parse_topic(name))
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_topics_and_ledgers_are_those_of_internal_stats(world: str) -> None:
+    store = imported(world, "clean")
+    topics = {row["topic"]: row for row in rows_of(store, "topics")}
+    ledgers = rows_of(store, "ledgers")
+    assert [row["ledger_id"] for row in ledgers] == sorted({row["ledger_id"] for row in ledgers})
+    compared = 0
+    for name, said in asked_topics(world).items():
+        stats, topic = said["internal_stats"], topics[full(name)]
+        assert (topic["entries"], topic["size"]) == (stats["numberOfEntries"], stats["totalSize"]), name
+        own = sorted((row for row in ledgers if row["topic"] == full(name)), key=lambda row: row["place"])
+        assert [row["place"] for row in own] == list(range(topic["ledgers"]))
+        asked = stats["ledgers"]
+        assert [row["ledger_id"] for row in own][: len(asked)] == [ledger["ledgerId"] for ledger in asked]
+        assert not any(row["entries"] for row in own[len(asked) :]), (
+            "made when the topic was loaded again, while it stopped"
+        )
+        for row, ledger in zip(own, asked[:-1], strict=False):
+            assert (row["entries"], row["size"]) == (ledger["entries"], ledger["size"])
+            text = ledger["metadata"]
+            assert f"ensembleSize={row['ensemble_size']}, writeQuorumSize={row['write_quorum']}" in text
+            assert f"state={row['state']}, " in text
+            assert f"lastEntryId={row['last_entry_id']}, " in text
+            assert "[" + ", ".join(row["ensemble"]) + "]" in text
+            compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_cursors_stand_where_the_broker_said_with_their_holes(world: str) -> None:
+    cursors = {(row["topic"], row["subscription"]): row for row in rows_of(imported(world, "clean"), "cursors")}
+    holes = 0
+    for name, said in asked_topics(world).items():
+        for subscription, cursor in said["internal_stats"]["cursors"].items():
+            row = cursors[full(name), unquote(subscription)]
+            assert f"{row['mark_delete_ledger_id']}:{row['mark_delete_entry_id']}" == cursor["markDeletePosition"]
+            expected = [tuple(map(int, found)) for found in _HOLE.findall(cursor["individuallyDeletedMessages"])]
+            assert all(before == behind for before, _, behind, _ in expected)
+            shown = [tuple(hole.values()) for hole in row["holes"]]
+            assert shown == [(ledger, first + 1, last) for ledger, first, _, last in expected]
+            stats = said["stats"]["subscriptions"].get(subscription)
+            assert stats is None or row["backlog_entries"] == stats["msgBacklog"], (name, subscription)
+            holes += len(shown)
+    assert holes > 10
+
+
+def test_a_topic_is_named_with_its_parts() -> None:
+    rows = {row["topic"]: row for row in rows_of(imported("small", "clean"), "topics")}
+    asked = oracle("small")["topics"]
+    assert {full(name) for name in asked} <= rows.keys()
+    part = rows["persistent://acme/orders/parts-partition-1"]
+    assert (part["tenant"], part["namespace"], part["partition"]) == ("acme", "acme/orders", 1)
+    assert part["partitioned_topic"] == "persistent://acme/orders/parts"
+    plain = rows["persistent://public/default/plain"]
+    assert (plain["partitioned_topic"], plain["partition"], plain["cluster"]) == (None, None, "standalone")
+
+
+def test_policies_are_those_that_the_namespace_stores() -> None:
+    rows = rows_of(imported("small", "clean"), "policies")
+    for name, said in oracle("small")["namespaces"].items():
+        found = {row["policy"]: json.loads(row["value"]) for row in rows if row["name"] == name}
+        kept = said["policies"]
+        assert found.get("retention") == kept.get("retention_policies")
+        assert found.get("message-ttl") == kept.get("message_ttl_in_seconds")
+        assert found.get("max-producers-per-topic") == kept.get("max_producers_per_topic")
+    assert {row["level"] for row in rows_of(imported("policies", "clean"), "policies")} >= {"namespace", "topic"}
+
+
+def test_nodes_are_all_of_the_tree_with_their_exact_bytes() -> None:
+    store = imported("small", "clean")
+    rows = rows_of(store, "nodes")
+    with pa.open_store(store) as opened:
+        for row in rows:
+            node = opened.node(row["path"])
+            assert (row["value"], row["version"]) == (node.value, node.stat.version)
+        walked = Counter(path.split("/")[1] for path in (row["path"] for row in rows))
+        assert set(walked) <= set(opened.nodes("/"))
+    assert len(rows) == 245  # tests/golden/README.md
+
+
+def test_schemas_have_their_definitions() -> None:
+    rows = [row for row in rows_of(imported("small", "clean"), "schemas") if row["topic"].endswith("default/avro")]
+    assert [(row["version"], row["type"], row["deleted"]) for row in rows] == [(0, "AVRO", False)]
+    assert json.loads(rows[0]["data"])["type"] == "record"
+
+
+def test_bodies_are_the_records_that_cursors_and_schemas_lie_in() -> None:
+    store = imported("small", "crashed")  # a broker that stops writes its cursors into the metadata
+    bodies = {(row["ledger_id"], row["entry_id"]): row for row in rows_of(store, "bodies")}
+    ledgers = {ledger for ledger, _ in bodies}
+    for row in bodies.values():
+        with Path(row["path"]).open("rb") as file:
+            file.seek(row["offset"])
+            assert file.read(len(row["record"])) == row["record"]
+        assert int.from_bytes(row["record"][:4]) == len(row["record"]) - 4
+        assert row["record"][4:20] == row["ledger_id"].to_bytes(8) + row["entry_id"].to_bytes(8)
+    definitions = [row["data"] for row in rows_of(store, "schemas")]
+    assert all(any(data in row["record"] for row in bodies.values()) for data in definitions)
+    owners = {row["key"]: json.loads(row["value"]) for row in rows_of(store, "rows") if row["database"] == "owners"}
+    cursors = [owner["cursor"] for ledger in ledgers for owner in owners[ledger.to_bytes(8)] if owner["cursor"]]
+    assert sorted(cursors) == [
+        "crash-batch",
+        "crash-holes",
+        "crash-holes",
+    ]  # those of the three consumers, see the world
+
+
+def test_rows_are_those_of_the_small_databases() -> None:
+    found = Counter(row["database"] for row in rows_of(imported("small", "clean"), "rows"))
+    assert found["logs"] == 3  # files of the world, tests/golden/README.md
+    assert found["owners"] > 100
+
+
+def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, damages_stores: None) -> None:
+    from store.db.environment import open_store
+    from store.db.tree import Node, find_node, put_nodes
+
+    store = copied("small", "clean", tmp_path)
+    whole = len(rows_of(store, "topics"))
+
+    def damage(txn: Any) -> None:  # Any: a transaction
+        node = find_node(txn, "/managed-ledgers/public/default/persistent/plain")
+        put_nodes(txn, [Node(node.path, node.stat, b"\xff\xff")])
+
+    with open_store(store, writable=True) as opened:
+        opened.write(damage)
+    found = {}
+    with pa.open_store(store) as again:
+        for table in ("topics", "ledgers", "cursors"):
+            found[table] = again.table(table)
+            with pytest.warns(pa.PartialData):
+                list(found[table])
+        with pytest.warns(pa.PartialData):
+            rows = list(found["topics"].rows())
+    assert len(rows) == whole
+    (plain,) = [row for row in rows if row["topic"] == "persistent://public/default/plain"]
+    assert (plain["entries"], plain["subscriptions"]) == (None, 5)
+    assert isinstance(found["topics"].problems[0], MetadataCorrupt)
+
+
+def test_a_store_without_metadata_has_empty_tables_and_the_ledgers_of_its_files(
+    tmp_path: Path, damages_stores: None
+) -> None:
+    store = copied("small", "clean", tmp_path)
+    lose_nodes(store, "/")
+    counts = {table: len(rows_of(store, table)) for table in SMALL_TABLES}
+    assert counts.pop("ledgers") > 100
+    assert counts.pop("rows") > 0  # the catalogue of files
+    assert set(counts.values()) == {0}
+    assert {row["state"] for row in rows_of(store, "ledgers")} == {None}
+
+
+def test_another_table_is_refused_with_those_there_are() -> None:
+    with pa.open_store(imported("small", "clean")) as opened, pytest.raises(InvalidValue, match="no table 'topic'"):
+        opened.table("topic")
