@@ -8,13 +8,13 @@ Iceberg's table format 2 and pyiceberg 0.12.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan, StoreError
+from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
 from store.extras import require
 from store.files import create_directory
 from store.frozen import frozen
@@ -93,12 +93,10 @@ def open_warehouse(directory: str, catalog: str | None = None) -> Warehouse:
         create_directory(Path(place), exist_ok=True)
         catalog = f"sqlite:///{Path(place).absolute() / CATALOG_FILE}"
     storage = _storage(place, query)
-    try:
+    with _translated(f"the Iceberg catalogue {catalog} cannot be opened"):
         if "://" in catalog:
             return Warehouse(root, load_catalog(NAMESPACE, uri=catalog, warehouse=root, **storage))
         return Warehouse(root, load_catalog(catalog, **storage))
-    except _failures() as error:
-        raise _unreachable(f"the Iceberg catalogue {catalog} cannot be opened", error) from error
 
 
 def _storage(place: str, query: str) -> dict[str, str]:
@@ -125,10 +123,14 @@ def _failures() -> tuple[type[Exception], ...]:
     return OSError, ValueError, KeyError, ImportError, RESTError, ValidationError, SQLAlchemyError
 
 
-def _unreachable(what: str, error: Exception) -> StoreError:
-    said = " ".join(str(error).split())[:_SAID_CHARACTERS]
-    hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
-    return SourceNotFound(f"{what}: {said}", hint=hint)
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except _failures() as error:
+        said = " ".join(str(error).split())[:_SAID_CHARACTERS]
+        hint = "--catalog takes a URI, or a name that ~/.pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI explains"
+        raise SourceNotFound(f"{what}: {said}", hint=hint) from error
 
 
 def check_tables(warehouse: Warehouse, tables: Sequence[str]) -> None:
@@ -142,12 +144,11 @@ def check_tables(warehouse: Warehouse, tables: Sequence[str]) -> None:
 def _find_table(warehouse: Warehouse, name: str) -> Any:  # Any: pyiceberg's Table, or None
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-    try:
-        return warehouse.catalog.load_table(f"{NAMESPACE}.{name}")
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
-    except _failures() as error:
-        raise _unreachable(f"the Iceberg table {NAMESPACE}.{name} cannot be opened", error) from error
+    with _translated(f"the Iceberg table {NAMESPACE}.{name} cannot be opened"):
+        try:
+            return warehouse.catalog.load_table(f"{NAMESPACE}.{name}")
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
 
 
 def _check_table(warehouse: Warehouse, name: str, table: Any) -> None:  # Any: pyiceberg's Table
@@ -246,7 +247,9 @@ def _commit(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str],
     """Commit until no other cluster's commit came between; KNOWN: the files to append to, None to replace what is there."""
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-    warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
+    what = f"the Iceberg table {NAMESPACE}.{name} cannot be written"
+    with _translated(what):
+        warehouse.catalog.create_namespace_if_not_exists(NAMESPACE)
     for _ in range(_ATTEMPTS):
         table = _find_table(warehouse, name)
         if table is not None:
@@ -257,7 +260,7 @@ def _commit(warehouse: Warehouse, name: str, cluster: str, paths: Sequence[str],
                 f"another run has written {name} of the cluster {cluster} meanwhile: nothing was added to it",
                 hint="run the same command again",
             )
-        with suppress(CommitFailedException, TableAlreadyExistsError):
+        with _translated(what), suppress(CommitFailedException, TableAlreadyExistsError):
             transaction = _new_table(warehouse, name) if table is None else table.transaction()
             return _commit_once(transaction, name, cluster, paths, there, keep=known is not None)
     raise StalePlan(

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
 
 from store.errors import InvalidValue, Refused, SourceNotFound, StalePlan
 from store.tables import iceberg
 from store.tables.iceberg import Warehouse, append_rows, check_tables, files_of, open_warehouse, replace_rows
 from store.tables.known import only_new
 from store.tables.schemas import TABLES
+from tests.tables.rest_catalog import TOKEN, serving
 
 LONG = "pulsar-cluster-of-the-north-1-ü"  # longer than the bounds that Iceberg keeps of strings
 NOON = datetime.datetime(2024, 1, 2, 12, 0, 0, 123456, tzinfo=datetime.UTC)
@@ -248,3 +250,22 @@ def test_a_catalogue_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"no database" * 1000)
     with pytest.raises(SourceNotFound, match="not a database"):
         open_warehouse(str(tmp_path))
+
+
+def test_a_rest_catalogue_with_what_pyiceberg_is_told_of_it(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Address and token come from its configuration; a commit is one request."""
+    with serving(warehouse.catalog) as (uri, asked):
+        with pytest.raises(SourceNotFound, match="NotAuthorized"):
+            check_tables(open_warehouse(str(tmp_path / "tables"), uri), ["topics"])
+        monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", uri)
+        monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__TOKEN", TOKEN)
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+        other = open_warehouse(str(tmp_path / "tables"), "fleet")
+        check_tables(other, ["topics"])
+        assert replaced(other, "topics", "north", "one", [1, 2]).rows_after == 2
+        assert replaced(other, "topics", "north", "two", [1]).rows_before == 2
+        table = "/v1/namespaces/pulsar/tables"
+        assert [path for path in asked if path.startswith(table)] == [table, f"{table}/topics", f"{table}/topics"]
+    assert read(warehouse, "topics") == rows_of("topics", "north", [1]).to_pylist()
