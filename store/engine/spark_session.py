@@ -102,6 +102,12 @@ def _java_version(java: Path) -> int | None:
     return second if first == 1 else first
 
 
+def hide_traceback() -> None:
+    """Have Spark's worker that this process is send the error that ends it as one line; elsewhere do nothing."""
+    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # which pyspark.util reads after the error was raised
+
+
 def pack_code(folder: Path) -> Path:
     """Return a .zip in FOLDER with our packages as they are imported here, and the data that they read."""
     archive = folder / "pulsar_admin_toolkit.zip"

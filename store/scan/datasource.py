@@ -7,23 +7,25 @@ Works with a classic session and with Spark Connect.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from socket import gethostname
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from store.codec.given import parse_integer
 from store.engine.slices import Cut, FileRange, plan_slices
+from store.engine.spark_session import hide_traceback
+from store.errors import InvalidValue, StoreError
 from store.scan.message_rows import MESSAGE_SCHEMA, ReadMessages
 from store.scan.operations import ENTRY_SCHEMA, ReadEntries, ScanOptions
+from store.scan.source_options import OPTIONS, is_catalogue, nearest, read_options, table_options
 from store.scan.sources import source_files
 from store.scan.value_columns import Values
-from store.timespec import MAX_TIME_MS, parse_time
+from store.timespec import MAX_TIME_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +33,24 @@ if TYPE_CHECKING:
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """The session setting, since Spark 4.1, without which a reader may not have ``pushFilters``."""
+KNOWN = OPTIONS
+_KEPT = "pulsar_entries"
 _NO_LEDGER = (-1,)
 _TIMES = {"publish_time": "publish_ms", "broker_time": "broker_ms"}
 _VALUE = {"value", "value_error"}
+_T = TypeVar("_T")
+
+
+def in_one_line(work: Callable[[], _T]) -> _T:
+    """Return what WORK returns; what is wrong with an option or a file becomes one line of the error that Spark raises."""
+    try:
+        return work()
+    except StoreError as error:
+        said = "; ".join(filter(None, [error.message, error.hint]))
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror} (on {gethostname()})"
+    hide_traceback()
+    raise ValueError(f"pulsar_entries: {said}")
 
 
 class _Partition(InputPartition):
@@ -44,7 +61,7 @@ class _Partition(InputPartition):
 
 
 class PulsarEntries(DataSource):
-    """``spark.read.format("pulsar_entries").option("path", "…/*.log").load()``; options: docs/howto/spark.md."""
+    """``spark.read.format("pulsar_entries").load("…/*.log")``; options: docs/howto/spark.md."""
 
     _known: ReadEntries | ReadMessages | None = None
 
@@ -53,69 +70,119 @@ class PulsarEntries(DataSource):
         return "pulsar_entries"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(self._operation().schema)
+        """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
+        found = in_one_line(lambda: from_arrow_schema(self._operation().schema))
+        if not is_catalogue(self.options):
+            return found
+        first, *others = found.fields
+        kept = {_KEPT: table_options(self.options)}
+        return StructType([StructField(first.name, first.dataType, first.nullable, kept), *others])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(self._operation(), self._pieces())
+        return in_one_line(lambda: _Reader(*self._read(schema)))
+
+    def _read(self, schema: StructType) -> tuple[ReadEntries | ReadMessages, list[FileRange]]:
+        """Return what reads the columns of SCHEMA, the user's or ours, and the slices."""
+        values = read_options({**_kept_options(schema), **self.options}, KNOWN)
+        operation = self._known
+        if operation is None or schema.names != operation.schema.names:
+            operation = _operation(values, tuple(schema.names))
+        _check_columns(schema, from_arrow_schema(operation.schema))
+        return operation, _pieces(values)
 
     def _operation(self) -> ReadEntries | ReadMessages:
         if self._known is None:  # once: it travels with this object, and opens the store
-            self._known = self._read_options()
+            values = read_options(self.options, KNOWN)
+            self._known = _operation(values, values["columns"])
         return self._known
 
-    def _read_options(self) -> ReadEntries | ReadMessages:
-        level = self.options.get("level", "entries")
-        if level not in ("entries", "messages"):
-            raise ValueError(f"pulsar_entries: level is {level!r}; there are entries and messages")
-        names = (ENTRY_SCHEMA if level == "entries" else MESSAGE_SCHEMA).names
-        columns = _listed(self.options.get("columns", ""))
-        if set(columns) - set(names):
-            raise ValueError(f"pulsar_entries: no column {sorted(set(columns) - set(names))}; there are {names}")
-        form = self.options.get("value", "json" if _VALUE & set(columns) else "none")
-        if form not in ("none", "json", "typed"):
-            raise ValueError(f"pulsar_entries: value is {form!r}; there are none, json and typed")
-        if form != "none" and (level == "entries" or "store" not in self.options):
-            raise ValueError("pulsar_entries: values need level messages, and a store (option store) for their schemas")
-        if form == "typed" and _is_set(self.options.get("redact", "false")):
-            raise ValueError("pulsar_entries: redact shows no typed values; there is json")
-        scan, schemas = self._scan_options(schemas=form != "none")
-        if level == "entries":
-            return ReadEntries(scan, columns)
-        values = None if form == "none" else Values(schemas, form == "typed")
-        hidden = _is_set(self.options.get("redact", "false"))
-        return ReadMessages(scan, columns, _is_set(self.options.get("payload", "false")), values, hidden)
 
-    def _scan_options(self, *, schemas: bool) -> tuple[ScanOptions, dict[str, Any]]:
-        named = self.options.get("topics", "")
-        found: dict[str, Any] = {}
-        if named.lstrip().startswith("{"):
-            topics = {int(ledger): topic for ledger, topic in json.loads(named).items()}
-        elif "store" in self.options:
-            from store.scan.ledgertopics import read_topics  # which imports LMDB: executors have no need of it
+def _kept_options(schema: StructType) -> dict[str, str]:
+    """Return the options that a table was created with."""
+    kept = next((field.metadata[_KEPT] for field in schema.fields if _KEPT in field.metadata), "{}")
+    return dict(json.loads(kept))
 
-            topics, found = read_topics(self.options["store"], _listed(named), schemas=schemas)
-        elif named:
-            raise ValueError("pulsar_entries: names of topics need a store (option store) that knows their ledgers")
-        else:
-            topics = {}
-        options = ScanOptions(
-            verify=_is_set(self.options.get("checksums", "true")),
-            topics=topics,
-            only_topics=bool(topics) or "store" in self.options,
-            ledgers=tuple(int(ledger) for ledger in _listed(self.options.get("ledgers", ""))),
-            start_ms=_milliseconds(self.options.get("startTime")),
-            end_ms=_milliseconds(self.options.get("endTime")),
-        )
-        return options, found
 
-    def _pieces(self) -> list[FileRange]:
-        if "path" not in self.options:
-            raise ValueError(
-                'pulsar_entries: name entry logs with .option("path", "/pulsar/data/bookkeeper/current/*.log")'
+def _operation(values: dict[str, Any], columns: tuple[str, ...]) -> ReadEntries | ReadMessages:
+    level, redact = values["level"], values["redact"]
+    _check_names(columns, (ENTRY_SCHEMA if level == "entries" else MESSAGE_SCHEMA).names)
+    form = values["value"] or ("json" if _VALUE & set(columns) else "none")
+    if form != "none" and (level == "entries" or not values["store"]):
+        raise InvalidValue("values need level messages, and a store (option store) for their schemas")
+    if form == "typed" and redact:
+        raise InvalidValue("redact shows no typed values", hint="there is value json")
+    scan, schemas = _scan_options(values, schemas=form != "none")
+    if level == "entries":
+        return ReadEntries(scan, columns)
+    return ReadMessages(
+        scan, columns, values["payload"], None if form == "none" else Values(schemas, form == "typed"), redact
+    )
+
+
+def _check_names(columns: Iterable[str], names: Sequence[str]) -> None:
+    for column in columns:
+        if column not in names:
+            near = nearest(column, names)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            raise InvalidValue(f"there is no column {column}", hint=hint)
+
+
+def _check_columns(asked: StructType, found: StructType) -> None:
+    """Raise InvalidValue for a column of the user's schema that is of another type here."""
+    for ask, have in zip(asked.fields, found.fields, strict=True):
+        if ask.dataType != have.dataType:
+            raise InvalidValue(
+                f"column {ask.name} is {have.dataType.simpleString()}, not {ask.dataType.simpleString()}",
+                hint=f"name it {have.dataType.simpleString()} in the schema, and cast it behind",
             )
-        return plan_slices(
-            source_files(self.options["path"]), Cut(int(self.options.get("sliceBytes", Cut().slice_bytes)))
+        if not ask.nullable:
+            raise InvalidValue(f"column {ask.name} may be null", hint="leave NOT NULL out of the schema")
+
+
+def _scan_options(values: dict[str, Any], *, schemas: bool) -> tuple[ScanOptions, dict[str, Any]]:
+    named, store = values["topics"], values["store"]
+    found: dict[str, Any] = {}
+    if named.startswith("{"):
+        topics = _ledger_topics(named)
+    elif store:
+        from store.scan.ledgertopics import read_topics  # which imports LMDB: executors have no need of it
+
+        names = tuple(name.strip() for name in named.split(",") if name.strip())
+        topics, found = read_topics(store, names, schemas=schemas)
+    elif named:
+        raise InvalidValue("names of topics need a store (option store) that knows their ledgers")
+    else:
+        topics = {}
+    options = ScanOptions(
+        verify=values["checksums"],
+        topics=topics,
+        only_topics=bool(topics) or bool(store),
+        ledgers=values["ledgers"],
+        start_ms=values["startTime"],
+        end_ms=values["endTime"],
+    )
+    return options, found
+
+
+def _ledger_topics(text: str) -> dict[int, str]:
+    try:
+        return {int(ledger): str(topic) for ledger, topic in json.loads(text).items()}
+    except ValueError:
+        raise InvalidValue(
+            "option topics: is no JSON object of ledger id → topic",
+            hint="store.scan.ledgertopics.topics_option makes it",
+        ) from None
+
+
+def _pieces(values: dict[str, Any]) -> list[FileRange]:
+    paths = (*values["path"], *values["paths"])
+    if not paths:
+        raise InvalidValue(
+            "no entry logs are named",
+            hint='write .load("/pulsar/data/bookkeeper/current/*.log"); '
+            "of a table that was created with columns of its own: SELECT … FROM t WITH (path = '…')",
         )
+    return plan_slices(source_files(paths, recursive=values["recursiveFileLookup"]), Cut(values["sliceBytes"]))
 
 
 class _Reader(DataSourceReader):
@@ -127,14 +194,18 @@ class _Reader(DataSourceReader):
         return [_Partition(piece) for piece in self._pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:  # Any: pyspark's stub allows tuples or Arrow batches
-        yield from self._operation.run(partition.value)
+        if partition.value is None:  # Spark makes a partition where there is none
+            return
+        batches = in_one_line(lambda: self._operation.run(partition.value))
+        while (batch := in_one_line(lambda: next(batches, None))) is not None:
+            yield batch
 
 
 class FilteredEntries(PulsarEntries):
     """The data source where the session lets filters be pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _FilteringReader(self._operation(), self._pieces())
+        return in_one_line(lambda: _FilteringReader(*self._read(schema)))
 
 
 class _FilteringReader(_Reader):
@@ -175,24 +246,6 @@ def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:
     if options.ledgers or options.only_topics:
         ledgers &= set(options.ledgers or options.topics)
     return replace(options, ledgers=tuple(sorted(ledgers)) or _NO_LEDGER)
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _is_set(text: str) -> bool:
-    return text.strip().lower() not in ("false", "0", "no")
-
-
-def _milliseconds(text: str | None) -> int | None:
-    """Return a time as every command takes it (``2026-11-21``, ``@1795253000``), or epoch milliseconds, in ms."""
-    if text is None:
-        return None
-    number = parse_integer(text.strip().removeprefix("-"))
-    if number is not None:
-        return -number if text.strip().startswith("-") else number
-    return parse_time(text, now_ms=int(time.time() * 1000), tz=UTC)
 
 
 def register(session: SparkSession) -> None:

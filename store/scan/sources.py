@@ -1,13 +1,13 @@
 """Which files a path means, a local one or a URL, and the bytes of a slice of one.
 
-A local file is a path, a directory of logs, or a glob. A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs,
-file): of an object, a prefix, or with ``*`` in its last part. A query, such as ``?region=…&endpoint_override=…``, goes along.
+A local file is a path, a directory of logs, or a glob of either. A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3,
+gs, hdfs, file): of an object, a prefix, or a glob of either. A query, such as ``?region=…&endpoint_override=…``, goes along.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import glob
@@ -48,46 +48,86 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def source_files(pattern: str) -> list[tuple[str, int, int]]:
-    """Return (path or URL, −1, bytes) of the files that PATTERN means, empty ones left out; raises SourceNotFound."""
-    found: list[tuple[str, int]] = []
-    for part in (text.strip() for text in pattern.split(",")):
-        found += _list_url(part) if is_url(part) else ((path, os.stat(path).st_size) for path in _list_local(part))
+def source_files(paths: str | Sequence[str], *, recursive: bool = False) -> list[tuple[str, int, int]]:
+    """Return (path or URL, −1, bytes) of the files that PATHS mean, one or separated by commas, each once, empty ones left out.
+
+    RECURSIVE: a directory means the logs in the directories below it, too. Raises SourceNotFound.
+    """
+    parts = [text.strip() for text in paths.split(",")] if isinstance(paths, str) else paths
+    found: dict[str, int] = {}
+    for part in parts:
+        found.update(_list_url(part, recursive) if is_url(part) else _list_local(part, recursive))
     if not found:
         raise SourceNotFound(
-            f"no entry log at {pattern}", hint="name files, a directory that holds N.log files, or a glob"
+            f"no entry log at {', '.join(parts)}", hint="name files, a directory that holds N.log files, or a glob"
         )
-    return [(path, -1, size) for path, size in found if size]
+    return [(path, -1, size) for path, size in found.items() if size]
 
 
-def _list_local(part: str) -> list[str]:
-    path = Path(part)
-    if path.is_dir():
-        return sorted(str(file) for file in path.iterdir() if log_id_of(file.name) is not None)
-    return sorted(glob(part))
+def _list_local(part: str, recursive: bool) -> Iterator[tuple[str, int]]:
+    for name in [part] if os.path.exists(part) else sorted(glob(part)):
+        for path in _local_logs(Path(name), recursive) if os.path.isdir(name) else [name]:
+            yield path, os.stat(path).st_size
 
 
-def _list_url(part: str) -> list[tuple[str, int]]:
+def _local_logs(folder: Path, recursive: bool) -> Iterator[str]:
+    inside = sorted(folder.iterdir())
+    if any(_is_rocksdb(path.name) and path.is_file() for path in inside):
+        return
+    yield from (str(path) for path in inside if log_id_of(path.name) is not None)
+    for path in inside if recursive else ():
+        if path.is_dir():
+            yield from _local_logs(path, recursive)
+
+
+def _is_rocksdb(name: str) -> bool:
+    """Whether NAME is a file that lies in every RocksDB, whose write-ahead files are called as entry logs are."""
+    return name == "CURRENT"
+
+
+def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
+    """Return the objects that a URL means: itself, the logs at a prefix, or what its last parts match."""
     from pyarrow import fs
 
     base, mark, query = part.partition("?")
-    folder, _, name = base.rpartition("/")
+    folder, names = _split_glob(base)
     with _translated(part):
-        if "*" not in name:
-            system, path = _file_system(part)
-            info = system.get_file_info(path)
-            if info.type == fs.FileType.File:
-                return [(part, info.size)]
-            folder, name = base.rstrip("/"), ""
-        system, path = _file_system(folder + mark + query)
-        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    files = [info for info in infos if info.type == fs.FileType.File]
-    chosen = [info for info in files if (fnmatchcase(info.base_name, name) if name else _is_log(info.base_name))]
-    return sorted((f"{folder}/{info.base_name}{mark}{query}", info.size) for info in chosen)
+        system, root = _file_system(folder + mark + query)
+        infos = [system.get_file_info(root)]
+        for name in names:
+            folders = [info.path for info in infos if info.type == fs.FileType.Directory]
+            infos = [info for path in folders for info in _list_at(system, path) if fnmatchcase(info.base_name, name)]
+        found = {info.path: info.size for info in infos if info.type == fs.FileType.File}
+        for info in infos:
+            if info.type == fs.FileType.Directory:
+                found |= {log.path: log.size for log in _logs_at(system, info.path, recursive)}
+    return sorted((f"{folder}{path[len(root) :]}{mark}{query}", size) for path, size in found.items())
 
 
-def _is_log(name: str) -> bool:
-    return log_id_of(name) is not None
+def _split_glob(base: str) -> tuple[str, list[str]]:
+    """Return BASE up to its first part with a sign of a glob, and the parts from there on."""
+    scheme, _, rest = base.rstrip("/").partition("://")
+    parts = rest.split("/")
+    first = next(
+        (index for index, part in enumerate(parts) if index and any(sign in part for sign in "*[")), len(parts)
+    )
+    return f"{scheme}://{'/'.join(parts[:first])}", parts[first:]
+
+
+def _list_at(system: Any, path: str, *, recursive: bool = False) -> list[Any]:  # Any: pyarrow's
+    from pyarrow import fs
+
+    found: list[Any] = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+    return found
+
+
+def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: pyarrow's
+    """Yield the entry logs at a prefix; RECURSIVE: those below it, too, but no files of a RocksDB."""
+    infos = [info for info in _list_at(system, path, recursive=recursive) if info.is_file]
+    databases = {os.path.dirname(info.path) for info in infos if _is_rocksdb(info.base_name)}
+    yield from (
+        info for info in infos if log_id_of(info.base_name) is not None and os.path.dirname(info.path) not in databases
+    )
 
 
 @contextmanager

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on this machine, opened as the tool opens it."""
     from store.engine.spark_session import SparkOptions, open_session
 
-    with open_session(SparkOptions(master="local[2]")) as session:
+    warehouse = ("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+    with open_session(SparkOptions(master="local[2]", conf=(warehouse,))) as session:
         yield session

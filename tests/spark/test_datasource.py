@@ -82,7 +82,7 @@ def test_times_do_not_depend_on_the_session_time_zone(load: Callable[..., DataFr
         ({"topics": "acme/shapes/int8"}, "need a store"),
         ({"level": "messages", "value": "json"}, "a store"),
         ({"value": "json", "store": "s"}, "level messages"),
-        ({"level": "messages", "value": "xml"}, "none, json and typed"),
+        ({"level": "messages", "value": "xml"}, "none, json, typed"),
     ],
 )
 def test_wrong_options_are_explained(load: Callable[..., DataFrame], options: dict[str, str], error: str) -> None:

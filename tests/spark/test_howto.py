@@ -25,7 +25,7 @@ def test_the_blocks_of_the_page_run(
     capsys.readouterr()
     names: dict[str, Any] = {}  # Any: what the page defines
     blocks = _BLOCK.findall(PAGE.read_text())
-    assert sum(bool(shown) for _, shown in blocks) == 6
+    assert sum(bool(shown) for _, shown in blocks) == 7
     for code, shown in blocks:
         # The session was started elsewhere: its workers do not know this working directory.
         here = re.sub('"(standalone/|pulsar-store)', rf'"{demo_folder}/\1', code)

@@ -1,0 +1,46 @@
+"""Which files a path, a glob, a directory and a lookup below one mean, local and as URLs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from store.scan.sources import source_files
+from tests.shapes import logs
+
+
+@pytest.fixture
+def bookies(tmp_path: Path) -> Path:
+    """Two bookies' directories, one log each; beside a log lie the RocksDBs that a bookie has beside its logs."""
+    for name, log in (("bookie-1", "0.log"), ("bookie[2]", "1.log")):
+        current = tmp_path / name / "current"
+        current.mkdir(parents=True)
+        shutil.copy(logs() / "0.log", current / log)
+        for beside in ("ledgers", "locations"):
+            shutil.copytree(logs() / beside, current / beside)
+    assert list(tmp_path.glob("*/current/locations/*.log"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize(
+    ("pattern", "recursive"),
+    [("*/current", False), ("*/current/*.log", False), ("bookie*/cur*/*.log", False), ("", True), ("*", True)],
+)
+def test_what_a_pattern_means(bookies: Path, scheme: str, pattern: str, recursive: bool) -> None:
+    found = source_files([f"{scheme}{bookies}/{pattern}"], recursive=recursive)
+    logs_of_both = [f"{scheme}{bookies}/{name}" for name in ("bookie-1/current/0.log", "bookie[2]/current/1.log")]
+    assert [path for path, _, _ in found] == logs_of_both
+    assert [size for _, _, size in found] == [(logs() / name).stat().st_size for name in ("0.log", "0.log")]
+
+
+def test_a_glob_that_meets_a_database_takes_no_file_of_it(bookies: Path) -> None:
+    names = [Path(path).name for path, _, _ in source_files(str(bookies / "bookie-1" / "current" / "*"))]
+    assert names == ["0.log"]
+
+
+def test_a_file_is_itself_whatever_its_name_is_and_comes_once(bookies: Path) -> None:
+    named = str(bookies / "bookie[2]" / "current" / "1.log")
+    assert [path for path, _, _ in source_files([named, named])] == [named]

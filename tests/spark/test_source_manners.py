@@ -1,0 +1,147 @@
+"""``pulsar_entries`` as any data source of Spark is used: paths, schemas, tables of the catalogue, errors, what explain shows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.shapes import PREFIX, logs, sent, store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Source:
+    """``read.load(…)`` reads ``pulsar_entries`` with no option but those that are named."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def load(self, path: str | list[str] | None = None, *, schema: str | None = None, **options: str) -> DataFrame:
+        return self._spark.read.load(path, "pulsar_entries", schema, **options)
+
+
+@pytest.fixture
+def read(spark: SparkSession) -> Source:
+    from store.scan.datasource import register
+
+    register(spark)
+    return Source(spark)
+
+
+@pytest.fixture(scope="module")
+def bookies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two bookies' directories, with the same log each."""
+    folder = tmp_path_factory.mktemp("bookies")
+    for name in ("bookie-1", "bookie,2"):
+        (folder / name / "current").mkdir(parents=True)
+        shutil.copy(logs() / "0.log", folder / name / "current")
+    return folder
+
+
+def _message(run: Callable[[], Any]) -> str:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as raised:
+        run()
+    return str(raised.value)
+
+
+def test_a_list_of_paths(read: Source, bookies: Path) -> None:
+    one, two = str(bookies / "bookie-1" / "current"), str(bookies / "bookie,2" / "current")
+    frame = read.load([one, two, one])
+    assert frame.count() == 2 * read.load(one).count() > 200
+    assert {row[0] for row in frame.select("path").distinct().collect()} == {f"{one}/0.log", f"{two}/0.log"}
+
+
+def test_a_schema_of_ones_own(read: Source) -> None:
+    names = ["size", "ledger_id", "publish_time"]
+    some = read.load(str(logs()), schema="size int, ledger_id long, publish_time timestamp")
+    assert some.columns == names
+    assert sorted(map(tuple, some.collect())) == sorted(map(tuple, read.load(str(logs())).select(*names).collect()))
+
+
+def test_a_schema_may_name_what_is_read_on_demand(read: Source) -> None:
+    options = {"level": "messages", "store": str(store()), "topics": "acme/shapes/int8"}
+    rows = read.load(str(logs()), schema="payload binary, value string", **options).collect()
+    values = sorted(json.loads(row["value"]) for row in rows if row["value"] is not None)
+    assert values == sorted(row["value"] for row in sent("int8") if row.get("value") is not None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("ledger_id string", "column ledger_id is bigint, not string"),
+        ("ledger long", "there is no column ledger; did you mean ledger_id?"),
+        ("key string", "there is no column key"),
+        ("ledger_id long not null", "column ledger_id may be null"),
+    ],
+)
+def test_a_schema_that_is_wrong(read: Source, schema: str, said: str) -> None:
+    message = _message(read.load(str(logs()), schema=schema).collect)
+    assert said in message
+    assert "Traceback" not in message
+
+
+def test_errors_are_one_line(read: Source, tmp_path: Path) -> None:
+    """What is wrong with an option, with a path, and with a file that goes away before a task reads it."""
+    for load, said in (
+        (lambda: read.load(str(logs()), topik="a"), "pulsar_entries: there is no option topik; did you mean topics?"),
+        (lambda: read.load(str(tmp_path)).collect(), f"pulsar_entries: no entry log at {tmp_path}; name files"),
+        (lambda: read.load().collect(), "pulsar_entries: no entry logs are named; write .load("),
+    ):
+        message = _message(load)
+        assert said in message
+        assert "Traceback" not in message
+        assert len(message.strip().splitlines()) <= 2  # Spark's SQLSTATE is the other one
+    shutil.copy(logs() / "0.log", tmp_path)
+    gone = read.load(str(tmp_path))
+    planned = gone.rdd  # plans, reads nothing
+    (tmp_path / "0.log").unlink()
+    message = _message(planned.count)
+    assert f"pulsar_entries: {tmp_path}/0.log: No such file or directory (on " in message
+    assert "datasource.py" not in message
+
+
+@pytest.fixture
+def tables(spark: SparkSession) -> Iterator[None]:
+    yield
+    for kind, name in (("VIEW", "v"), ("TABLE", "t"), ("TABLE", "u")):
+        spark.sql(f"DROP {kind} IF EXISTS {name}")
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_table_of_the_catalogue_is_read_again(spark: SparkSession, read: Source, bookies: Path) -> None:
+    path = bookies / "bookie-1" / "current"
+    options = f"level 'messages', path '{path}', store '{store()}', topics 'acme/shapes/int8'"
+    expected = read.load(str(path), level="messages", store=str(store()), topics="acme/shapes/int8").count()
+    assert expected > 0
+    spark.sql(f"CREATE TABLE t USING pulsar_entries OPTIONS ({options})")
+    found = spark.sql("SELECT topic, count(*) FROM t GROUP BY topic").collect()
+    assert [tuple(row) for row in found] == [(f"{PREFIX}int8", expected)]
+    assert spark.table("t").where("topic = 'nothing'").count() == 0
+    assert spark.sql("SELECT * FROM t WITH (topics = 'acme/shapes/bool')").count() == len(
+        [row for row in sent("bool") if row["topic"] == f"{PREFIX}bool"]
+    )
+    spark.sql(f"CREATE TEMPORARY VIEW v USING pulsar_entries OPTIONS ({options})")
+    assert spark.table("v").count() == expected
+    paths = json.dumps([str(path), str(bookies / "bookie,2" / "current")])
+    spark.sql(f"CREATE TABLE u USING pulsar_entries OPTIONS (paths '{paths}')")
+    assert spark.table("u").count() == 2 * read.load(str(path)).count()
+    for name in "tu":
+        spark.sql(f"DROP TABLE {name}")
+    assert (path / "0.log").stat().st_size == (logs() / "0.log").stat().st_size
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_table_with_columns_of_its_own_says_how_it_is_read(spark: SparkSession, read: Source) -> None:
+    spark.sql(f"CREATE TABLE t (size INT) USING pulsar_entries OPTIONS (path '{logs()}')")
+    assert "SELECT … FROM t WITH (path = '…')" in _message(spark.table("t").collect)
+    assert spark.sql(f"SELECT * FROM t WITH (path = '{logs()}')").count() == read.load(str(logs())).count()
