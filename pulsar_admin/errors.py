@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pulsar_admin.visible import clean_text, write_error
+from pulsar_admin.visible import clean_lines, clean_text, write_error
 from store import errors
 from store.engine.secrets import hide_secrets
 
@@ -44,6 +44,7 @@ MEANINGS: dict[int, str] = {
 
 EXIT_CODES: dict[type[errors.StoreError], int] = {
     errors.InvalidValue: USAGE,
+    errors.BadSql: USAGE,
     errors.Refused: REFUSED,
     errors.Cancelled: REFUSED,
     errors.NotWritable: REFUSED,
@@ -114,7 +115,9 @@ class Failure:
     def render_text(self) -> str:
         if self.plain is not None:
             return self.plain
-        return f"error: {clean_text(self.message)}" + (f"\nhint: {clean_text(self.hint)}" if self.hint else "")
+        excerpt = str(self.context.get("excerpt", ""))  # lines, with a mark below the place that is wrong
+        shown = f"\n{clean_lines(excerpt)}" if excerpt else ""
+        return f"error: {clean_text(self.message)}{shown}" + (f"\nhint: {clean_text(self.hint)}" if self.hint else "")
 
     def write(self, *, as_json: bool) -> None:
         """Write the error to stderr, as text or as a line of JSON."""

@@ -68,6 +68,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.metrics:metrics",
             "Write a store's backlogs, ages, sizes, dead bytes and findings as metrics for Prometheus.",
         ),
+        "sql": Row(
+            "commands.sql:sql",
+            "Ask the store in SQL: a topic is a table, values are columns, and what a condition rules out is not read.",
+        ),
         "apply": Row(
             "commands.apply:apply", "Do what a plan file says, which --plan FILE of any changing command made."
         ),

@@ -30,6 +30,12 @@ class InvalidValue(StoreError):
     code = "invalid-value"
 
 
+class BadSql(InvalidValue):
+    """A statement of SQL cannot be understood or fails on a value; ``excerpt`` in the context shows where."""
+
+    code = "bad-sql"
+
+
 class Refused(StoreError):
     """The request is understood and will not be done as asked."""
 

@@ -29,12 +29,13 @@ def read_topics(
     NAMES are topics, globs or namespaces; none are all topics but the system's. Raises StoreNotFound, TopicNotFound.
     """
     with open_store(Path(store)) as opened, open_reader(opened) as reader:
-        chosen = dict.fromkeys(topic for name in names or ("*",) for topic in _named(reader.txn, name))
+        chosen = dict.fromkeys(topic for name in names or ("*",) for topic in named_topics(reader.txn, name))
         ledgers = {ledger: str(topic) for topic in chosen for ledger in read_topic(reader.txn, topic).ids}
         return ledgers, {str(topic): read_schemas(reader, topic) for topic in chosen} if schemas else {}
 
 
-def _named(txn: Txn, name: str) -> tuple[TopicName, ...]:
+def named_topics(txn: Txn, name: str) -> tuple[TopicName, ...]:
+    """Return the topics that NAME means: a topic, partitions of one, a glob, or a namespace. Raises TopicNotFound, InvalidValue."""
     if name.removeprefix("persistent://").count("/") == 1:
         name = f"{name}/*"
     if any(sign in name for sign in "*?["):

@@ -19,6 +19,7 @@ from store.codec.digest import DIGEST_SIZE
 from store.codec.entry import Entry, decode_entry
 from store.codec.message import is_chunk, is_marker
 from store.engine.slices import FileRange
+from store.errors import StoreError
 from store.kernels.records import BAD_DIGEST, UNFRAMED
 from store.model.ledgers import EntryReader
 from store.model.messages import ENTRY_ERRORS, Message, MessageReader, explode
@@ -105,22 +106,26 @@ class ReadMessages:
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages in file order."""
+        with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
+            yield from self.rows(self._entries(piece, source, files), piece.path, [])
+
+    def rows(self, batches: Iterable[EntryBatch], path: str, problems: list[StoreError]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of entries in the file PATH; what cannot be taken apart is told to PROBLEMS."""
         schema = self._plain_schema
         values = None
         names = {"ledgerId", *(_TIMES.get(name, _SOURCES.get(name, name)) for name in schema.names)}
         if not {"value", "value_error"}.isdisjoint(schema.names):
             values = ValueColumns(self.values or Values())
             names.update(NEEDS)
-        with open_source(piece) as source, closing(PlainFiles({0: source.path})) as files:
-            for entries in self._entries(piece, source, files):
-                reader = MessageColumns(_SliceReader(_Bodies(entries)), names=names)
-                for batch in reader.convert(entries):
-                    decoded = {} if values is None else values.read(batch, self._topics(batch).to_pylist())
-                    columns = [
-                        decoded[name] if name in decoded else self._column(name, batch, piece) for name in schema.names
-                    ]
-                    made = pa.RecordBatch.from_arrays(columns, schema=schema)
-                    yield redact_batch(made) if self.redact else made
+        for entries in batches:
+            reader = MessageColumns(_SliceReader(_Bodies(entries), errors=problems), names=names)
+            for batch in reader.convert(entries):
+                decoded = {} if values is None else values.read(batch, self._topics(batch).to_pylist())
+                columns = [
+                    decoded[name] if name in decoded else self._column(name, batch, path) for name in schema.names
+                ]
+                made = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield redact_batch(made) if self.redact else made
 
     def _entries(self, piece: FileRange, source: Source, files: PlainFiles) -> Iterator[EntryBatch]:
         for records in scan_records(piece, self.options, [], source):
@@ -131,10 +136,10 @@ class ReadMessages:
                 if len(part):
                     yield EntryScan.of_files(files, heads=False, digests=None).read_places(_places(part))
 
-    def _column(self, name: str, batch: pa.RecordBatch, piece: FileRange) -> pa.Array:
+    def _column(self, name: str, batch: pa.RecordBatch, path: str) -> pa.Array:
         kind = MESSAGE_SCHEMA.field(name).type
         if name == "path":
-            return pa.repeat(pa.scalar(piece.path, kind), len(batch))
+            return pa.repeat(pa.scalar(path, kind), len(batch))
         if name == "topic":
             return self._topics(batch)
         if name in _TIMES:

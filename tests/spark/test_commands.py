@@ -46,9 +46,11 @@ NEEDS_A_SCAN = [
     ("compaction", "read", "--all-topics", "--redact", "-o", "csv"),
     ("compaction", "find-by-time", "--all-topics", "--time", "@1795253002970", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--payload"),
+    ("sql", "select * from messages order by ledger_id, entry_id, batch_index", "-o", "jsonl"),
     ("topics", "dump", "--all-topics", "--level", "entries", "--start-time", "@1795253000", "--clock", "publish"),
 ]
 INDEX_ANSWERS = [
+    ("sql", "select count(*) from topics"),
     ("store", "check"),
     ("doctor", "--severity", "note"),
     ("store", "usage", "--by", "log"),

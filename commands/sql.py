@@ -1,0 +1,154 @@
+"""``sql``: a store's tables and topics, asked by DuckDB."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pulsar_admin.context import App
+from pulsar_admin.options import command, gather, pass_app
+from pulsar_admin.pictures import picture_option
+from store.db.files import iter_logs
+from store.errors import BadSql, EntryCorrupt, InvalidValue, LimitExceeded, MissingComponent, Refused, StoreNotFound
+from store.extras import require
+from store.model.ledgers import EntryReader, open_reader
+
+if TYPE_CHECKING:
+    from pulsar_admin.plot import Chart
+    from store.tables.catalog import StoreTables
+    from store.tables.sql import Answer, Database
+
+TERMINAL_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How answers are shown."""
+
+    plot: bool
+    png: Path | None
+    svg: Path | None
+
+
+@command(
+    "sql",
+    examples=[
+        'pulsar-admin sql "select topic, count(*) from messages group by topic order by 2 desc limit 5"',
+        "pulsar-admin sql 'select value.item, sum(value.qty) from \"public/default/avro\" group by 1'",
+        "pulsar-admin sql \"select producer, max(publish_time) from messages where topic like '%/orders/%' group by 1\" -o csv",
+    ],
+    elsewhere=["pulsar-admin sql", "pulsar-admin sql -f questions.sql -o jsonl", "pulsar-admin sql < questions.sql"],
+    output="The rows of each statement. Instants are ISO 8601, bytes hex, numbers beyond 15 digits behind a point text, NaN and Infinity "
+    "text; a column that is there twice gets _1.",
+    errors=[StoreNotFound, BadSql, Refused, EntryCorrupt, LimitExceeded, MissingComponent],
+    uses=["spark", "tz"],
+)
+@click.argument("statement", required=False)
+@click.option("-f", "--file", type=click.Path(path_type=Path, dir_okay=False), help="Statements from this file.")
+@click.option("--plot", is_flag=True, help="Plot instead: labels in the first column, numbers in those behind it.")
+@picture_option("png")
+@picture_option("svg")
+@gather(Shown)
+@pass_app
+def sql(app: App, options: Shown, statement: str | None, file: Path | None) -> None:
+    """Ask the store in SQL: a topic is a table, values are columns, and what a condition rules out is not read.
+
+    Tables are messages, or a topic's name in double quotes: a partitioned topic, a namespace and a glob are tables, too. Without a
+    STATEMENT they come from stdin, on a terminal one by one, each up to a semicolon. Nothing is changed: a statement only reads.
+    """
+    if statement is not None and file is not None:
+        raise click.UsageError("give a STATEMENT or --file, not both")
+    require("duckdb", "sql")
+    with _opened(app) as asked:
+        if statement is None and file is None and sys.stdin.isatty():
+            from pulsar_admin.sql_shell import run_shell
+
+            run_shell(app, asked.database, lambda text: asked.answer(text, options))
+        else:
+            asked.answer(_text(statement, file), options)
+
+
+def _text(statement: str | None, file: Path | None) -> str:
+    if statement is not None:
+        return statement
+    if file is None or str(file) == "-":
+        return sys.stdin.read()
+    from store.files import read_file
+
+    try:
+        return read_file(file).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"{file}: byte {error.start:#x} is no UTF-8", hint="statements are text") from error
+
+
+@contextmanager
+def _opened(app: App) -> Iterator[Asked]:
+    """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
+    from tempfile import TemporaryDirectory
+
+    from store.tables.catalog import StoreTables
+    from store.tables.cluster import find_cluster_name
+    from store.tables.sql import Database
+
+    with open_reader(app.store) as reader, TemporaryDirectory(prefix="pulsar-admin-") as spill:
+        tables = StoreTables(reader, find_cluster_name(reader.txn))
+        zone = getattr(app.settings.tz, "key", None) or "UTC"
+        database = Database(tables, zone=zone, memory_bytes=app.settings.memory_bytes, spill=Path(spill))
+        try:
+            yield Asked(app, reader, tables, database)
+        finally:
+            database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A snapshot of the store, and its tables."""
+
+    app: App
+    reader: EntryReader
+    tables: StoreTables
+    database: Database
+
+    def answer(self, text: str, options: Shown) -> None:
+        """Run the statements of TEXT and write their rows."""
+        from commands.topics.answers import report
+
+        size = sum(log.size_bytes for log in iter_logs(self.reader.txn))
+        for statement in self.database.split(text):
+            self.tables.problems.clear()
+            with self.app.scan(self.reader, size, "sql", unused="so little is read in this process"):
+                _show(self.app, self.database.run(statement), options)
+            for line in self.tables.told():
+                self.app.note(line)
+            report(self.app, self.tables.problems)
+
+
+def _show(app: App, answer: Answer, options: Shown) -> None:
+    from pulsar_admin.sql_rows import chart_of, columns_of, json_rows, unique_names
+
+    names = unique_names(answer.names)
+    rows = json_rows(names, answer, app.settings.tz)
+    if options.plot or options.png or options.svg:
+        _plot(app, chart_of(names, rows), options)
+        return
+    on_terminal = sys.stdout.isatty() and app.settings.output in (None, "table") and app.settings.query is None
+    app.emit_rows(islice(rows, TERMINAL_ROWS) if on_terminal else rows, columns_of(names, answer.types))
+    if on_terminal and next(rows, None) is not None:
+        app.tell(f"the first {TERMINAL_ROWS} rows; add a limit, or take all with -o csv or -o jsonl")
+
+
+def _plot(app: App, chart: Chart, options: Shown) -> None:
+    from pulsar_admin.plot import bar_chart, line_chart, save_chart
+
+    for path in (options.png, options.svg):
+        if path is not None:
+            save_chart(path, [chart])
+    if options.plot:
+        app.emit_lines((bar_chart if chart.bars else line_chart)(chart).splitlines(), "PLOT")

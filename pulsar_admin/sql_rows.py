@@ -1,0 +1,119 @@
+"""Rows of SQL as JSON values, columns and charts. Types that JSON lacks are texts, the same in every format."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pulsar_admin.columns import Column, kind_of
+from store.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from pulsar_admin.plot import Chart
+
+Row = dict[str, Any]  # Any: JSON values
+_INTEGERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
+_NUMBERS = re.compile(r"FLOAT$|DOUBLE$|DECIMAL\(")
+_EXACT_DIGITS = 15
+"""A double holds every decimal number of so many digits."""
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return NAMES, those that were there before with _1, _2 …: an object has a key once."""
+    found: dict[str, None] = {}
+    for name in names:
+        number, one = 0, name
+        while one in found:
+            number += 1
+            one = f"{name}_{number}"
+        found[one] = None
+    return list(found)
+
+
+def columns_of(names: Sequence[str], types: Sequence[str]) -> list[Column]:
+    """Return the columns of a table: ids as they are, other numbers with thousands apart."""
+    return [Column(name, name, _kind(name, kind)) for name, kind in zip(names, types, strict=True)]
+
+
+def _kind(name: str, kind: str) -> str:
+    if _INTEGERS.match(kind):
+        return "id" if kind_of(name, 1) == "id" else "number"
+    return "number" if _NUMBERS.match(kind) else "text"
+
+
+def json_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], zone: tzinfo | None) -> Iterator[Row]:
+    """Yield ROWS as objects of JSON values; instants in ZONE, else UTC."""
+    zone = zone or UTC
+    for row in rows:
+        yield {name: _plain(value, zone) for name, value in zip(names, row, strict=True)}
+
+
+def _plain(value: Any, zone: tzinfo) -> Any:  # Any: DuckDB's values, JSON's
+    """Return a value of DuckDB as a JSON value."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    if isinstance(value, datetime):
+        return _instant(value, zone)
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, Decimal):
+        exact = len(value.as_tuple().digits) <= _EXACT_DIGITS
+        return float(value) if exact else str(value)
+    if isinstance(value, Mapping):
+        return {_key(key, zone): _plain(item, zone) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, zone) for item in value]
+    return str(value) if not isinstance(value, timedelta) else _length(value)
+
+
+def _key(key: Any, zone: tzinfo) -> str:  # Any: DuckDB's values
+    plain = _plain(key, zone)
+    return plain if isinstance(plain, str) else str(plain)
+
+
+def _instant(value: datetime, zone: tzinfo) -> str:
+    """Return a time as ISO 8601 to the millisecond, or the microsecond where it has one; without a zone where it has none."""
+    shown = value if value.tzinfo is None else value.astimezone(zone)
+    return shown.isoformat(timespec="microseconds" if value.microsecond % 1000 else "milliseconds").replace(
+        "+00:00", "Z"
+    )
+
+
+def _length(value: timedelta) -> str:
+    from store.timespec import format_duration_ms
+
+    return format_duration_ms(value // timedelta(milliseconds=1))
+
+
+def chart_of(names: Sequence[str], rows: Iterable[Row]) -> Chart:
+    """Return the second column of ROWS, and those behind it, over the first; raises InvalidValue where they are no numbers."""
+    from pulsar_admin.plot import Chart
+
+    if len(names) < 2:
+        raise InvalidValue("--plot needs two columns: labels, and numbers", hint="select hour, count(*) … group by 1")
+    kept = list(rows)
+    series = {name: [_number(name, row[name]) for row in kept] for name in names[1:]}
+    labels = ["" if row[names[0]] is None else str(row[names[0]]) for row in kept]
+    for end in ("T00:00:00.000Z", ":00.000Z"):  # days, or minutes: there is little room
+        if labels and all(label.endswith(end) for label in labels):
+            labels = [label.removesuffix(end) for label in labels]
+    return Chart(", ".join(names[1:]), labels, series, bars=len(series) == 1)
+
+
+def _number(name: str, value: object) -> float:
+    if value is None:
+        return 0
+    try:
+        return float(value)  # type: ignore[arg-type]  # what is no number raises
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            f"--plot: {name} has {value!r}, which is no number", hint="labels come first, then columns of numbers"
+        ) from None

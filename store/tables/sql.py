@@ -1,0 +1,201 @@
+"""SQL by DuckDB over tables that are made when a statement reads them; a statement reads, and touches no file of its own choosing.
+
+Allowed is one SELECT at a time (``WITH``, ``FROM``, ``VALUES``, ``DESCRIBE``, ``SUMMARIZE``, ``SHOW`` among it), or EXPLAIN of one.
+Table functions are those of ``_FUNCTIONS``: others read files, change settings, or run statements that are not seen here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import duckdb
+import pyarrow as pa
+
+from store.errors import BadSql, LimitExceeded, Refused, Unsupported
+from store.tables.catalog import StoreTables
+
+ROWS_AT_ONCE = 2048
+_WORDS_MAX = 100
+_FUNCTIONS = frozenset(
+    [
+        *("range", "generate_series", "unnest", "repeat", "repeat_row", "summary", "json_each", "json_tree"),
+        *("histogram", "histogram_values", "pg_timezone_names", "icu_calendar_names", "pragma_version"),
+        *("duckdb_columns", "duckdb_tables", "duckdb_views", "duckdb_functions", "duckdb_keywords", "duckdb_types"),
+    ]
+)
+_EXPLAIN = re.compile(r"\s*explain(\s+analyze)?\s*(?=[\s(])(\((\s*format\s+\w+\s*|\s*analyze\s*|,)*\))?", re.I)
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",  # of Python's variables as tables
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+}
+
+
+class Database:
+    """A DuckDB of its own, in memory. ``zone``: of times that have none, and of what is shown.
+
+    What does not fit into MEMORY_BYTES goes to the directory SPILL, which DuckDB makes and takes away; None: such a statement ends.
+    """
+
+    def __init__(
+        self, tables: StoreTables, *, zone: str = "UTC", memory_bytes: int | None = None, spill: Path | None = None
+    ) -> None:
+        self._tables = tables
+        self._known: set[str] = set()
+        config = {**_CONFIG, "temp_directory": "" if spill is None else str(spill)}
+        if memory_bytes is not None:
+            config["memory_limit"] = f"{memory_bytes}B"
+        self._connection = duckdb.connect(":memory:", config=config)
+        self._connection.execute(f"SET TimeZone = '{zone}'")
+        for name in tables.names:
+            self._make(name)
+        self._connection.execute("SET lock_configuration = true")
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._connection.close()
+
+    def split(self, text: str) -> list[str]:
+        """Return the statements of TEXT; raises BadSql for what is none, Refused for one that does more than read."""
+        try:
+            statements = self._connection.extract_statements(text)
+        except duckdb.Error as error:
+            _raise(error)
+        for statement in statements:
+            if statement.type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+                kind = statement.type.name.replace("_", " ")
+                hint = "PIVOT can stand in a query: select * from (pivot …)" if kind == "MULTI" else _WHAT_IS_ALLOWED
+                raise Refused(f"{kind}: a statement here may only read", hint=hint, statement=statement.query.strip())
+        return [statement.query.strip() for statement in statements]
+
+    def is_open(self, text: str) -> bool:
+        """Whether TEXT may go on: no semicolon ends it, or one that stands in a quoted text."""
+        if not text.rstrip().endswith(";"):
+            return True
+        try:
+            self._connection.extract_statements(text)
+        except duckdb.Error as error:
+            return "unterminated" in str(error)
+        return False
+
+    def words(self, begin: str) -> list[str]:
+        """Return names that a word which begins with BEGIN may be: tables, topics, columns of tables that were asked."""
+        if "/" in begin:
+            return self._tables.topics_like(begin, _WORDS_MAX)
+        rows = self._connection.execute(
+            "SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal"
+        ).fetchall()
+        return [*self._known, *(str(row[0]) for row in rows)]
+
+    def run(self, statement: str) -> Answer:
+        """Run one statement of ``split``; its rows come as they are asked for. Raises BadSql, Refused, and what a scan raises."""
+        self._make_tables(statement)
+        self._tables.errors.clear()
+        try:
+            return Answer(self, self._connection.execute(statement))
+        except (duckdb.Error, RuntimeError) as error:
+            self.fail(error)
+
+    def arrow(self, statement: str, rows: int) -> pa.RecordBatchReader:
+        """Run one statement; return its rows as a stream of batches of ROWS."""
+        self._make_tables(statement)
+        try:
+            return self._connection.sql(statement).to_arrow_reader(rows)
+        except (duckdb.Error, RuntimeError) as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> NoReturn:
+        """Raise what ERROR of DuckDB means."""
+        if self._tables.errors:  # DuckDB's words of it are a traceback
+            raise self._tables.errors[0] from None
+        _raise(error)
+
+    def _make_tables(self, statement: str) -> None:
+        """Make the tables that STATEMENT names; raises Refused for functions that do more than read tables."""
+        match = _EXPLAIN.match(statement)
+        text = statement[match.end() :] if match else statement
+        tree = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()[0][0])
+        if tree["error"]:
+            raise BadSql(str(tree.get("error_message")), hint=_WHAT_IS_ALLOWED)
+        for node in _nodes(tree):
+            if node.get("type") == "TABLE_FUNCTION":
+                name = str(node["function"]["function_name"])
+                if name.lower() not in _FUNCTIONS:
+                    raise Refused(f"{name}(…): a statement here reads no files and calls only {_listed()}")
+            elif node.get("type") == "BASE_TABLE" and not node["schema_name"]:
+                self._make(str(node["table_name"]))
+
+    def _make(self, name: str) -> None:
+        if name not in self._known:
+            table = self._tables.find(name)
+            if table is not None:
+                self._connection.register(name, table)
+                self._known.add(name)
+
+
+class Answer:
+    """The rows of a statement, read as they are asked for. ``names`` and ``types`` (DuckDB's) are those of the columns."""
+
+    def __init__(self, database: Database, result: Any) -> None:  # Any: DuckDB's connection
+        self._database = database
+        self._result = result
+        described: Sequence[Any] = result.description or ()
+        self.names = tuple(str(column[0]) for column in described)
+        self.types = tuple(str(column[1]) for column in described)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:  # Any: a column's own type
+        """Yield the rows; raises as ``Database.run``."""
+        while True:
+            try:
+                rows = self._result.fetchmany(ROWS_AT_ONCE)
+            except (duckdb.Error, RuntimeError) as error:
+                self._database.fail(error)
+            if not rows:
+                return
+            yield from rows
+
+
+_WHAT_IS_A_TABLE = 'a topic is a table, in double quotes: "public/default/orders"; show tables lists the others'
+_WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW TABLES, EXPLAIN"
+
+
+def _listed() -> str:
+    return ", ".join(sorted(_FUNCTIONS))
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:  # Any: JSON
+    """Yield the objects of a JSON value."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield found
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Raise what DuckDB's ERROR means."""
+    text = str(error).strip()
+    message, _, rest = text.partition("\n")
+    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in message:
+        raise KeyboardInterrupt from None
+    if isinstance(error, duckdb.OutOfMemoryException):
+        raise LimitExceeded(message, hint="give --memory more, or ask for fewer columns and rows") from None
+    if isinstance(error, duckdb.PermissionException):
+        raise Refused(f"{message}; a statement here reads no files", hint=_WHAT_IS_ALLOWED) from None
+    if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
+        raise Unsupported(
+            f"DuckDB {duckdb.__version__} failed: {message}", hint="write the question another way"
+        ) from None
+    if isinstance(error, duckdb.CatalogException) and message.startswith("Catalog Error: Table"):
+        rest = re.sub(r"^Did you mean .*\n", "", rest)  # it knows no topics
+        raise BadSql(message, hint=_WHAT_IS_A_TABLE, excerpt=rest.strip("\n")) from None
+    raise BadSql(message, excerpt=rest.strip("\n")) from None

@@ -1,0 +1,203 @@
+"""``sql``: what it shows, what it refuses, and how it says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.worlds import oracle
+
+_OTHERWISE = ("public/default/chunked", "acme/secure/")  # a consumer gets chunks joined, and has keys
+AVRO = '"public/default/avro"'
+
+
+def test_messages_are_those_that_the_broker_delivered(cli: Cli) -> None:
+    """A consumer gets chunks joined and nothing of open or aborted transactions; in the table each entry stands for itself."""
+    text = """select topic, transaction, ledger_id, entry_id, batch_index, epoch_ms(publish_time) published, coalesce(key, '') key,
+    size, producer from messages"""
+    found: dict[str, list[list[object]]] = {}
+    in_transactions = set()
+    for row in cli("--store", imported("small", "clean"), "sql", text, "-o", "json").json:
+        topic = row.pop("topic").removeprefix("persistent://")
+        in_transactions |= {topic} if row.pop("transaction") else set()
+        found.setdefault(topic, []).append([*row.values()])
+    compared = 0
+    for topic, said in oracle("small")["topics"].items():
+        delivered = [[*row[:4], row[5], row[7], row[10]] for row in said["messages"]]
+        if topic in in_transactions:
+            assert all(row in found[topic] for row in delivered), topic
+        elif not topic.startswith(_OTHERWISE):
+            assert sorted(found.get(topic, [])) == sorted(delivered), topic
+        compared += len(delivered)
+    assert compared > 2000
+    assert in_transactions
+
+
+def test_values_are_columns(cli: Cli) -> None:
+    found = cli(
+        "--store",
+        imported("small", "clean"),
+        "sql",
+        f"select value.item, value.qty from {AVRO} order by value.id",
+        "-o",
+        "jsonl",
+    )
+    assert found.json_lines[:3] == [{"item": f"item-{n}", "qty": n} for n in range(3)]
+
+
+TYPES = """
+select timestamptz '2026-01-01 00:00:00.123456+00' a, timestamp '2026-01-01' b, date '2026-01-01' c, [1, null] d, map {'k': 1} e,
+{'x': {'y': 1.5}} f, '\\x00\\xFF'::blob g, 12345678901234567.89 h, 170141183460469231731687303715884105727::hugeint i,
+'nan'::double j, '-inf'::float k, interval '90' minute l, null m, true n, 1 a, '101'::bit o, uuid '00000000-0000-0000-0000-000000000001' p
+"""
+EXPECTED = {
+    "a": "2026-01-01T00:00:00.123456Z",
+    "b": "2026-01-01T00:00:00.000",
+    "c": "2026-01-01",
+    "d": [1, None],
+    "e": {"k": 1},
+    "f": {"x": {"y": 1.5}},
+    "g": "00ff",
+    "h": "12345678901234567.89",
+    "i": 170141183460469231731687303715884105727,
+    "j": "NaN",
+    "k": "-Infinity",
+    "l": "1h30m",
+    "m": None,
+    "n": True,
+    "a_1": 1,
+    "o": "101",
+    "p": "00000000-0000-0000-0000-000000000001",
+}
+
+
+def test_every_type_in_every_format(cli: Cli) -> None:
+    store = imported("small", "clean")
+    assert cli("--store", store, "sql", TYPES, "-o", "json").json == [EXPECTED]
+    assert json.loads(cli("--store", store, "sql", TYPES, "-o", "jsonl").stdout) == EXPECTED
+    (row,) = csv.DictReader(io.StringIO(cli("--store", store, "sql", TYPES, "-o", "csv").stdout))
+    assert (row["i"], row["g"], row["m"], row["d"], row["j"]) == (str(EXPECTED["i"]), "00ff", "", "[1,null]", "NaN")
+    assert "1h30m" in cli("--store", store, "sql", TYPES, "-o", "table").stdout
+    assert cli("--store", store, "sql", TYPES, "-o", "plain").stdout.count("\t") == len(EXPECTED) - 1
+
+
+def test_times_are_shown_and_cut_in_the_zone_asked_for(cli: Cli) -> None:
+    text = "select timestamptz '2026-01-01 00:30:00+00' a, date_trunc('day', timestamptz '2026-01-01 23:30:00+00') b"
+    found = cli("--store", imported("small", "clean"), "--tz", "Europe/Berlin", "sql", text, "-o", "json").json
+    assert found == [{"a": "2026-01-01T01:30:00.000+01:00", "b": "2026-01-02T00:00:00.000+01:00"}]
+
+
+def test_what_a_condition_rules_out_is_not_read(cli: Cli) -> None:
+    store = imported("small", "clean")
+    text = (
+        "select count(*) from messages where publish_time < '2000-01-01' or topic = 'persistent://public/default/avro'"
+    )
+    found = cli("--store", store, "sql", text, "--verbose")
+    assert "messages: read 1 of " in found.stderr
+    none = cli(
+        "--store", store, "sql", "select count(*) n from messages where ledger_id = -1", "--verbose", "-o", "json"
+    )
+    assert none.json == [{"n": 0}]
+    assert "messages: read 0 of " in none.stderr
+
+
+REFUSED = (
+    "copy messages to 'out.csv'",
+    "create table t as select 1",
+    "attach 'x.db'",
+    "install httpfs",
+    "load json",
+    "set threads = 1",
+    "pragma version",
+    "insert into messages select 1",
+    "call pragma_version()",
+    "export database 'x'",
+    "prepare p as select 1",
+    "begin",
+    "checkpoint",
+    "select * from read_csv('/etc/passwd')",
+    "select (select count(*) from read_text('/etc/passwd'))",
+    "with x as (from enable_logging(storage = 'file', storage_path = 'log')) from x",
+    "select * from query('select * from read_text(''/etc/passwd'')')",
+    "explain analyze select * from glob('/*')",
+    "EXPLAIN ANALYZE(select * from glob('/*'))",
+    "select 1; copy messages to 'out.csv'",
+    "pivot messages on topic using count(*)",
+    "explain copy messages to 'out.csv'",
+)
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_statement_only_reads(statement: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = cli("--store", imported("small", "clean"), "sql", statement)
+    assert found.exit_code in (2, 3), found
+    assert found.stdout == ""
+    assert found.stderr.startswith("error: ")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "secret.csv", "http://localhost/x.parquet"])
+def test_files_are_no_tables(file: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.csv").write_text("a\n42\n")
+    found = cli("--store", imported("small", "clean"), "sql", f"select * from '{file}'")
+    assert found.exit_code in (2, 3)
+    assert "42" not in found.stdout
+
+
+WRONG = {
+    "selec 1": "LINE 1: selec 1",
+    "select foo\nfrom messages": "LINE 1: select foo",
+    "select * from nowhere": "a topic is a table, in double quotes",
+    'select value.nothing from "public/default/avro"': "nothing",
+    "select 'x'::int": "Could not convert string 'x'",
+    'select * from "no/such/topic"': "does not exist",
+}
+
+
+@pytest.mark.parametrize("statement", WRONG)
+def test_an_error_shows_the_place(statement: str, cli: Cli) -> None:
+    found = cli("--store", imported("small", "clean"), "sql", statement)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert WRONG[statement] in found.stderr
+    assert ("LINE 1" in found.stderr) == ("^" in found.stderr)
+    as_json = cli("--store", imported("small", "clean"), "sql", statement, "-o", "json").error
+    assert as_json["code"] == "bad-sql"
+
+
+def test_statements_come_from_a_file_and_from_stdin(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "questions.sql"
+    file.write_text("select 1 as a; -- the first\nselect ';' as b;\n")
+    store = imported("small", "clean")
+    expected = [{"a": 1}, {"b": ";"}]
+    assert cli("--store", store, "sql", "-f", file, "-o", "jsonl").json_lines == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(file.read_text()))
+    assert cli("--store", store, "sql", "-o", "jsonl").json_lines == expected
+    assert cli("--store", store, "sql", "select 1", "-f", file).exit_code == 2
+    file.write_bytes(b"select '\xff'")
+    assert "UTF-8" in cli("--store", store, "sql", "-f", file).stderr
+
+
+def test_a_plot_of_two_columns(cli: Cli, tmp_path: Path) -> None:
+    store = imported("small", "clean")
+    text = "select subscription, sum(backlog_entries) backlog from cursors group by 1 order by 1"
+    found = cli("--store", store, "sql", text, "--plot", "--svg", tmp_path / "plot.svg")
+    assert "backlog" in found.stdout
+    assert (tmp_path / "plot.svg").read_bytes().startswith(b"<?xml")
+    assert "two columns" in cli("--store", store, "sql", "select 1", "--plot").stderr
+    assert "no number" in cli("--store", store, "sql", "select 1, 'x'", "--plot").stderr
+
+
+def test_entries_that_are_gone_are_said_to_be_missing(cli: Cli) -> None:
+    """The answer is of what is there, and the exit code says that something was not."""
+    store = imported("small", "crashed")
+    found = cli("--store", store, "sql", "select count(*) n from messages", "-o", "json")
+    missing = cli("--store", store, "ledgers", "missing", "-o", "json").json
+    assert found.exit_code == (1 if missing else 0), found.stderr
