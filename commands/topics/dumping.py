@@ -27,6 +27,7 @@ from pulsar_admin.options import (
 from store.errors import AlreadyExists, Corrupt, DiskFull, InvalidValue, NotFound, Refused, TopicNotFound
 from store.model.ledgers import open_reader
 from store.names import EARLIEST, LATEST, Position, TopicName
+from store.scan.profiles import PROFILES, Profile
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class DumpRequest:
     directory: Path | None
     form: str
     interceptors: str | None
+    profile: Profile | None
     redact: bool
     private_keys: tuple[Path, ...]
 
@@ -60,6 +62,7 @@ class DumpRequest:
     examples=[
         "pulsar-admin topics dump public/default/plain",
         "pulsar-admin topics dump --pattern 'acme/orders/*' --directory dumped",
+        "pulsar-admin topics dump public/default/avro --columns pulsar-spark",
         "pulsar-admin topics dump public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
     ],
     output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
@@ -95,6 +98,13 @@ class DumpRequest:
     type=click.Choice(["none"]),
     help="Of entries: none takes their broker metadata away and leaves what a client receives.",
 )
+@click.option(
+    "--columns",
+    "profile",
+    type=click.Choice(PROFILES),
+    help="Of messages, under the names and types that another tool gives them: the Spark connector, Pulsar's connector of Trino, or "
+    "Lakehouse tables. Decoded values are among them; --payload has them as bytes.",
+)
 @redact_option
 @private_key_option
 @gather(DumpRequest)
@@ -109,6 +119,8 @@ def dump(app: App, selection: TopicSelection, options: DumpRequest) -> None:
         raise click.UsageError("--interceptors: messages have no broker metadata; it is for --level entries")
     if options.redact and options.level == "entries":
         raise click.UsageError("--redact: entries are exact bytes; it is for --level messages")
+    if options.profile is not None and (options.level == "entries" or options.redact):
+        raise click.UsageError("--columns: names are known of messages, whole; leave --level entries and --redact out")
     if options.private_keys and options.level == "entries":
         raise click.UsageError("--private-key: entries are exact bytes; it is for --level messages")
     if app.settings.dry_run:
@@ -129,7 +141,13 @@ def _dump_options(app: App, options: DumpRequest) -> DumpOptions:
     window = Window(first, last, options.start_ms, options.end_ms, check_clock(app.settings.clock)).checked()
     level: Any = options.level  # Any: click checked that it is one of the two
     return DumpOptions(
-        level, window, options.payload, options.value, stripped=options.interceptors is not None, redact=options.redact
+        level,
+        window,
+        options.payload,
+        options.value,
+        stripped=options.interceptors is not None,
+        redact=options.redact,
+        profile=options.profile,
     )
 
 

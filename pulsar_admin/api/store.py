@@ -33,6 +33,7 @@ from store.model.topics import (
 )
 from store.model.window import Window
 from store.names import TopicName, parse_namespace, parse_topic
+from store.scan.profiles import Profile
 from store.wording import counted
 
 if TYPE_CHECKING:
@@ -365,19 +366,24 @@ class Store(Transfers, Recoveries):
         payload: bool = False,
         value: bool = False,
         redact: bool = False,
+        columns: Profile | None = None,
     ) -> DumpReport:
         """Write messages, or entries as exact bytes for ``load``, of TOPICS (default: all) into files of the new DIRECTORY.
 
         Files are parted by topic and by day on CLOCK, which also chooses SINCE and UNTIL. PAYLOAD, VALUE and REDACT concern
-        messages. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
+        messages; so does COLUMNS: under the names and types that another tool gives them, decoded values among them, as bytes with
+        PAYLOAD. What cannot be read is left out with a PartialData warning. Raises TopicNotFound, AlreadyExists, DiskFull.
         """
         from store.dump.job import DumpOptions, dump_directory
 
-        for what, chosen, choices in (("level", level, Level), ("form", form, Format)):
-            check_choice(what, chosen, choices)
+        for what, chosen, choices in (("level", level, Level), ("form", form, Format), ("columns", columns, Profile)):
+            if chosen is not None:
+                check_choice(what, chosen, choices)
         start_ms, end_ms = (None if time is None else self._session.time_ms(time) for time in (since, until))
         window = Window(start_ms=start_ms, end_ms=end_ms, clock=check_clock(clock)).checked()
-        options = DumpOptions(level, window, payload, value, redact=redact)
+        if columns is not None and (level == "entries" or redact):
+            raise InvalidValue("columns: names are known of messages, whole", hint="leave level entries and redact out")
+        options = DumpOptions(level, window, payload, value, redact=redact, profile=columns)
         problems: list[StoreError] = []
         with self._session.scan(problems) as reader:
             listed = [read_topic(reader.txn, name) for name in self._selected(reader.txn, topics)]

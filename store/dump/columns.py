@@ -10,10 +10,17 @@ import pyarrow as pa
 from store.model.schemas import TopicSchemas
 from store.scan.arrow import column
 from store.scan.entries import EntryBatch
+from store.scan.known_columns import KnownColumns
 from store.scan.matching import UNDECIDED, Match
 from store.scan.messages import message_schema, schema_of
 
 _VALUE_FIELDS = (("schemaVersion", pa.int64()), ("value", pa.string()), ("valueError", pa.string()))
+HELPERS = (
+    pa.field("publishTime", pa.int64()),
+    pa.field("brokerTime", pa.int64()),
+    pa.field("valueError", pa.string()),
+)
+"""Behind another tool's columns: a row's times, which say its day, and why there is no value. Nobody sees them."""
 Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -22,7 +29,8 @@ class DumpColumns:
     """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text; ``markers``: they are rows.
 
     ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
-    ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of.
+    ``match``: only what it looks for, and, marked in a column of its own, what nobody can tell of. ``known``: another tool's
+    columns instead, and HELPERS.
     """
 
     payload: bool = False
@@ -31,10 +39,13 @@ class DumpColumns:
     only: tuple[str, ...] = ()
     compacted: bool = False
     match: Match | None = None
+    known: KnownColumns | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of a dump."""
+        if self.known is not None:
+            return pa.schema([*self.known.schema, *HELPERS])
         schema = schema_of(self.only) if self.only else self._whole_schema
         return schema if self.match is None else schema.append(pa.field(UNDECIDED, pa.bool_()))
 
@@ -46,6 +57,8 @@ class DumpColumns:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read them from, names of ``store.scan.messages``."""
+        if self.known is not None:
+            return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
         if self.schemas is not None:
             from store.scan.value_columns import NEEDS
@@ -67,6 +80,8 @@ class DumpColumns:
 
     def finisher(self) -> Finish:
         """Return what makes batches of the columns ``names`` batches of ``schema``."""
+        if self.known is not None:
+            return self._known_finisher(self.known)
         if self.schemas is None and self.match is None:
             return lambda batches: iter(batches)
         read = self._values()
@@ -83,6 +98,17 @@ class DumpColumns:
                 columns = [made[name] if name in made else batch.column(name) for name in schema.names]
                 whole = pa.RecordBatch.from_arrays(columns, schema=schema)
                 yield whole if match is None else whole.filter(column(found | undecided))
+
+        return finish
+
+    def _known_finisher(self, known: KnownColumns) -> Finish:
+        convert, schema = known.converter(), self.schema
+
+        def finish(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                made, errors = convert(batch)
+                columns = [*made.columns, batch.column("publishTime"), batch.column("brokerTime"), errors]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return finish
 

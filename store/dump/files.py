@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from store.db.clocks import Clock
 from store.dump.parquet import DUMP_FORMAT, GROUP_ROWS, named_schema, open_parquet, write_apart
-from store.dump.tables import day_name, json_text, split_by_day
+from store.dump.tables import day_name, json_text, known_text, split_by_day
 from store.engine.memory import give_back
 from store.errors import AlreadyExists, NotFound, SourceBusy
 from store.files import create_directory, create_file, open_lock_file, remove_file, remove_tree, rename, replace_file
@@ -62,8 +62,12 @@ class _Part:
 class _Open:
     """A file being written, durable when closed."""
 
-    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format, *, large: bool) -> None:
-        """LARGE: it is for a value that would be in memory once more for its compression; it is not compressed."""
+    def __init__(self, path: Path, schema: pa.Schema, topic: str, form: Format, *, large: bool, is_known: bool) -> None:
+        """LARGE: it is for a value that would be in memory once more for its compression; it is not compressed.
+
+        IS_KNOWN: the columns are another tool's.
+        """
+        self._is_known = is_known
         self._stack = ExitStack()
         self._topic = topic
         self._form = form
@@ -85,7 +89,8 @@ class _Open:
             write_apart(self._path, table.cast(self._schema))
             return
         for batch in table.to_batches():
-            self._file.writelines(piece.encode() for piece in json_text(self._topic, batch))
+            pieces = known_text(batch) if self._is_known else json_text(self._topic, batch)
+            self._file.writelines(piece.encode() for piece in pieces)
 
     def close(self) -> None:
         with self._stack:
@@ -100,8 +105,10 @@ class _Open:
 class DumpDirectory:
     """Takes batches of rows in topic order; use in ``with``: the directory gets its name when the block ends."""
 
-    def __init__(self, path: Path, form: Format, clock: Clock, level: str) -> None:
+    def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
+        """HIDDEN: columns that say a row's day alone, and are not written; what is left is another tool's."""
         _check_new(path)
+        self._hidden = list(hidden)
         self._path = path
         self._lock: int | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
@@ -121,7 +128,8 @@ class DumpDirectory:
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
         """Write BATCH, sooner or later."""
-        for day, rows in split_by_day(batch, self._clock):
+        for day, found in split_by_day(batch, self._clock):
+            rows = found.drop_columns(self._hidden) if self._hidden else found
             part = self._part(topic, day)
             if rows.nbytes >= LARGE_BYTES:
                 self._flush(part)
@@ -176,7 +184,8 @@ class DumpDirectory:
             create_directory(part.directory.parent, exist_ok=True, mode=PRIVATE_DIRECTORY)
             create_directory(part.directory, exist_ok=True, mode=PRIVATE_DIRECTORY)
             name = f"part-{part.number:05d}.{self._form}"
-            part.file = _Open(part.directory / name, table.schema, part.topic, self._form, large=large)
+            path, is_known = part.directory / name, bool(self._hidden)
+            part.file = _Open(path, table.schema, part.topic, self._form, large=large, is_known=is_known)
             self._files.append({"path": str((part.directory / name).relative_to(self._unfinished)), "rows": 0})
             part.number += 1
         part.file.write(table)

@@ -13,20 +13,22 @@ import pyarrow as pa
 from store.compaction.reading import CompactedReader
 from store.compaction.view import CompactedView, parts_of_view
 from store.db.clocks import check_clock
-from store.dump.columns import DumpColumns
+from store.dump.columns import HELPERS, DumpColumns
 from store.dump.files import DumpDirectory, Format
-from store.dump.tables import EntryColumns, entry_batch, json_text
+from store.dump.tables import EntryColumns, entry_batch, json_text, known_text
 from store.errors import EntryCorrupt, EntryNotFound, StoreError
 from store.model.extent import Extent, extent_of, iter_ledger_parts
 from store.model.ledgers import EntryReader, iter_gaps
 from store.model.messages import MessageReader, ReadOptions
-from store.model.schemas import read_schemas
+from store.model.schemas import TopicSchemas, read_schemas
 from store.model.topics import Topic
 from store.model.window import Window
 from store.names import EARLIEST, LATEST
 from store.scan.entries import EntryBatch
+from store.scan.known_columns import KnownColumns
 from store.scan.matching import Match
 from store.scan.messages import MessageColumns
+from store.scan.profiles import Profile
 from store.scan.redacted import redact_batch
 from store.scan.window import WindowScan, window_ranks
 from store.wording import counted
@@ -42,7 +44,8 @@ class DumpOptions:
     ``redact``: messages as ``store.model.redaction`` shows them.
     ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
     ``ReadOptions``, ``only`` that of ``DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
-    chunk without the ones before it is damage, wherever the window begins. ``match`` is that of ``DumpColumns``.
+    chunk without the ones before it is damage, wherever the window begins. ``match`` is that of ``DumpColumns``. ``profile``: the
+    names and types of another tool's columns, its value among them, as raw bytes with ``payload``.
     """
 
     level: Level = "messages"
@@ -57,6 +60,7 @@ class DumpOptions:
     view: CompactedView | None = None
     whole: bool = False
     match: Match | None = None
+    profile: Profile | None = None
 
 
 @dataclass(slots=True)
@@ -90,10 +94,7 @@ def iter_window_rows(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows; what could not be read is in DUMPED when they end, or are closed because nobody wants more."""
     found = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
-    schemas = read_schemas(reader, topic.name) if options.value else None
-    columns = DumpColumns(
-        options.payload, schemas, options.markers, options.only, options.view is not None, options.match
-    )
+    columns = _columns(reader, topic, options)
     slow = _message_columns(reader, topic, options, columns, dumped) if options.level == "messages" else None
     try:
         for entries, batches in _rows(found, topic, columns, slow, stripped=options.stripped):
@@ -109,6 +110,14 @@ def iter_window_rows(
         if found.missing:
             dumped.missing += found.missing
             dumped.problems.append(_missing(reader, topic, options, found.missing))
+
+
+def _columns(reader: EntryReader, topic: Topic, options: DumpOptions) -> DumpColumns:
+    schemas = read_schemas(reader, topic.name) if options.value or options.profile else None
+    if options.profile is not None:
+        known = KnownColumns(options.profile, topic.name, schemas or TopicSchemas(), options.payload)
+        return DumpColumns(known=known)
+    return DumpColumns(options.payload, schemas, options.markers, options.only, options.view is not None, options.match)
 
 
 def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: int) -> EntryNotFound:
@@ -173,7 +182,7 @@ def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions
     """Yield every row as JSON, in the pieces of ``json_text``."""
     for topic in topics:
         for batch in iter_batches(reader, topic, options, dumped, lambda count: None):
-            yield from json_text(str(topic.name), batch)
+            yield from json_text(str(topic.name), batch) if options.profile is None else known_text(batch)
             del batch
 
 
@@ -202,7 +211,8 @@ def dump_directory(
     Raises AlreadyExists, DiskFull, NotWritable; an error leaves nothing behind.
     """
     dumped = Dumped()
-    with DumpDirectory(path, form, check_clock(options.window.clock), options.level) as directory:
+    hidden = () if options.profile is None else tuple(helper.name for helper in HELPERS)
+    with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
         for topic in topics:
             for batch in iter_batches(reader, topic, options, dumped, advance):
                 directory.add(str(topic.name), batch)

@@ -13,7 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store.codec.value import json_text as json_text_of
+from store.codec.value import plain
 from store.db.clocks import Clock
+from store.dump.columns import HELPERS
 from store.dump.json_lines import json_lines
 from store.kernels.messages import HEAD, read_heads
 from store.kernels.records import HAS_BROKER_TIME, UNFRAMED
@@ -161,6 +164,14 @@ def json_text(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
             yield from _pieces(row)
         else:
             yield _dumped(row) + "\n"
+
+
+def known_text(batch: pa.RecordBatch) -> Iterator[str]:
+    """Yield rows under another tool's names as JSON lines: bytes in base64, times as text, HELPERS left out."""
+    shown = batch.drop_columns([helper.name for helper in HELPERS if helper.name in batch.schema.names])
+    for start in range(0, len(shown), LINES):
+        for row in shown.slice(start, LINES).to_pylist(maps_as_pydicts="lossy"):
+            yield json_text_of(plain(row)) + "\n"
 
 
 def whole_lines(pieces: Iterable[str]) -> Iterator[str]:

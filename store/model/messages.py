@@ -68,6 +68,7 @@ class Message:
     schema_version: bytes | None = None
     compression: int = NONE
     key_encoded: bool = False  # the key is base64
+    first_chunk: Position | None = None  # of a message of several chunks
 
     @property
     def schema_number(self) -> int | None:
@@ -179,7 +180,7 @@ class MessageReader:
             return None
         del self._chunks[metadata.uuid]
         stored = b"".join(bytes(part.payload) for part in parts)
-        whole = replace(parts[-1], chunks=len(parts), payload=stored)
+        whole = replace(parts[-1], chunks=len(parts), payload=stored, first_chunk=parts[0].position)
         if whole.encrypted:
             return whole
         payload = decompress(metadata.compression, stored, metadata.uncompressed_size, where=f"entry {position}")

@@ -65,7 +65,13 @@ _FIELDS = (
     ("markerType", pa.string()),
     ("transaction", pa.string()),
 )
-_SCAN_FIELDS = (("schemaVersion", pa.int64()), ("keyEncoded", pa.bool_()), ("sealedBatch", pa.bool_()))
+_SCAN_FIELDS = (
+    ("schemaVersion", pa.int64()),
+    ("keyEncoded", pa.bool_()),
+    ("sealedBatch", pa.bool_()),
+    ("batchSize", pa.int32()),  # 0: the message is no batch's
+    ("firstChunk", pa.struct([("ledgerId", pa.int64()), ("entryId", pa.int64())])),
+)
 
 
 def message_schema(*, payload: bool, markers: bool = False) -> pa.Schema:
@@ -253,7 +259,9 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
         "deliverAtTime": lambda: optional(part.rows["deliver_at_ms"], 0),
         "encrypted": lambda: constant(False, pa.bool_(), len(entry)),
         "sealedBatch": lambda: constant(False, pa.bool_(), len(entry)),
+        "batchSize": lambda: column(np.where(batch_index < 0, 0, of(part.heads["messages"])).astype(np.int32)),
         "chunks": lambda: constant(1, pa.int32(), len(entry)),
+        "firstChunk": lambda: pa.nulls(len(entry), dict(_SCAN_FIELDS)["firstChunk"]),
         "markerType": lambda: constant(None, pa.string(), len(entry)),
         "transaction": lambda: constant(None, pa.string(), len(entry)),
         "schemaVersion": lambda: optional(part.heads["schema_version"], -1),
@@ -333,7 +341,11 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "encrypted": message.encrypted,
         "sealedBatch": message.encrypted and message.batch_size > 0,
         "nullValue": message.null_value,
+        "batchSize": message.batch_size,
         "chunks": message.chunks,
+        "firstChunk": None
+        if message.first_chunk is None
+        else {"ledgerId": message.first_chunk.ledger_id, "entryId": message.first_chunk.entry_id},
         "markerType": marker_name(message.marker_type),
         "schemaVersion": message.schema_number,
         "keyEncoded": message.key_encoded,

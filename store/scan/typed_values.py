@@ -43,13 +43,15 @@ class TypedValues:
     Raises Unsupported for a type that is not decoded, EntryCorrupt for a bad definition.
     """
 
-    def __init__(self, newest: ValueSchema) -> None:
+    def __init__(self, newest: ValueSchema, shapes: type[Shapes] | None = None) -> None:
+        """SHAPES: which columns the parts of a value become; ``Shapes`` unless said."""
+        shapes = shapes or Shapes
         if newest.type_name == "KEY_VALUE":
-            self._parts = [_Part(part) for part in newest.key_and_value]
+            self._parts = [_Part(part, shapes) for part in newest.key_and_value]
             names = zip(("key", "value"), self._parts, strict=True)
             self.kind = pa.struct([(name, part.shape.kind) for name, part in names])
         else:
-            self._parts = [_Part(newest)]
+            self._parts = [_Part(newest, shapes)]
             self.kind = self._parts[0].shape.kind
         self._newest = newest
 
@@ -67,9 +69,9 @@ class TypedValues:
 class _Part:
     """Values, or keys or values of pairs, of one schema."""
 
-    def __init__(self, newest: ValueSchema) -> None:
+    def __init__(self, newest: ValueSchema, shapes: type[Shapes]) -> None:
         self._newest = newest
-        self.shape = _shape(newest)
+        self.shape = _shape(newest, shapes)
         self._decoders: dict[bytes, Decode] = {}
 
     def read(self, data: bytes, written: ValueSchema) -> Value:
@@ -86,21 +88,31 @@ class _Part:
         return None if value is None else self.shape.convert(value)
 
 
-def _shape(schema: ValueSchema) -> Shape:
+def _shape(schema: ValueSchema, shapes: type[Shapes]) -> Shape:
     if schema.type_name in ("AVRO", "JSON"):
         parsed = parse_definition(schema.definition)
-        return _Shapes(named_schemas(parsed), is_json=schema.type_name == "JSON").of(parsed, ())
+        return shapes(named_schemas(parsed), is_json=schema.type_name == "JSON").of(parsed, ())
     decoder_of(schema)  # raises for what is not decoded
-    return _PRIMITIVES.get(schema.type_name, Shape(pa.string(), _same))
+    return shapes.primitive(schema.type_name)
 
 
-class _Shapes:
-    """Shapes of AVRO definitions, for values decoded from AVRO or parsed from JSON (``is_json``)."""
+class Shapes:
+    """Shapes of AVRO definitions, for values decoded from AVRO or parsed from JSON (``is_json``), and of primitive types."""
 
     def __init__(self, named: Mapping[str, Schema], *, is_json: bool) -> None:
         self._named = named
-        self._leaves = _FROM_JSON if is_json else _FROM_AVRO
+        self._leaves = self.leaves(is_json=is_json)
         self._columns = 0
+
+    @classmethod
+    def leaves(cls, *, is_json: bool) -> Mapping[str, Shape]:
+        """Return the shapes of AVRO's primitive and logical types."""
+        return _FROM_JSON if is_json else _FROM_AVRO
+
+    @classmethod
+    def primitive(cls, type_name: str) -> Shape:
+        """Return the shape of a primitive schema."""
+        return _PRIMITIVES.get(type_name, Shape(pa.string(), _same))
 
     def of(self, schema: Schema, around: tuple[str, ...]) -> Shape:
         """Return the shape of SCHEMA inside the records named AROUND; raises Unsupported where there are too many."""
@@ -111,7 +123,7 @@ class _Shapes:
             return self._union(schema, around)
         if isinstance(schema, str):
             if schema in around:
-                return _AS_JSON
+                return self.recursive(schema)
             if schema in self._named:
                 return self.of(self._named[schema], around)
             return self._leaves.get(schema, _AS_JSON)
@@ -124,9 +136,17 @@ class _Shapes:
         name = schema.get("logicalType")
         return self._leaves[name] if name in self._leaves else self.of(schema["type"], around)
 
+    def recursive(self, name: str) -> Shape:
+        """Return the shape of record NAME inside itself; raises Unsupported where it can have none."""
+        return _AS_JSON
+
+    def union(self, held: list[Schema], around: tuple[str, ...]) -> Shape:
+        """Return the shape of a union of HELD, several types, null left out."""
+        return _AS_JSON
+
     def _union(self, schema: list[Schema], around: tuple[str, ...]) -> Shape:
         held = [part for part in schema if part != "null"]
-        return self.of(held[0], around) if len(held) == 1 else _AS_JSON
+        return self.of(held[0], around) if len(held) == 1 else self.union(held, around)
 
     def _record(self, schema: Schema, around: tuple[str, ...]) -> Shape:
         inside = (*around, schema["name"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from store.codec.value import ValueSchema
 from store.errors import Unsupported
 from store.model.schemas import Encoded, PlainValues, TopicSchemas, ValueReader
-from store.scan.typed_values import TypedValues
+from store.scan.typed_values import Shapes, TypedValues
 
 NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypted", "chunks")
 """Columns of ``store.scan.messages`` that a value is made of, in the order of ``Encoded``."""
@@ -18,15 +18,19 @@ NEEDS = ("schemaVersion", "payload", "key", "keyEncoded", "nullValue", "encrypte
 
 @dataclass(frozen=True)
 class Values:
-    """What to decode with: topic → its schemas. ``typed``: as a column of their newest version's type, else as JSON text."""
+    """What to decode with: topic → its schemas. ``typed``: as a column of their newest version's type, else as JSON text.
+
+    ``shapes``: which columns the parts of a typed value become.
+    """
 
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
     typed: bool = False
+    shapes: type[Shapes] = Shapes
 
     @property
     def kind(self) -> pa.DataType:
         """The type of column ``value``; raises Unsupported when the topics have no type in common, EntryCorrupt."""
-        return TypedValues(self.newest).kind if self.typed else pa.string()
+        return TypedValues(self.newest, self.shapes).kind if self.typed else pa.string()
 
     @property
     def newest(self) -> ValueSchema:
@@ -65,4 +69,4 @@ class ValueColumns:
 
 
 def _reader(schemas: TopicSchemas, values: Values) -> ValueReader:
-    return ValueReader(schemas, TypedValues(values.newest).value if values.typed else PlainValues().text)
+    return ValueReader(schemas, TypedValues(values.newest, values.shapes).value if values.typed else PlainValues().text)
