@@ -359,6 +359,10 @@ COMMANDS: dict[str, dict[str, Row]] = {
             "commands.store.clusters:export_bookie",
             "Put the ledgers that were written here (compaction, load, policies) on bookies of the cluster, which must not run.",
         ),
+        "tables": Row(
+            "commands.store.tables:export",
+            "Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.",
+        ),
         "zookeeper-snapshot": Row(
             "commands.store.export:zookeeper_snapshot",
             "Write the store's metadata as a snapshot that a ZooKeeper server starts on.",

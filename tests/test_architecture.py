@@ -115,7 +115,7 @@ ARROWS = {
     "delayed": {"changes", "search", "policies", "scan", "codec", "db", "model"},
     "why": {"compaction", "delayed", "reports", "policies", "search", "codec", "db", "model"},
     "dump": {"changes", "policies", "search", "compaction", "scan", "kernels", "engine", "codec", "db", "model"},
-    "tables": {"policies", "scan", "engine", "codec", "db", "model"},
+    "tables": {"policies", "index", "scan", "kernels", "engine", "codec", "db", "model"},
     "transfer": {"sources", "reports", "scan", "index", "changes", "codec", "db", "model"},
     "check": {"index", "nacks", "changes", "codec", "db", "model"},
     "doctor": {"changes", "check", "compaction", "delayed", "policies", "reports", "search", "codec", "db", "model"},

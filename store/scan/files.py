@@ -87,6 +87,7 @@ class FileScan:
     tail_records: int = 0  # of ``records`` and ``problems``, those at or behind ``resume_offset``
     tail_problems: int = 0
     vain_bytes: int = 0  # read and left again, see VAIN_TIMES
+    window: FileWindow | None = None  # where the bytes of the batch lie that was yielded last
     _whole: WholeFile | None = None
     _ends: bool = False  # no record follows in a journal
 
@@ -106,9 +107,10 @@ class FileScan:
             if self.next_offset <= size:
                 self._good_until(self.next_offset)
             try:
-                yield from self._scan(FileWindow(file, min(self.slice.end, size), size))
+                self.window = FileWindow(file, min(self.slice.end, size), size)
+                yield from self._scan(self.window)
             finally:
-                self._whole = None
+                self._whole = self.window = None
         self.tail_problems = sum(problem.offset >= self.resume_offset for problem in self.problems)
 
     def _first_record(self, file: Any, size: int) -> int:

@@ -136,23 +136,28 @@ class ReadEntries:
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, name: str, records: Records, piece: FileRange) -> pa.Array:
-        if name in _FLAGS:
-            is_set = records["flags"] & _FLAGS[name] != 0
-            return column(~is_set if name in _INVERTED else is_set)
         if name == "path":
             return pa.array([piece.path]).take(pa.array(np.zeros(len(records), np.int32)))
         if name == "topic":
             return self._topics(records)
-        if name == "payload_bytes":
-            return column(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
-        if name in _TIME_COLUMNS:
-            return _time_column(records, name)
-        return column(records[name].astype(ENTRY_SCHEMA.field(name).type.to_pandas_dtype()))
+        return entry_column(name, records)
 
     def _topics(self, records: Records) -> pa.Array:
         ledgers, places = np.unique(records["ledger_id"], return_inverse=True)
         names = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
         return names.take(pa.array(places))
+
+
+def entry_column(name: str, records: Records) -> pa.Array:
+    """Return the column NAME of ENTRY_SCHEMA, one that RECORDS alone tell."""
+    if name in _FLAGS:
+        is_set = records["flags"] & _FLAGS[name] != 0
+        return column(~is_set if name in _INVERTED else is_set)
+    if name == "payload_bytes":
+        return column(np.maximum(records["size"] - 32 - records["digest_bytes"], 0).astype(np.int32))
+    if name in _TIME_COLUMNS:
+        return _time_column(records, name)
+    return column(records[name].astype(ENTRY_SCHEMA.field(name).type.to_pandas_dtype()))
 
 
 _TIME_COLUMNS = {

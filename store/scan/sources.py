@@ -91,8 +91,8 @@ def _list_url(part: str, recursive: bool) -> list[tuple[str, int]]:
 
     base, mark, query = part.partition("?")
     folder, names = _split_glob(base)
-    with _translated(part):
-        system, root = _file_system(folder + mark + query)
+    with translated(part):
+        system, root = file_system_of(folder + mark + query)
         infos = [system.get_file_info(root)]
         for name in names:
             folders = [info.path for info in infos if info.type == fs.FileType.Directory]
@@ -131,7 +131,8 @@ def _logs_at(system: Any, path: str, recursive: bool) -> Iterator[Any]:  # Any: 
 
 
 @contextmanager
-def _translated(where: str) -> Iterator[None]:
+def translated(where: str) -> Iterator[None]:
+    """Say what is wrong with WHERE while it is read; raises SourceNotFound, Unsupported, MissingComponent, EntryLogCorrupt."""
     from pyarrow import ArrowException
 
     try:
@@ -158,7 +159,7 @@ def _explained(where: str, text: str) -> StoreError:
     return EntryLogCorrupt(f"{where} cannot be read: {said}", hint="check address and credentials", path=where)
 
 
-def _file_system(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
+def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
     """Return the file system of URL and the path in it."""
     from pyarrow import fs
 
@@ -180,8 +181,8 @@ def list_prefix(url: str) -> list[Listed]:
     """Return what lies directly below URL, or below ``current`` in it; raises SourceNotFound, and what else is wrong with it."""
     from pyarrow import fs
 
-    with _translated(url):
-        system, path = _file_system(url)
+    with translated(url):
+        system, path = file_system_of(url)
         infos = system.get_file_info(fs.FileSelector(path))
         inner = next((info.path for info in infos if info.base_name == "current" and not info.is_file), None)
         if inner is not None:
@@ -191,12 +192,12 @@ def list_prefix(url: str) -> list[Listed]:
 
 def iter_object(url: str, path: str) -> Iterator[bytes]:
     """Yield the bytes of the object at PATH, from ``list_prefix``, in the file system of URL, a request after the other."""
-    with _translated(url):
-        system, _ = _file_system(url)
+    with translated(url):
+        system, _ = file_system_of(url)
         stream = system.open_input_stream(path)
     with stream:
         while True:
-            with _translated(url):
+            with translated(url):
                 chunk = stream.read(_REQUEST_BYTES)
             if not chunk:
                 return
@@ -244,7 +245,7 @@ class Fetched:
         """Read on to END; raises SourceChanged for an object that is shorter than it said."""
         end = min(end, self.size_bytes)
         while self.end < end:
-            with _translated(self._url):
+            with translated(self._url):
                 raw = self._file.read_at(min(_REQUEST_BYTES, end - self.end), self.end)
             if not raw:
                 raise SourceChanged(
@@ -273,8 +274,8 @@ def open_source(piece: FileRange) -> Iterator[Source]:
 
 @contextmanager
 def _fetch(piece: FileRange) -> Iterator[Fetched]:
-    with _translated(piece.path):
-        system, path = _file_system(piece.path)
+    with translated(piece.path):
+        system, path = file_system_of(piece.path)
         file = system.open_input_file(path)
         size_bytes = file.size()
     with file:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from store.codec.ledgermetadata import LEDGERS_ROOT
 from store.db.environment import Txn
+from store.db.tree import find_node
 from store.errors import InvalidValue, StoreError
-from store.model.resources import current_cluster, list_clusters
+from store.model.resources import cluster_path, current_cluster, list_clusters
 
 
 def find_cluster_name(txn: Txn) -> str | None:
@@ -26,3 +28,18 @@ def cluster_name(txn: Txn, given: str | None) -> str:
         f"the metadata name several clusters: {listed}" if listed else "the metadata name no cluster",
         hint="say which one this is, or how to call it: --cluster NAME",
     )
+
+
+def cluster_identity(txn: Txn) -> str:
+    """Return what tells the cluster from another of the same name, in a new copy of its metadata, too.
+
+    That is BookKeeper's instance id; without one, when the cluster's node was made; without any, when the store was.
+    """
+    instance = find_node(txn, f"{LEDGERS_ROOT}/INSTANCEID")
+    if instance is not None and instance.value:
+        return f"instance {instance.value.decode(errors='replace')}"
+    made = [(node.stat.created_ms, name) for name in list_clusters(txn) if (node := find_node(txn, cluster_path(name)))]
+    if made:
+        created_ms, name = min(made)
+        return f"cluster {name} made at {created_ms}"
+    return f"store made at {txn.store.info.created_ms}"

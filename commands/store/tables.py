@@ -1,0 +1,59 @@
+"""``store export tables``: what the store knows as Parquet, for engines that know no store."""
+
+from __future__ import annotations
+
+import click
+
+from commands.topics.answers import report
+from pulsar_admin.context import App
+from pulsar_admin.options import command, pass_app
+from store.errors import (
+    DiskFull,
+    InvalidValue,
+    NotWritable,
+    Refused,
+    SliceFailed,
+    SourceNotFound,
+    StoreBusy,
+    StoreError,
+)
+from store.model.ledgers import open_reader
+
+
+@command(
+    "tables",
+    examples=[
+        "pulsar-admin store export tables tables",
+        "pulsar-admin store export tables tables --only topics,ledgers,cursors",
+    ],
+    elsewhere=[
+        "pulsar-admin store export tables s3://fleet/tables --cluster eu-1 --spark --spark-master spark://head:7077",
+    ],
+    output="Each table: its rows, files and bytes, and the rows that it had before; entries with a wrong digest and bytes that are no "
+    "records, in numbers.",
+    errors=[InvalidValue, Refused, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable],
+    uses=["spark"],
+)
+@click.argument("directory", metavar="DIRECTORY|URL")
+@click.option("--cluster", metavar="NAME", help="What to call the cluster in the tables [as its metadata do].")
+@click.option("--only", metavar="TABLE[,TABLE…]", default="", help="Write these tables; the others stay as they are.")
+@pass_app
+def export(app: App, directory: str, cluster: str | None, only: str) -> None:
+    """Write what the store knows as tables of Parquet: topics, ledgers, cursors, entries and more.
+
+    Files lie in TABLE/cluster=NAME/, and tables.json lists them. A second export of a cluster takes the place of the first; others
+    lie beside it, so that one query asks them all. All of it becomes visible, or nothing. Entries are read from the files again,
+    with every digest: here, in processes (--jobs), or by executors of Spark (--spark), which write the tables themselves and must see the
+    same paths. Columns: docs/formats/tables.md.
+    """
+    from store.tables.export import ExportRequest, choose_tables, export_tables, scanned_bytes
+
+    tables = choose_tables([name.strip() for name in only.split(",") if name.strip()])
+    problems: list[StoreError] = []
+    with open_reader(app.store) as reader:
+        size_bytes = scanned_bytes(reader, tables)
+        with app.bulk(size_bytes) as engine, app.progress(size_bytes, "bytes", "export") as progress:
+            request = ExportRequest(directory, cluster, tables)
+            done = export_tables(reader, request, app.now_ms, problems.append, engine, progress.advance)
+    app.emit(done)
+    report(app, problems)

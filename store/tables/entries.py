@@ -1,0 +1,277 @@
+"""Phase two of the table ``entries``: a range of (ledger id, entry id) → its entries from every staging file, once each, as final files.
+
+Of several records of an entry the one counts that the index of a store names: a whole one before one with a bad digest, that of a
+bookie proven to be of the cluster, an entry log's before a journal's, of the newest log and the oldest journal, the last in a log
+and the first in a journal (``store.index.writer.Indexer``).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from store.engine.slices import FileRange
+from store.errors import DiskFull
+from store.kernels import records as kernel
+from store.scan.arrow import column, nullable
+from store.scan.operations import entry_column
+from store.tables.folder import Folder
+from store.tables.manifest import Part
+from store.tables.schemas import TABLES
+from store.tables.staging import NO_SEQUENCE, RECORD_FIELDS, STAGED
+from store.tables.writing import GROUP_ROWS, write_part
+
+Array = np.ndarray[Any, Any]  # a column; its dtype is stated where it is made
+
+RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
+_BATCH_ROWS = GROUP_ROWS
+_SAMPLE = 64
+
+FINISHED = pa.schema(
+    [
+        ("host", pa.string()),
+        ("error", pa.string()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("first_ledger", pa.int64()),
+        ("last_ledger", pa.int64()),
+        ("damaged", pa.int64()),
+    ]
+)
+
+
+class Origin(NamedTuple):
+    """The file that staged records are of. ``disk``: what tells its bookie's files from another's; ``order``: its id in the store."""
+
+    path: str
+    bookie: str
+    disk: str
+    order: int
+    is_journal: bool
+    is_stranger: bool
+
+
+class Segment(NamedTuple):
+    """A range's part of a staging file."""
+
+    file: str
+    offset: int
+    size_bytes: int
+    rows: int
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyRange(FileRange):
+    """One range, as an engine takes slices. ``number``: its place in the order of keys."""
+
+    number: int = 0
+    segments: Sequence[Segment] = ()
+
+
+def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
+    """Return the range NUMBER, made of SEGMENTS."""
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    return KeyRange(f"range {number} of entries", "entry-log", -1, 0, size_bytes, number=number, segments=segments)
+
+
+@dataclass(frozen=True)
+class FinishEntries:
+    """One final file or more a range, below DIRECTORY of the folder. ``ledgers``: files of the table that names topics."""
+
+    folder: Folder
+    directory: str
+    cluster: str
+    name: str
+    ledgers: Sequence[Part]
+    most_rows: int = RANGE_ROWS_MAX
+
+    @property
+    def schema(self) -> pa.Schema:
+        return FINISHED
+
+    def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each final file."""
+        assert isinstance(piece, KeyRange)
+        try:
+            for number, records in enumerate(_sorted_passes(self.folder, piece.segments, self.most_rows)):
+                relative = f"{self.directory}/part-{piece.number:05d}-{number:03d}-{self.name}.parquet"
+                damaged = int(np.count_nonzero(records.rows["flags"] & kernel.BAD_DIGEST))
+                part = write_part(self.folder, relative, TABLES["entries"], self._batches(records))
+                yield _finished(part, damaged)
+        except DiskFull as error:
+            yield _row({"error": error.message})
+
+    def _batches(self, records: Chosen) -> Iterator[pa.RecordBatch]:
+        topics = _read_topics(self.folder, self.ledgers, records.rows["ledger_id"])
+        for start in range(0, len(records.rows), _BATCH_ROWS):
+            yield self._batch(records.part(slice(start, start + _BATCH_ROWS)), topics)
+
+    def _batch(self, part: Chosen, topics: dict[int, str]) -> pa.RecordBatch:
+        rows = part.rows
+        ledgers, places = np.unique(rows["ledger_id"], return_inverse=True)
+        origins = pa.array(part.origins)
+        sequences = part.sequences
+        made = {
+            "cluster": pa.repeat(pa.scalar(self.cluster, pa.string()), len(rows)),
+            "topic": pa.array([topics.get(one) for one in ledgers.tolist()], pa.string()).take(pa.array(places)),
+            "path": pa.array([origin.path for origin in part.files], pa.string()).take(origins),
+            "bookie": pa.array([origin.bookie or None for origin in part.files], pa.string()).take(origins),
+            "copies": column(part.copies.astype(np.int16)),
+            "producer": part.producers,
+            "sequence_id": nullable(np.where(sequences == NO_SEQUENCE, 0, sequences), sequences != NO_SEQUENCE),
+            "last_add_confirmed": column(rows["lac"].copy()),
+        }
+        schema = TABLES["entries"]
+        columns = [made[name] if name in made else entry_column(name, rows) for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Entries once each, by ledger and entry: records, and for each of them the number of its file among FILES."""
+
+    rows: Array  # kernel.RECORD
+    sequences: Array  # i64
+    producers: pa.Array
+    copies: Array  # how many bookies have a whole one
+    origins: Array  # i64
+    files: Sequence[Origin]
+
+    def part(self, wanted: slice) -> Chosen:
+        """Return the entries WANTED."""
+        rows, sequences, producers = self.rows[wanted], self.sequences[wanted], self.producers[wanted]
+        return Chosen(rows, sequences, producers, self.copies[wanted], self.origins[wanted], self.files)
+
+
+def _sorted_passes(folder: Folder, segments: Sequence[Segment], most_rows: int) -> Iterator[Chosen]:
+    """Yield the entries of SEGMENTS in order, of about MOST_ROWS records at a time."""
+    total = sum(segment.rows for segment in segments)
+    if total <= most_rows:
+        yield _choose(segments, [_read(folder, segment) for segment in segments])
+        return
+    edges = _edges(folder, segments, -(-total // most_rows))
+    for low, high in zip([None, *edges], [*edges, None], strict=True):
+        tables = [_between(_read(folder, segment), low, high) for segment in segments]
+        if any(len(table) for table in tables):
+            yield _choose(segments, tables)
+
+
+def _edges(folder: Folder, segments: Sequence[Segment], parts: int) -> list[tuple[int, int]]:
+    """Return keys that cut SEGMENTS into about PARTS equal ones."""
+    samples = [_keys(_read(folder, segment))[::_SAMPLE] for segment in segments]
+    keys = np.sort(np.concatenate(samples), order=["ledger", "entry"])
+    chosen = np.unique(keys[[len(keys) * part // parts for part in range(1, parts)]])
+    return [(int(ledger), int(entry)) for ledger, entry in chosen.tolist()]
+
+
+def _keys(table: pa.Table) -> Array:
+    keys = np.empty(len(table), [("ledger", np.int64), ("entry", np.int64)])
+    keys["ledger"], keys["entry"] = table.column("ledger_id").to_numpy(), table.column("entry_id").to_numpy()
+    return keys
+
+
+def _between(table: pa.Table, low: tuple[int, int] | None, high: tuple[int, int] | None) -> pa.Table:
+    keys = _keys(table)
+    start = 0 if low is None else int(np.searchsorted(keys, np.array(low, keys.dtype)))
+    end = len(keys) if high is None else int(np.searchsorted(keys, np.array(high, keys.dtype)))
+    return table.slice(start, end - start)
+
+
+def _read(folder: Folder, segment: Segment) -> pa.Table:
+    with folder.open_input(segment.file) as file:
+        data = file.read_at(segment.size_bytes, segment.offset)
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _choose(segments: Sequence[Segment], tables: Sequence[pa.Table]) -> Chosen:
+    files = list(dict.fromkeys(segment.origin for segment in segments))
+    numbers = {origin: number for number, origin in enumerate(files)}
+    origins = np.repeat([numbers[segment.origin] for segment in segments], [len(table) for table in tables])
+    table = pa.concat_tables([STAGED.empty_table(), *tables]).combine_chunks()
+    rows = np.zeros(len(table), kernel.RECORD)
+    for name in RECORD_FIELDS:
+        rows[name] = table.column(name).to_numpy()
+    order = np.lexsort((_rank(rows, origins, files), rows["entry_id"], rows["ledger_id"]))
+    ledgers, entries = rows["ledger_id"][order], rows["entry_id"][order]
+    is_first = np.append(True, (ledgers[1:] != ledgers[:-1]) | (entries[1:] != entries[:-1]))[: len(order)]
+    winners = order[is_first]
+    return Chosen(
+        rows[winners],
+        table.column("sequence_id").to_numpy()[winners],
+        table.column("producer").combine_chunks().take(pa.array(winners)),
+        _copies(rows["flags"][order], origins[order], is_first, files),
+        origins[winners],
+        files,
+    )
+
+
+def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
+    """Return a number for each record, the least for the one that counts."""
+    journal, stranger, order = (
+        np.array([getattr(origin, name) for origin in files], np.int64)[origins]
+        for name in ("is_journal", "is_stranger", "order")
+    )
+    at = (order << 32) | rows["offset"]
+    newest_first = np.where(journal != 0, at, (1 << 60) - 1 - at)
+    bad = rows["flags"] & kernel.BAD_DIGEST != 0
+    rank: Array = (bad.astype(np.int64) << 62) | (stranger << 61) | (journal << 60) | newest_first
+    return rank
+
+
+def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origin]) -> Array:
+    """Return on how many disks each entry has a whole record; rows are in order, an entry begins where IS_FIRST."""
+    disks = list(dict.fromkeys(origin.disk for origin in files))
+    disk = np.array([disks.index(origin.disk) for origin in files], np.int64)[origins]
+    entry = np.cumsum(is_first) - 1
+    whole = flags & kernel.BAD_DIGEST == 0
+    pairs = np.unique(entry[whole] * len(disks) + disk[whole])
+    return np.bincount(pairs // max(len(disks), 1), minlength=int(is_first.sum()))
+
+
+def _read_topics(folder: Folder, parts: Sequence[Part], ledgers: Array) -> dict[int, str]:
+    """Return ledger id → topic of LEDGERS (sorted), from the row groups that may have them."""
+    found: dict[int, str] = {}
+    low, high = int(ledgers[0]), int(ledgers[-1])
+    for part in parts:
+        if part.ledgers is None or part.ledgers[1] < low or part.ledgers[0] > high:
+            continue
+        with folder.open_input(part.path) as source, pq.ParquetFile(source) as file:
+            for rows in _groups_between(file, low, high):
+                found |= _named(rows, low, high)
+    return found
+
+
+def _groups_between(file: Any, low: int, high: int) -> Iterator[pa.Table]:  # Any: pyarrow's ParquetFile
+    """Yield the row groups of FILE, one of the table of ledgers, that may have the ids from LOW to HIGH."""
+    at = file.schema_arrow.names.index("ledger_id")
+    for group in range(file.num_row_groups):
+        bounds = file.metadata.row_group(group).column(at).statistics
+        if bounds.max >= low and bounds.min <= high:
+            yield file.read_row_group(group, columns=["ledger_id", "topic"])
+
+
+def _named(rows: pa.Table, low: int, high: int) -> dict[int, str]:
+    ids = rows.column("ledger_id").to_numpy()
+    start, end = np.searchsorted(ids, [low, high + 1]).tolist()
+    part = rows.slice(start, end - start)
+    pairs = zip(part.column("ledger_id").to_pylist(), part.column("topic").to_pylist(), strict=True)
+    return {ledger_id: topic for ledger_id, topic in pairs if topic is not None}
+
+
+def _finished(part: Part, damaged: int) -> pa.RecordBatch:
+    low, high = part.ledgers or (None, None)
+    bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged}
+    return _row({"path": part.path, "rows": part.rows, "bytes": part.size_bytes, **bounds})
+
+
+def _row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED
+    row = {"host": platform.node(), **values}
+    return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in FINISHED], schema=FINISHED)

@@ -1,0 +1,239 @@
+"""``store export tables``: what a store knows into a folder of tables, all of it or nothing.
+
+Everything is written below ``_staging-…`` first. Then the files get their names, which nobody had before, ``tables.json`` names them
+in the place of those of the last export, and these are removed. A kill leaves the old export or the new one, and files that
+``tables.json`` does not name; the next export of the cluster removes those.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+from store.db.files import catalogued_bytes
+from store.engine.operation import Engine
+from store.errors import InvalidValue, StoreError
+from store.frozen import frozen
+from store.index.build import ledger_digests
+from store.model.ledgers import EntryReader
+from store.tables.cluster import cluster_identity, cluster_name
+from store.tables.folder import Folder
+from store.tables.making import Making, make_entries
+from store.tables.manifest import (
+    NAME,
+    ClusterTables,
+    Manifest,
+    Part,
+    check_identity,
+    encode_manifest,
+    read_manifest,
+)
+from store.tables.rows import SMALL_TABLES, iter_table
+from store.tables.schemas import TABLES
+from store.tables.writing import write_parts
+
+_STAGING = "_staging-"
+WRITTEN = (*SMALL_TABLES, "entries")
+"""The tables that an export writes."""
+
+
+@frozen
+class ExportRequest:
+    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables."""
+
+    directory: str
+    cluster: str | None = None
+    only: Sequence[str] = ()
+
+
+@frozen
+class TableWritten:
+    """One table of the cluster: what it has now, and the rows that it had."""
+
+    table: str
+    rows: int
+    files: int
+    bytes: int
+    rows_before: int
+
+
+@frozen
+class TablesReport:
+    """What was written. ``damaged``: entries whose digest is wrong; ``problems``: bytes of files that are no records; ``removed``:
+    what a killed export had left."""
+
+    directory: str
+    cluster: str
+    tables: tuple[TableWritten, ...]
+    damaged: int
+    problems: int
+    removed: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class MadeTables:
+    """Files that are written and not yet named, by table."""
+
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    damaged: int = 0
+    problems: int = 0
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """One run: the store's snapshot, where to, and how."""
+
+    reader: EntryReader
+    folder: Folder
+    cluster: str
+    tables: Sequence[str]
+    now_ms: int
+    fail: Callable[[StoreError], None]
+    engine: Engine | None = None
+    advance: Callable[[int], None] = lambda count: None
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def staging(self) -> str:
+        """The directory of what is not named yet."""
+        return f"{_STAGING}{_word(self.cluster)}-{self.token}"
+
+
+def choose_tables(only: Sequence[str]) -> tuple[str, ...]:
+    """Return the tables to write; raises InvalidValue."""
+    unknown = [name for name in only if name not in WRITTEN]
+    if unknown:
+        raise InvalidValue(f"there is no table {unknown[0]!r}", hint=f"tables: {', '.join(WRITTEN)}")
+    return tuple(name for name in WRITTEN if not only or name in only)
+
+
+def scanned_bytes(reader: EntryReader, tables: Sequence[str]) -> int:
+    """Return the bytes that are read for TABLES."""
+    return catalogued_bytes(reader.txn) if "entries" in tables else 0
+
+
+def export_tables(
+    reader: EntryReader,
+    request: ExportRequest,
+    now_ms: int,
+    fail: Callable[[StoreError], None],
+    engine: Engine | None = None,
+    advance: Callable[[int], None] = lambda count: None,
+) -> TablesReport:
+    """Write the tables that REQUEST names; what cannot be read of metadata is told to FAIL.
+
+    Raises Refused (another cluster of this name is there), InvalidValue, StoreBusy, SourceNotFound, SliceFailed, DiskFull,
+    NotWritable; the tables are as they were then.
+    """
+    folder = Folder.of(request.directory)
+    cluster = cluster_name(reader.txn, request.cluster)
+    tables = choose_tables(request.only)
+    run = Exporting(reader, folder, cluster, tables, now_ms, fail, engine, advance)
+    identity = cluster_identity(reader.txn)
+    check_identity(folder, read_manifest(folder), cluster, identity)
+    folder.make()
+    with folder.locked(f".{_word(cluster)}.lock"):
+        removed = remove_left(folder, cluster)
+        folder.make(run.staging)
+        try:
+            made = make_tables(run)
+            before, after = commit_tables(run, made.parts, identity)
+        finally:
+            with suppress(StoreError):
+                folder.remove(run.staging)
+    written = [_written(table, before, after) for table in tables]
+    return TablesReport(folder.place, cluster, tuple(written), made.damaged, made.problems, tuple(removed))
+
+
+def _written(table: str, before: ClusterTables | None, after: ClusterTables) -> TableWritten:
+    parts = after.tables[table]
+    size_bytes = sum(part.size_bytes for part in parts)
+    return TableWritten(table, after.rows(table), len(parts), size_bytes, before.rows(table) if before else 0)
+
+
+def make_tables(run: Exporting) -> MadeTables:
+    """Write the files of all tables into the run's staging directory."""
+    made = MadeTables()
+    small = [table for table in SMALL_TABLES if table in run.tables]
+    if "entries" in run.tables and "ledgers" not in small:
+        small.append("ledgers")  # it names the topics
+    for table in small:
+        made.parts[table] = _write_small(run, table)
+    if "entries" in run.tables:
+        how = Making(
+            run.folder, run.staging, run.cluster, run.token, run.engine, run.advance, ledger_digests(run.reader.txn)
+        )
+        entries = make_entries(run.reader.txn, how, made.parts["ledgers"])
+        made.parts["entries"] = tuple(entries.parts)
+        made.damaged, made.problems = entries.damaged, entries.problems
+    made.parts = {table: made.parts[table] for table in run.tables}
+    return made
+
+
+def _write_small(run: Exporting, table: str) -> tuple[Part, ...]:
+    directory = f"{run.staging}/{table}"
+    run.folder.make(directory)
+    batches = iter_table(run.reader, table, run.cluster, run.fail)
+    return tuple(write_parts(run.folder, f"{directory}/part-{run.token}", TABLES[table], batches))
+
+
+def commit_tables(
+    run: Exporting, made: Mapping[str, Sequence[Part]], identity: str
+) -> tuple[ClusterTables | None, ClusterTables]:
+    """Name the files that were MADE in the place of those of the last export; return what the cluster had and has."""
+    named: dict[str, tuple[Part, ...]] = {}
+    try:
+        for table, parts in made.items():
+            targets = [f"{_home(table, run.cluster)}/{part.path.rpartition('/')[2]}" for part in parts]
+            for part, target in zip(parts, targets, strict=True):
+                run.folder.move(part.path, target)
+            named[table] = tuple(replace(part, path=target) for part, target in zip(parts, targets, strict=True))
+        with run.folder.locked(".tables.lock", wait=True):
+            manifest = read_manifest(run.folder) or Manifest()
+            check_identity(run.folder, manifest, run.cluster, identity)
+            before = manifest.clusters.get(run.cluster)
+            after = _joined(before, run, named, identity)
+            run.folder.replace(NAME, encode_manifest(Manifest({**manifest.clusters, run.cluster: after})))
+    finally:
+        with suppress(
+            StoreError
+        ):  # what tables.json does not name: the old files, or the new ones; else the next export does it
+            remove_left(run.folder, run.cluster)
+    return before, after
+
+
+def _joined(
+    before: ClusterTables | None, run: Exporting, named: Mapping[str, tuple[Part, ...]], identity: str
+) -> ClusterTables:
+    times = dict.fromkeys(named, run.now_ms)
+    store = str(run.reader.txn.store.path.absolute())
+    if before is None:
+        return ClusterTables(identity, store, named, times)
+    return ClusterTables(identity, store, {**before.tables, **named}, {**before.exported_ms, **times})
+
+
+def remove_left(folder: Folder, cluster: str) -> list[str]:
+    """Remove what killed exports of CLUSTER left in FOLDER, and return its names."""
+    manifest = read_manifest(folder)
+    there = manifest.clusters.get(cluster) if manifest else None
+    known = {part.path for parts in (there.tables.values() if there else ()) for part in parts}
+    left = [name for name in folder.names() if name.rpartition("-")[0] == f"{_STAGING}{_word(cluster)}"]
+    for table in TABLES:
+        home = _home(table, cluster)
+        left += [path for name in folder.names(home) if (path := f"{home}/{name}") not in known]
+    for path in left:
+        folder.remove(path)
+    return left
+
+
+def _home(table: str, cluster: str) -> str:
+    """Return the directory of the files of TABLE and CLUSTER, as Hive names partitions."""
+    return f"{table}/cluster={_word(cluster)}"
+
+
+def _word(cluster: str) -> str:
+    """Return CLUSTER as a part of a file's name."""
+    return quote(cluster, safe="")

@@ -1,0 +1,184 @@
+"""The table ``entries`` made by an engine: slices → staging files → ranges → final files; here are counts and places alone."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from store.db.environment import Txn
+from store.engine.memory import slice_bytes
+from store.engine.operation import Engine, FailedSlice, Operation
+from store.engine.slices import SLICE_BYTES, Cut, FileRange
+from store.errors import DiskFull, LimitExceeded, SliceFailed, SourceNotFound, StoreError
+from store.scan.files import LedgerDigests
+from store.tables.entries import FinishEntries, KeyRange, Origin, Segment, key_range
+from store.tables.folder import Folder
+from store.tables.manifest import Part
+from store.tables.slices import RANGE_ENTRIES, plan_edges, plan_files
+from store.tables.staging import UNSEEN, StageEntries
+
+Advance = Callable[[int], None]
+
+_ROUND_RANGES = 1024  # handed to the engine at once
+_Row = dict[str, Any]  # Any: columns of what an operation yields
+
+
+@dataclass(frozen=True)
+class Making:
+    """How the table is made. ``engine`` None: in this process. ``staging``: the directory for what is not final, there already."""
+
+    folder: Folder
+    staging: str
+    cluster: str
+    name: str
+    engine: Engine | None = None
+    advance: Advance = lambda count: None
+    digests: LedgerDigests | None = None
+    range_entries: int = RANGE_ENTRIES
+    slice_bytes: int = SLICE_BYTES
+
+
+@dataclass(slots=True)
+class MadeEntries:
+    """The final files in the order of their keys, the entries in them with a bad digest, and how many problems the files have."""
+
+    parts: list[Part] = field(default_factory=list)
+    damaged: int = 0
+    problems: int = 0
+
+
+def make_entries(txn: Txn, how: Making, ledgers: Sequence[Part]) -> MadeEntries:
+    """Write the final files; LEDGERS are those of the table of ledgers, which names topics.
+
+    Raises SourceNotFound (a path that an executor does not see), SliceFailed, LimitExceeded, DiskFull.
+    """
+    made = MadeEntries()
+    how.folder.make(f"{how.staging}/segments")
+    how.folder.make(f"{how.staging}/entries")
+    staged = _stage(txn, how, made)
+    finish = FinishEntries(how.folder, f"{how.staging}/entries", how.cluster, how.name, ledgers)
+    ranges = staged.ranges()
+    while pieces := list(islice(ranges, _ROUND_RANGES)):
+        for _, rows in _run(how, finish, pieces, lambda piece: how.advance(0)):
+            for row in rows:
+                _check_seen(how, row["path"], row["bytes"], row["host"])
+                bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
+                made.parts.append(Part(row["path"], row["rows"], row["bytes"], bounds))
+                made.damaged += row["damaged"]
+    made.parts.sort(key=lambda part: part.path)
+    return made
+
+
+def _stage(txn: Txn, how: Making, made: MadeEntries) -> _Staged:
+    """Run phase one; slices of a file that do not end where the next begins are read again, as their bytes really are."""
+    memory_bytes = None if how.engine is None else how.engine.memory_bytes
+    files = list(plan_files(txn, Cut(min(how.slice_bytes, slice_bytes(memory_bytes)))))
+    edges = plan_edges(txn, how.range_entries)
+    digests = how.digests or LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    stage = StageEntries(how.folder, f"{how.staging}/segments", edges, digests)
+    pieces = [piece for _, ours in files for piece in ours]
+    answers = dict(_run(how, stage, pieces, lambda piece: how.advance(piece.bytes)))
+    staged = _Staged()
+    for origin, ours in files:
+        behind = None  # where the slice before really ended
+        for piece in ours:
+            rows = answers.pop(piece)
+            if behind is not None and behind >= piece.end:
+                continue  # inside the last record
+            if behind is not None and rows[-1]["first_offset"] != behind:
+                again = replace(piece, start=behind, seek=False)
+                rows = dict(_run(how, stage, [again], lambda piece: None))[again]
+            behind = rows[-1]["next_offset"]
+            made.problems += rows[-1]["problems"]
+            for row in rows[:-1]:
+                _check_seen(how, row["file"], row["bytes"], row["host"])
+                staged.add(origin, row)
+    return staged
+
+
+class _Staged:
+    """Where the parts of every range are: five numbers each."""
+
+    def __init__(self) -> None:
+        self._files: list[str] = []
+        self._origins: list[Origin] = []
+        self._columns = {name: array("q") for name in ("range", "file", "offset", "size", "rows")}
+
+    def add(self, origin: Origin, row: _Row) -> None:
+        """Take a staging file of ORIGIN."""
+        offsets = row["offsets"]
+        for index, number in enumerate(row["ranges"]):
+            size = offsets[index + 1] - offsets[index]
+            values = (number, len(self._files), offsets[index], size, row["rows"][index])
+            for column, value in zip(self._columns.values(), values, strict=True):
+                column.append(value)
+        self._files.append(row["file"])
+        self._origins.append(origin)
+
+    def ranges(self) -> Iterator[KeyRange]:
+        """Yield the ranges that have entries."""
+        numbers, files, offsets, sizes, rows = (np.asarray(column) for column in self._columns.values())
+        order = np.argsort(numbers, kind="stable")
+        edges = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
+        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            segments = [
+                Segment(
+                    self._files[files[at]], int(offsets[at]), int(sizes[at]), int(rows[at]), self._origins[files[at]]
+                )
+                for at in order[start:end].tolist()
+            ]
+            yield key_range(int(numbers[order[start]]), segments)
+
+
+def _run(
+    how: Making, operation: Operation, pieces: Sequence[FileRange], finished: Callable[[FileRange], None]
+) -> Iterator[tuple[FileRange, list[_Row]]]:
+    """Yield (slice, its rows) of all PIECES, in any order; raises for the first that gave none."""
+    if how.engine is None:
+        for piece in pieces:
+            table = pa.Table.from_batches(operation.run(piece), operation.schema)
+            finished(piece)
+            yield piece, _checked(table)
+        return
+    for piece, table in how.engine.run(operation, pieces, finished):
+        yield piece, _checked(table)
+    if how.engine.failed:
+        failed = how.engine.failed[0]
+        how.engine.failed.clear()
+        raise _refusal(failed)
+
+
+def _checked(table: pa.Table) -> list[_Row]:
+    rows: list[_Row] = table.to_pylist()
+    for row in rows:
+        if row["error"] is not None:
+            raise DiskFull(
+                f"{row['host']}: {row['error']}",
+                hint="free some space and run the command again; the tables are as before",
+            )
+    return rows
+
+
+def _refusal(failed: FailedSlice) -> StoreError:
+    if failed.out_of_memory:
+        return LimitExceeded(
+            failed.error().message, hint="give --memory more, or run fewer --jobs; nothing was written"
+        )
+    if "does not see" in failed.reason:
+        return SourceNotFound(failed.reason, hint=UNSEEN, path=failed.piece.path)
+    return SliceFailed(failed.error().message, hint=UNSEEN, path=failed.piece.path, reason=failed.reason)
+
+
+def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
+    """Raise SourceNotFound unless what HOST wrote is here, too."""
+    if not how.folder.is_remote and how.folder.size(relative) != size_bytes:
+        raise SourceNotFound(
+            f"{host} wrote {how.folder.at(relative)}, which is not there for this machine",
+            hint="name a directory that driver and executors share, or s3://…; nothing was written",
+        )

@@ -1,0 +1,294 @@
+"""``store export tables``: every entry of the files once, found here by a reader of its own; whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from store.db.environment import open_store
+from store.engine.local import LocalEngine
+from store.errors import DiskFull
+from store.tables import making, writing
+from store.tables.folder import Folder
+from store.tables.making import Making, make_entries
+from store.tables.manifest import read_manifest
+from tests.conftest import Cli
+from tests.stores import imported
+from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
+
+Entry = tuple[int, int]
+_WORLDS = ("small", CLUSTER)
+
+
+def entries_of_log(data: bytes) -> Iterator[tuple[int, Entry]]:
+    """Offset, ledger and entry of every record of an entry log: a size, then as many bytes (BookKeeper's ``EntryLogger``)."""
+    at = 1024
+    while at + 4 <= len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        if size <= 0 or at + 4 + size > len(data):
+            return
+        ledger, entry = struct.unpack_from(">qq", data, at + 4)
+        if ledger >= 0:  # -1: a part of the log's map of ledgers
+            yield at, (ledger, entry)
+        at += 4 + size
+
+
+def entries_of_journal(data: bytes) -> Iterator[tuple[int, Entry]]:
+    """The same of a journal of version 5 or 6: -0x100 begins a padding, what has a negative entry id is no entry."""
+    at = 512
+    while at + 4 <= len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        if size == -0x100:
+            at += 8 + struct.unpack_from(">i", data, at + 4)[0]
+            continue
+        if size <= 0 or at + 4 + size > len(data):
+            return
+        ledger, entry = struct.unpack_from(">qq", data, at + 4)
+        if entry >= 0:
+            yield at, (ledger, entry)
+        at += 4 + size
+
+
+def held(root: Path) -> dict[Entry, set[str]]:
+    """The bookies (directories) that have each entry, in a log or a journal."""
+    found: dict[Entry, set[str]] = defaultdict(set)
+    for file in sorted(root.rglob("*")):
+        if file.parent.name == "current" and file.suffix in (".log", ".txn"):
+            read = entries_of_log if file.suffix == ".log" else entries_of_journal
+            for _, key in read(file.read_bytes()):
+                found[key].add(str(file.parent))
+    return found
+
+
+def table_of(folder: Path, name: str) -> pa.Table:
+    """The rows that the manifest names, in the order of its files."""
+    manifest = read_manifest(Folder.of(str(folder)))
+    assert manifest is not None
+    paths = [part.path for one in manifest.clusters.values() for part in one.tables[name]]
+    found = pa.concat_tables(pq.ParquetFile(folder / path).read() for path in paths)
+    there = {str(path.relative_to(folder)) for path in folder.glob(f"{name}/*/*")}
+    assert there == set(paths), "readers that know no manifest see the same files"
+    return found
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Exports of two worlds, only to be read."""
+    from pulsar_admin.cli import run
+
+    found = {}
+    for name in _WORLDS:
+        found[name] = tmp_path_factory.mktemp("tables") / name
+        assert (
+            run(["--store", str(imported(name, "crashed")), "-q", "store", "export", "tables", str(found[name])]) == 0
+        )
+    return found
+
+
+@pytest.mark.parametrize("name", _WORLDS)
+def test_every_entry_of_the_files_is_there_once_in_order_with_its_copies(exports: dict[str, Path], name: str) -> None:
+    expected = held(world(name) / "crashed")
+    found = table_of(exports[name], "entries")
+    keys = list(zip(found["ledger_id"].to_pylist(), found["entry_id"].to_pylist(), strict=True))
+    assert keys == sorted(expected)
+    assert found["copies"].to_pylist() == [len(expected[key]) for key in keys]
+    assert (max(map(len, expected.values())) > 1) == (name == CLUSTER)
+    assert all(found["digest_ok"].to_pylist())
+
+
+@pytest.mark.parametrize("name", _WORLDS)
+def test_each_row_says_where_its_entry_lies(exports: dict[str, Path], name: str) -> None:
+    files: dict[str, bytes] = {}
+    rows = table_of(exports[name], "entries").select(["path", "offset", "size", "ledger_id", "entry_id"]).to_pylist()
+    for path, offset, size, *key in (row.values() for row in rows):
+        data = files.setdefault(path, Path(path).read_bytes())
+        assert list(struct.unpack_from(">iqq", data, offset)) == [size, *key]
+
+
+def test_times_producers_and_sequence_ids_are_those_that_a_client_read(exports: dict[str, Path]) -> None:
+    rows = table_of(exports["small"], "entries").to_pylist()
+    found = {(row["ledger_id"], row["entry_id"]): row for row in rows}
+    compared = 0
+    for said in asked_topics("small").values():
+        for ledger, entry, _, publish_ms, *_, producer in said["messages"]:
+            row = found.get((ledger, entry))
+            if row is not None:
+                assert (row["producer"], int(row["publish_time"].timestamp() * 1000 + 0.5)) == (producer, publish_ms)
+                compared += 1
+    assert compared > 1000
+    plain = [row for row in rows if row["topic"] == "persistent://public/default/plain"]
+    by_producer: dict[str, list[int]] = defaultdict(list)
+    for row in plain:
+        by_producer[row["producer"]].append(row["sequence_id"])
+    assert all(numbers == sorted(numbers) for numbers in by_producer.values())
+
+
+def test_topics_of_entries_are_those_whose_lists_have_their_ledgers(exports: dict[str, Path]) -> None:
+    lists = table_of(exports["small"], "ledgers").select(["ledger_id", "topic"]).to_pylist()
+    topics = {row["ledger_id"]: row["topic"] for row in lists}
+    entries = table_of(exports["small"], "entries")
+    found = set(zip(entries["ledger_id"].to_pylist(), entries["topic"].to_pylist(), strict=True))
+    assert found == {(ledger, topics[ledger]) for ledger, _ in found}
+    asked = {topic: said["internal_stats"]["ledgers"] for topic, said in asked_topics("small").items()}
+    named = {(f"persistent://{name}", ledger["ledgerId"]) for name, ledgers in asked.items() for ledger in ledgers}
+    assert {(topic, ledger) for ledger, topic in found if topic} & named
+
+
+def made(store: Path, folder: Path, engine: Any = None, **sizes: int) -> tuple[pa.Table, list[int]]:  # Any: an engine
+    """The entries as ``make_entries`` writes them into FOLDER, and the rows of each file."""
+    folder.mkdir()
+    (folder / "staging").mkdir()
+    with open_store(store) as opened, opened.read() as txn:
+        how = Making(Folder.of(str(folder)), "staging", "c", "token", engine, **sizes)  # type: ignore[arg-type]
+        parts = make_entries(txn, how, ()).parts
+    tables = [pq.ParquetFile(folder / part.path).read() for part in parts]
+    assert [len(table) for table in tables] == [part.rows for part in parts]
+    return pa.concat_tables(tables), [part.rows for part in parts]
+
+
+@pytest.mark.parametrize("name", _WORLDS)
+def test_how_finely_it_is_cut_and_what_runs_it_changes_nothing(name: str, tmp_path: Path) -> None:
+    store = imported(name, "crashed")
+    whole, files = made(store, tmp_path / "whole")
+    assert len(files) == 1
+    with LocalEngine(2) as engine:
+        fine, files = made(store, tmp_path / "fine", engine, range_entries=100, slice_bytes=100_000)
+    assert fine.equals(whole)
+    assert len(files) >= len(whole) // 100
+    assert max(files) <= 101, "a topic that has most of the entries is cut, too"
+
+
+def test_a_range_that_is_larger_than_planned_is_made_in_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = imported(CLUSTER, "crashed")
+    whole, _ = made(store, tmp_path / "whole")
+
+    def small(*args: Any) -> Any:  # Any: what the operation takes
+        return finish(*args, most_rows=500)
+
+    finish = making.FinishEntries
+    monkeypatch.setattr(making, "FinishEntries", small)
+    parts, files = made(store, tmp_path / "parts")
+    assert parts.equals(whole)
+    assert len(files) > 5
+    assert max(files) < 1000
+
+
+def test_a_second_export_takes_the_place_of_the_first_and_another_cluster_lies_beside_it(
+    tmp_path: Path, cli: Cli
+) -> None:
+    folder = tmp_path / "tables"
+    for store, cluster, rows in (("small", "one", 40), ("nometa", "two", 40), ("small", "one", 40)):
+        said = cli(
+            *("--store", imported(store, "clean"), "store", "export", "tables", folder, "--cluster", cluster),
+            *("--only", "topics", "-o", "json"),
+        )
+        assert said.exit_code == 0, said.stderr
+        assert said.json["tables"][0]["rows"] == rows
+    assert said.json["tables"][0]["rowsBefore"] == 40
+    topics = table_of(folder, "topics")
+    assert {name: topics["cluster"].to_pylist().count(name) for name in ("one", "two")} == {"one": 40, "two": 40}
+
+
+def test_another_cluster_of_the_same_name_is_refused_by_its_identity(tmp_path: Path, cli: Cli) -> None:
+    arguments = ("store", "export", "tables", tmp_path / "tables", "--only", "topics")
+    assert cli("--store", imported("small", "clean"), *arguments).exit_code == 0
+    before = (tmp_path / "tables" / "tables.json").read_bytes()
+    refused = cli("--store", imported("nometa", "clean"), *arguments)
+    assert refused.exit_code == 3
+    instances = [b"df0d0a12-4906-401f-a364-f0dec27a8e10".decode(), b"8bc75838-1ba0-414e-b789-d1edafc2ffdc".decode()]
+    assert all(instance in refused.stderr for instance in instances), "/ledgers/INSTANCEID of the two worlds"
+    assert "--cluster NAME" in refused.stderr
+    assert (tmp_path / "tables" / "tables.json").read_bytes() == before
+
+
+def test_of_another_state_of_the_same_cluster_the_newer_export_counts(tmp_path: Path, cli: Cli) -> None:
+    for state in ("clean", "crashed"):
+        arguments = ("store", "export", "tables", tmp_path / "tables", "--only", "entries")
+        assert cli("--store", imported("small", state), *arguments).exit_code == 0
+    assert len(table_of(tmp_path / "tables", "entries")) == len(held(world("small") / "crashed"))
+
+
+def test_what_a_killed_export_left_is_named_and_removed(tmp_path: Path, cli: Cli) -> None:
+    folder = tmp_path / "tables"
+    arguments = (
+        "--store",
+        imported("small", "clean"),
+        "store",
+        "export",
+        "tables",
+        folder,
+        "--only",
+        "topics",
+        "-o",
+        "json",
+    )
+    assert cli(*arguments).exit_code == 0
+    (folder / "_staging-standalone-0123abcd" / "entries").mkdir(parents=True)
+    (folder / "topics" / "cluster=standalone" / "part-0123abcd-00000.parquet").write_bytes(
+        b"named, and tables.json was not"
+    )
+    (folder / "_staging-other-0123abcd").mkdir()
+    again = cli(*arguments)
+    assert again.exit_code == 0
+    left = ["_staging-standalone-0123abcd", "topics/cluster=standalone/part-0123abcd-00000.parquet"]
+    assert again.json["removed"] == left
+    assert len(table_of(folder, "topics")) == 40
+    assert sorted(path.name for path in folder.glob("_staging*")) == ["_staging-other-0123abcd"], "another cluster's"
+
+
+def test_a_disk_that_fills_up_leaves_the_tables_as_they_were(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tables"
+    store = imported("small", "clean")
+    assert cli("--store", store, "store", "export", "tables", folder).exit_code == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    write = writing.write_part
+
+    def full(target: Folder, relative: str, *rest: Any) -> Any:  # Any: of write_part
+        if "/entries/" in relative:
+            raise DiskFull(f"no space left writing {target.at(relative)}")
+        return write(target, relative, *rest)
+
+    monkeypatch.setattr("store.tables.entries.write_part", full)
+    said = cli("--store", store, "store", "export", "tables", folder)
+    assert said.exit_code == 8
+    assert "no space left" in said.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_file_that_is_gone_is_named_and_nothing_is_written(tmp_path: Path, cli: Cli, jobs: str) -> None:
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "store"
+    assert cli("--store", store, "-q", "store", "import", "standalone", source).exit_code == 0
+    log = source / "bookkeeper" / "current" / "0.log"
+    log.rename(log.with_suffix(".away"))
+    said = cli("--store", store, "store", "export", "tables", tmp_path / "tables", "--jobs", jobs)
+    assert said.exit_code == 5
+    assert f"does not see {log}" in said.stderr
+    assert "nothing was written" in said.stderr
+    assert [path.name for path in (tmp_path / "tables").iterdir() if not path.name.startswith(".")] == []
+    log.with_suffix(".away").rename(log)
+    assert cli("--store", store, "store", "export", "tables", tmp_path / "tables", "--jobs", jobs).exit_code == 0
+
+
+def test_tables_that_are_not_there_are_refused(tmp_path: Path, cli: Cli) -> None:
+    said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path / "t", "--only", "topic")
+    assert said.exit_code == 2
+    assert "topics, ledgers, cursors" in said.stderr
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "tables.json").write_text(json.dumps({"tables": 1}))
+    said = cli("--store", imported("small", "clean"), "store", "export", "tables", tmp_path, "--only", "topics")
+    assert said.exit_code == 6
+    assert "tables.json is damaged" in said.stderr
