@@ -186,6 +186,7 @@ class EntryScan:
         known = self.digests or LedgerDigests(ledgers, places.digests[first].astype(np.int16))
         kernel.read_bodies(data, offsets, held, tuple(known), verify, rows)
         rows["size"] = places.sizes
+        rows["offset"] = places.offsets
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:

@@ -56,6 +56,7 @@ MESSAGE_SCHEMA = pa.schema(
         ("topic", pa.string()),
         ("ledger_id", pa.int64()),
         ("entry_id", pa.int64()),
+        ("offset", pa.int64()),
         ("batch_index", pa.int32()),
         *((name, TIME) for name in _TIMES),
         ("key", pa.string()),
@@ -117,10 +118,14 @@ class ReadMessages:
         if not {"value", "value_error"}.isdisjoint(schema.names):
             values = ValueColumns(self.values or Values())
             names.update(NEEDS)
+        if "offset" in names:
+            names.add("entryId")
         for entries in batches:
-            reader = MessageColumns(_SliceReader(_Bodies(entries), errors=problems), names=names)
+            bodies = _Bodies(entries)
+            reader = MessageColumns(_SliceReader(bodies, errors=problems), names=names)
             for batch in reader.convert(entries):
-                decoded = {} if values is None else values.read(batch, self._topics(batch).to_pylist())
+                decoded = {"offset": bodies.offsets(batch)} if "offset" in names else {}
+                decoded |= {} if values is None else values.read(batch, self._topics(batch).to_pylist())
                 columns = [
                     decoded[name] if name in decoded else self._column(name, batch, path) for name in schema.names
                 ]
@@ -176,6 +181,14 @@ class _Bodies(EntryReader):
         self._entries = entries
         ids = zip(entries.ledger_ids.tolist(), entries.entry_ids.tolist(), strict=True)
         self._rows = {position: row for row, position in enumerate(ids)}
+
+    def offsets(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return column ``offset`` of BATCH, messages; the ordinary reader left it out of what it read."""
+        known = batch.column("offset")
+        if not known.null_count:
+            return known
+        ids = zip(batch.column("ledgerId").to_pylist(), batch.column("entryId").to_pylist(), strict=True)
+        return pa.array([int(self._entries.rows["offset"][self._rows[position]]) for position in ids], known.type)
 
     def read(self, ledger_id: int, entry_id: int) -> Entry:
         row = self._rows[ledger_id, entry_id]

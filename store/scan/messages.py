@@ -71,6 +71,7 @@ _SCAN_FIELDS = (
     ("sealedBatch", pa.bool_()),
     ("batchSize", pa.int32()),  # 0: the message is no batch's
     ("firstChunk", pa.struct([("ledgerId", pa.int64()), ("entryId", pa.int64())])),
+    ("offset", pa.int64()),
 )
 
 
@@ -265,6 +266,7 @@ def _entry_columns(part: _Part, messages: Array) -> dict[str, Make]:
         "markerType": lambda: constant(None, pa.string(), len(entry)),
         "transaction": lambda: constant(None, pa.string(), len(entry)),
         "schemaVersion": lambda: optional(part.heads["schema_version"], -1),
+        "offset": lambda: column(of(part.rows["offset"])),
     }
 
 
@@ -350,4 +352,5 @@ def _slow_row(message: Message) -> dict[str, Any]:  # Any: column values
         "schemaVersion": message.schema_number,
         "keyEncoded": message.key_encoded,
         "transaction": None if message.transaction is None else f"{message.transaction[0]}:{message.transaction[1]}",
+        "offset": None,
     }
